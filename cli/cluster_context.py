@@ -30,7 +30,7 @@ class ClusterContext:
     def explaining_pause(self) -> AbstractContextManager[None]:
         """Return a block in which an error about a missing node becomes "the cluster is paused", if it is."""
         # Without a Capacity Block's dates, resume would start nothing.
-        hint = "" if self.cluster.block else RESUME
+        hint = "" if self.cluster.capacity_block else RESUME
         return explaining_pause(self.clients, self.cluster.name, hint=hint)
 
 
@@ -51,7 +51,7 @@ def look_up(selection: Selection, clients: Clients) -> ClusterContext:
             clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
         )
     except NoMembersError:
-        if cluster.block is None:
+        if cluster.capacity_block is None:
             raise
         # Its first nodes start with the Capacity Block.
         membership = Membership(generation=0, desired_nodes=0, members=())

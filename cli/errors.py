@@ -24,6 +24,11 @@ class ClusterError(Exception):
     fix = ""
     """Advice that applies to every command; empty if there is none."""
 
+    @property
+    def full_message(self) -> str:
+        """Return the message, followed by the advice if there is any."""
+        return f"{self}: {self.fix}" if self.fix else str(self)
+
 
 class NoClusterError(ClusterError):
     """The region has no such cluster."""

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         code = dlcluster.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except ClusterError as error:
-        return _fail(f"{error}{error.fix and f': {error.fix}'}", error.exit_code)
+        return _fail(error.full_message, error.exit_code)
     except click.ClickException as error:
         return _fail(_one_line(error.format_message()), EXIT_USAGE)
     except BrokenPipeError:

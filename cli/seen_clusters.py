@@ -1,6 +1,6 @@
 """Remember the nodes of the clusters that dlcluster has read, because completion must not call AWS.
 
-The file only helps to complete words: if it cannot be written or read, everything else works as without it.
+The file only helps to complete words: if it cannot be written or read, everything else still works.
 """
 
 import json
@@ -16,7 +16,7 @@ FILE: Final = ".cache/dlcluster/clusters.json"
 MOST: Final = 20
 """Largest number of clusters to remember."""
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}", re.ASCII)
-MOST_NODES: Final = 10_000
+MAX_NODES: Final = 10_000
 
 
 class SeenCluster(NamedTuple):
@@ -56,7 +56,7 @@ def forget(name: str | None, region: str) -> None:
 def _seen(row: Any) -> SeenCluster:
     """Return a row of the file. Raises ValueError or TypeError."""
     name, region, nodes = row
-    valid = NAME.fullmatch(name) and isinstance(region, str) and len(nodes) <= MOST_NODES
+    valid = NAME.fullmatch(name) and isinstance(region, str) and len(nodes) <= MAX_NODES
     if not valid or not all(type(index) is int and index > 0 for index in nodes):
         raise ValueError(row)
     return SeenCluster(name=name, region=region, nodes=tuple(nodes))

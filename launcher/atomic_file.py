@@ -1,4 +1,8 @@
-"""Write a file atomically: under a temporary name first, then renamed."""
+"""Write a file atomically: under a temporary name first, then renamed.
+
+bootstrap and trainer have copies of their own: launcher may import only the contract and the checks of records
+(tests/test_imports.py).
+"""
 
 import os
 from contextlib import suppress

@@ -27,9 +27,9 @@ class LaunchError(Exception):
 class UnreachableError(LaunchError):
     """Some nodes could not be reached, so nothing was started."""
 
-    def __init__(self, reason: str, *, final: bool) -> None:
+    def __init__(self, reason: str, *, permanent: bool) -> None:
         super().__init__(reason)
-        self.final = final
+        self.permanent = permanent
         """True if a retry cannot help because ssh would be refused again."""
 
 

@@ -12,8 +12,8 @@ GRACE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Restarts:
-    """When and how a job restarts after a failure."""
+class RestartPolicy:
+    """Terms on which a job restarts after a failure."""
 
     max_restarts: int = 0
     """Largest number of restarts."""
@@ -42,7 +42,7 @@ class Job:
 
     hosts: tuple[Host, ...]
     """The job's nodes in rank order, with their slots."""
-    local: bool
+    is_local: bool
     """True if the only node is this machine, reached without ssh."""
     framework: str
     """Name of the framework, one of launcher.frameworks.FRAMEWORKS."""
@@ -58,7 +58,7 @@ class Job:
     """Source of the hosts, read again before a restart. None: the hosts never change."""
     servers_match_workers: bool = False
     """True if a restart on other nodes sets the number of servers to the number of workers."""
-    restarts: Restarts = Restarts()
+    restart_policy: RestartPolicy = RestartPolicy()
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
 
@@ -80,7 +80,7 @@ class Job:
     """Files to sync to every node before anything starts."""
     venv: str | None = None
     """Directory of the Python environment whose programs take precedence; None for the image's."""
-    shown: frozenset[int] | None = None
+    shown_local_ranks: frozenset[int] | None = None
     """Local ranks of each node whose output is shown, None for all; the logs contain all output."""
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""
@@ -107,7 +107,7 @@ class ProcessSpec:
 
     @property
     def log(self) -> str:
-        """Name of the file that keeps its output."""
+        """Return the name of the file that keeps its output."""
         return log_name(self.name)
 
 

@@ -10,13 +10,13 @@ MAX_DIGITS = 9
 """Largest accepted number; no count here needs more."""
 
 
-def whole_number(text: str, *, name: str, least: int = 1, most: int | None = None) -> int:
+def whole_number(text: str, *, name: str, minimum: int = 1, maximum: int | None = None) -> int:
     """Parse `text`; UsageError says what `name` must be."""
-    allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+    allowed = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     # int() accepts more than digits, and rejects thousands of them.
     if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS:
         number = int(text)
-        if number >= least and (most is None or number <= most):
+        if number >= minimum and (maximum is None or number <= maximum):
             return number
     raise UsageError(f"{name} must be a whole number {allowed}, got {reprlib.repr(text)}")
 

@@ -35,7 +35,7 @@ LOOK_EVERY_S: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class AllowedBlock:
     """One block of addresses on the list."""
 
     cidr: str
@@ -72,11 +72,11 @@ class AllowList:
         self._clock = clock
         self._sleep = sleep
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[AllowedBlock, ...]:
         """Return the entries, in the order of their addresses."""
         return _entries(self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)["Entries"])
 
-    def remove_expired(self, now: datetime) -> tuple[Entry, ...]:
+    def remove_expired(self, now: datetime) -> tuple[AllowedBlock, ...]:
         """Remove the expired entries and return them.
 
         Uses AWS's time, because a wrong clock here would remove colleagues from the list; ``now`` applies only if AWS
@@ -89,7 +89,7 @@ class AllowList:
         # Select them again for each version: a colleague may have extended one in the meantime.
         return self._change(lambda present: ([each for each in present if each.is_expired(now)], []))
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, entry: AllowedBlock) -> bool:
         """Add an entry, or change the end of an existing one; return True if anything changed.
 
         AWS cannot change a description, so the existing entry is removed first and new connections fail for some
@@ -105,7 +105,7 @@ class AllowList:
         """Remove an entry; return True if it existed."""
         return bool(self._change(lambda present: ([each for each in present if each.cidr == cidr], [])))
 
-    def _room(self, present: Sequence[Entry], entry: Entry) -> list[Entry]:
+    def _room(self, present: Sequence[AllowedBlock], entry: AllowedBlock) -> list[AllowedBlock]:
         if entry in present:
             return []
         if len(present) >= ALLOW_LIST_SIZE:
@@ -114,7 +114,9 @@ class AllowList:
             )
         return [entry]
 
-    def _change(self, choose: Callable[[Sequence[Entry]], tuple[list[Entry], list[Entry]]]) -> tuple[Entry, ...]:
+    def _change(
+        self, choose: Callable[[Sequence[AllowedBlock]], tuple[list[AllowedBlock], list[AllowedBlock]]]
+    ) -> tuple[AllowedBlock, ...]:
         """Remove and add the entries that ``choose`` returns for the current ones; return those removed.
 
         Waits until AWS is done. Raises ClusterError at the deadline.
@@ -133,7 +135,7 @@ class AllowList:
             raise ClusterError(f"AWS could not change the list {self._id}: {done.get('StateMessage', done['State'])}")
         return tuple(removed)
 
-    def _modify(self, version: int, removed: Sequence[Entry], added: Sequence[Entry]) -> bool:
+    def _modify(self, version: int, removed: Sequence[AllowedBlock], added: Sequence[AllowedBlock]) -> bool:
         """Change this version; return False if another change of the list is in progress."""
         try:
             self._ec2.modify_managed_prefix_list(
@@ -162,7 +164,7 @@ class AllowList:
         self._sleep(LOOK_EVERY_S)
 
 
-def _entries(found: "Sequence[PrefixListEntryTypeDef]") -> tuple[Entry, ...]:
+def _entries(found: "Sequence[PrefixListEntryTypeDef]") -> tuple[AllowedBlock, ...]:
     return tuple(sorted((_entry(each["Cidr"], each.get("Description", "")) for each in found), key=_order))
 
 
@@ -175,8 +177,8 @@ def _answered_at(header: str) -> datetime | None:
     return found if found.tzinfo else None
 
 
-def _entry(cidr: str, description: str) -> Entry:
-    return Entry(cidr=cidr, until=_until(description))
+def _entry(cidr: str, description: str) -> AllowedBlock:
+    return AllowedBlock(cidr=cidr, until=_until(description))
 
 
 def _until(description: str) -> datetime | None:
@@ -188,9 +190,9 @@ def _until(description: str) -> datetime | None:
         return None
 
 
-def _is_stale(present: Entry, wanted: Entry) -> bool:
+def _is_stale(present: AllowedBlock, wanted: AllowedBlock) -> bool:
     return present.cidr == wanted.cidr and present != wanted
 
 
-def _order(entry: Entry) -> tuple[list[int], str]:
+def _order(entry: AllowedBlock) -> tuple[list[int], str]:
     return [int(part) for part in re.findall(r"\d+", entry.cidr)], entry.cidr

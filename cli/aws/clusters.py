@@ -68,7 +68,7 @@ class Cluster:
     """Output SETUP_OUTPUT; None without one."""
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD); empty if the stack does not say."""
-    block: str | None = None
+    capacity_block: str | None = None
     """Output BLOCK_OUTPUT; None without a Capacity Block."""
     allow_list: str | None = None
     """Output ALLOW_LIST_OUTPUT; None in a private cluster and in stacks older than this output."""
@@ -135,7 +135,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         created=_iso(stack["CreationTime"]),
         setup=outputs.get(SETUP_OUTPUT),
         release=found if RELEASE.fullmatch(found := outputs.get(RELEASE_OUTPUT, "")) else "",
-        block=outputs.get(BLOCK_OUTPUT),
+        capacity_block=outputs.get(BLOCK_OUTPUT),
         allow_list=outputs.get(ALLOW_LIST_OUTPUT),
         kms_key=outputs.get(KMS_KEY_OUTPUT),
     )

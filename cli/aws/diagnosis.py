@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
 from cli.aws.node_logs import NodeLog, newest_streams, read_log
-from cli.aws.nodes import RUNNING, find_machines, missing_count, read_membership
+from cli.aws.nodes import RUNNING, find_instances, missing_count, read_membership
 from cli.aws.orphaned_buckets import orphaned_buckets
 from cli.aws.scaling import BEGINNING_OF_TIME, Activity, find_groups, read_activities
 from cli.aws.stack_history import Event, StackState, last_failures, physical_ids, read_events
@@ -104,9 +104,9 @@ def _presence(clients: Clients, cluster: Cluster) -> NodePresence:
     groups = find_groups(clients.autoscaling, cluster.name)
     desired_nodes = groups.desired_nodes(default=membership.desired_nodes)
     ids = [member.instance_id for member in membership.members]
-    machines = find_machines(clients.ec2, ids)
-    missing = missing_count(membership, machines, desired_nodes=desired_nodes)
-    lost = [instance_id for instance_id in ids if machines[instance_id].state != RUNNING]
+    instances = find_instances(clients.ec2, ids)
+    missing = missing_count(membership, instances, desired_nodes=desired_nodes)
+    lost = [instance_id for instance_id in ids if instances[instance_id].state != RUNNING]
     return NodePresence(
         sentence=f"{missing} of {desired_nodes} nodes missing" if missing else f"all {desired_nodes} nodes",
         absent=(*(instance_id for instance_id in groups.instance_ids if instance_id not in ids), *lost),

@@ -43,17 +43,17 @@ class Member:
 
     @property
     def alias(self) -> str:
-        """Host name within the cluster."""
+        """Return the host name within the cluster."""
         return worker_host(self.node_index)
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """All host names within the cluster."""
+        """Return all host names within the cluster."""
         return (MASTER_HOST, self.alias) if self.node_type == MASTER else (self.alias,)
 
     @property
     def short_name(self) -> str:
-        """``master`` or ``worker2``."""
+        """Return ``master`` or ``worker2``."""
         return MASTER if self.node_type == MASTER else self.alias.removeprefix("deeplearning-")
 
 
@@ -84,7 +84,7 @@ class Membership:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
+class Instance:
     """A node, as EC2 describes it."""
 
     instance_type: str
@@ -98,7 +98,7 @@ class Machine:
 MAX_FILTER_VALUES: Final = 200
 """Largest number of values in a filter ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
-GONE: Final = Machine(instance_type="", zone="", public_address="", state="gone")
+GONE: Final = Instance(instance_type="", zone="", public_address="", state="gone")
 
 
 def read_membership(
@@ -147,11 +147,11 @@ def _member(record: MemberRecord) -> Member:
     )
 
 
-def find_machines(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Machine]:
+def find_instances(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Instance]:
     """Return EC2's view of each instance; one that EC2 has forgotten is GONE."""
     starts = range(0, len(instance_ids), MAX_FILTER_VALUES)
     found = {
-        instance["InstanceId"]: _machine(instance)
+        instance["InstanceId"]: _instance(instance)
         for start in starts
         for instance in _described(ec2, instance_ids[start : start + MAX_FILTER_VALUES])
     }
@@ -168,23 +168,23 @@ def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[Insta
             yield from reservation["Instances"]
 
 
-def running_count(membership: Membership, machines: Mapping[str, Machine]) -> int:
+def running_count(membership: Membership, instances: Mapping[str, Instance]) -> int:
     """Count running members that are not draining."""
-    return sum(machines[member.instance_id].state == RUNNING and not member.draining for member in membership.members)
+    return sum(instances[member.instance_id].state == RUNNING and not member.draining for member in membership.members)
 
 
-def missing_count(membership: Membership, machines: Mapping[str, Machine], *, desired_nodes: int) -> int:
+def missing_count(membership: Membership, instances: Mapping[str, Instance], *, desired_nodes: int) -> int:
     """Count desired nodes that are missing: never joined, stopped or lost."""
-    return max(desired_nodes - running_count(membership, machines), 0)
+    return max(desired_nodes - running_count(membership, instances), 0)
 
 
-def _machine(instance: "InstanceTypeDef") -> Machine:
-    return Machine(
-        instance_type=instance["InstanceType"],
-        zone=instance["Placement"]["AvailabilityZone"],
-        public_address=instance.get("PublicIpAddress", ""),
-        state=instance["State"]["Name"],
-        launched=instance.get("LaunchTime"),
+def _instance(described: "InstanceTypeDef") -> Instance:
+    return Instance(
+        instance_type=described["InstanceType"],
+        zone=described["Placement"]["AvailabilityZone"],
+        public_address=described.get("PublicIpAddress", ""),
+        state=described["State"]["Name"],
+        launched=described.get("LaunchTime"),
     )
 
 

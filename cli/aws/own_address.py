@@ -13,7 +13,7 @@ URL: Final = "https://checkip.amazonaws.com"
 VARIABLE: Final = "DLCLUSTER_CHECKIP_URL"
 """Environment variable with the URL of another such service."""
 TIMEOUT_S: Final = 10.0
-LONGEST_ANSWER: Final = 64
+MAX_ANSWER: Final = 64
 """Maximum number of bytes to read; more than an address and a line end."""
 
 
@@ -24,7 +24,7 @@ def own_address() -> IPv4Address:
         raise UsageError(f"{VARIABLE} must be a URL with http:// or https://, got {url[:60]!r}")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  (checked above)
-            text = answer.read(LONGEST_ANSWER).decode(errors="replace").strip()
+            text = answer.read(MAX_ANSWER).decode(errors="replace").strip()
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise ClusterError(f"cannot ask {url} for this machine's address: {error}; give a CIDR instead") from error
     try:

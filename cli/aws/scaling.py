@@ -39,6 +39,7 @@ class Activity:
 
     @property
     def is_failure(self) -> bool:
+        """Return True if the launch or termination failed."""
         return self.status in _FAILURES
 
     @property
@@ -72,15 +73,15 @@ class ScalingGroups:
     """Sum of the groups' desired capacity."""
     since: datetime
     """Time when the first group was created."""
-    held: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not end, with the reason (holding_reason)."""
+    staying: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not end, with the reason (reason_to_stay)."""
 
     def desired_nodes(self, default: int) -> int:
         """Return the number of nodes that the cluster should have; `default` if no group is known."""
         return self.desired if self.names else default
 
 
-def holding_reason(instance: "InstanceTypeDef") -> str:
+def reason_to_stay(instance: "InstanceTypeDef") -> str:
     """Return why an instance stays when its group's size becomes zero; empty if it does not stay.
 
     See "Temporarily remove instances from your Auto Scaling group" and "Use instance scale-in protection" (Amazon EC2
@@ -110,25 +111,27 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         instance_ids=tuple(instance["InstanceId"] for instance in instances),
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
-        held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
+        staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
     )
 
 
 def read_activities(
-    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, most: int | None = MAX_ACTIVITIES
+    autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, max_items: int | None = MAX_ACTIVITIES
 ) -> list[Activity]:
     """Return what the groups, including deleted ones, did since `since`, newest first: before, others had their names.
 
-    Without `most`, read everything that AWS still has of each group.
+    Without `max_items`, read everything that AWS still has of each group.
     """
-    found = (_activity(each) for group in groups for each in _activities(autoscaling, group, most))
+    found = (_activity(each) for group in groups for each in _activities(autoscaling, group, max_items))
     kept = (activity for activity in found if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
 
 
-def _activities(autoscaling: "AutoScalingClient", group: str, most: int | None) -> "list[ActivityTypeDef]":
+def _activities(autoscaling: "AutoScalingClient", group: str, max_items: int | None) -> "list[ActivityTypeDef]":
     pages = autoscaling.get_paginator("describe_scaling_activities").paginate(
-        AutoScalingGroupName=group, IncludeDeletedGroups=True, PaginationConfig={"MaxItems": most} if most else {}
+        AutoScalingGroupName=group,
+        IncludeDeletedGroups=True,
+        PaginationConfig={"MaxItems": max_items} if max_items else {},
     )
     return [activity for page in pages for activity in page["Activities"]]
 

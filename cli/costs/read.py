@@ -11,7 +11,7 @@ from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
 from cli.aws.file_systems import metered_gb
-from cli.aws.nodes import Machine, find_machines
+from cli.aws.nodes import Instance, find_instances
 from cli.aws.scaling import read_activities
 from cli.costs.amounts import dollars, dollars_by_kind
 from cli.costs.parts import billed_parts
@@ -55,10 +55,10 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     parts = read_parts(clients, cluster, template, sizes_of(groups))
     since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
     names = [group.name for group in groups.values()]
-    found = lives(read_activities(clients.autoscaling, names, since=since, most=None))
-    machines = find_machines(clients.ec2, instance_ids(groups))
-    types = {name: machine.instance_type for name, machine in machines.items() if machine.instance_type}
-    every = [*found, *_older(machines, found)]
+    found = lives(read_activities(clients.autoscaling, names, since=since, max_items=None))
+    instances = find_instances(clients.ec2, instance_ids(groups))
+    types = {name: instance.instance_type for name, instance in instances.items() if instance.instance_type}
+    every = [*found, *_older(instances, found)]
     spending = spent(every, types=types, parts=parts, prices=prices, since=since, now=now)
     return Cost(rate=hourly_rate(parts, prices), spent=spending, prices=prices)
 
@@ -76,11 +76,11 @@ def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, s
         return parts
 
 
-def _older(machines: Mapping[str, Machine], found: list[Life]) -> list[Life]:
+def _older(instances: Mapping[str, Instance], found: list[Life]) -> list[Life]:
     """Return the running nodes whose launch Auto Scaling no longer reports."""
     known = {life.instance_id for life in found}
     return [
-        Life(instance_id=name, start=machine.launched, end=None)
-        for name, machine in machines.items()
-        if name not in known and machine.launched is not None
+        Life(instance_id=name, start=instance.launched, end=None)
+        for name, instance in instances.items()
+        if name not in known and instance.launched is not None
     ]

@@ -17,7 +17,7 @@ from typing import IO
 
 from cli.aws.nodes import Member
 from cli.errors import ClusterError, UsageError
-from cli.ssh.remote import Connection
+from cli.ssh.remote import MasterConnection
 
 PART_PREFIX = ".dlcluster-"
 """Prefix of a file's name until the file is complete."""
@@ -59,7 +59,7 @@ def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
     return Archive(command=line if member == master else on_worker, name=name)
 
 
-def download(connection: Connection, source: Archive, destination: Path) -> Download:
+def download(connection: MasterConnection, source: Archive, destination: Path) -> Download:
     """Unpack an archive that the master sends; if `destination` is a directory, unpack into it."""
     result = Download(path=destination / source.name if destination.is_dir() else destination)
     broken: Exception | None = None

@@ -19,7 +19,7 @@ from typing import Final
 from cli.errors import ClusterError, UsageError
 from cli.files.local_files import LocalFile, find_files
 from cli.output import printable
-from cli.ssh.remote import Connection, Output, last_line
+from cli.ssh.remote import MasterConnection, Output, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
 """Folder of the copies in the login user's home on the master."""
@@ -58,7 +58,7 @@ def remote_name(directory: Path) -> str:
 
 
 def upload(
-    connection: Connection,
+    connection: MasterConnection,
     directory: Path,
     *,
     to: str | None = None,
@@ -84,7 +84,7 @@ def upload(
 
 
 def _sync(
-    connection: Connection,
+    connection: MasterConnection,
     top: Path,
     local: Mapping[str, LocalFile],
     *,
@@ -105,7 +105,7 @@ def _sync(
 
 
 @contextmanager
-def _locked_by_owner(connection: Connection, name: str, *, owner: str) -> Iterator[None]:
+def _locked_by_owner(connection: MasterConnection, name: str, *, owner: str) -> Iterator[None]:
     """Lock a copy while it is being written. Raises UsageError if it belongs to another user: all share one login."""
     lock, marker = f".{name}.lock", f".{name}.owner"
     line = (
@@ -141,7 +141,7 @@ def _check(done: Output) -> bytes:
     return done.stdout
 
 
-def _listing(connection: Connection, folder: str) -> dict[str, LocalFile]:
+def _listing(connection: MasterConnection, folder: str) -> dict[str, LocalFile]:
     words = _check(connection.output(_shell_line_in(folder, LISTING))).decode(errors="surrogateescape").split("\0")
     return dict(map(_listed, words[:-1:2], words[1::2]))
 
@@ -168,7 +168,7 @@ def _is_unchanged(file: LocalFile, there: LocalFile | None) -> bool:
     return (file.size, file.mtime_ns, file.executable) == (there.size, there.mtime_ns, there.executable)
 
 
-def _remove(connection: Connection, folder: str, paths: Sequence[str]) -> None:
+def _remove(connection: MasterConnection, folder: str, paths: Sequence[str]) -> None:
     """Remove files, then empty folders: a file may replace a folder of the same name, or a folder a file."""
     names = "".join(f"./{path}\0" for path in paths).encode(errors="surrogateescape")
     _check(

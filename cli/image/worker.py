@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import RUNNING, Member, check_instance, find_machines, read_membership
+from cli.aws.nodes import RUNNING, Member, check_instance, find_instances, read_membership
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.image.images import mark_instance
 from cli.jobs.records import running_jobs
 from cli.output import printable
 from cli.ssh.from_master import bootstrap_line
-from cli.ssh.remote import Connection, last_line
+from cli.ssh.remote import MasterConnection, last_line
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -36,10 +36,10 @@ def newest_node(found: ClusterContext) -> "InstanceTypeDef":
 
 def _launched_last(found: ClusterContext, members: Sequence[Member]) -> Member:
     """Return the running member that was launched last: a replacement takes the lowest free index."""
-    machines = find_machines(found.clients.ec2, [member.instance_id for member in members])
-    running = [member for member in members if machines[member.instance_id].state == RUNNING]
+    instances = find_instances(found.clients.ec2, [member.instance_id for member in members])
+    running = [member for member in members if instances[member.instance_id].state == RUNNING]
     never = datetime.min.replace(tzinfo=timezone.utc)
-    return max(running or members, key=lambda each: (machines[each.instance_id].launched or never, each.node_index))
+    return max(running or members, key=lambda each: (instances[each.instance_id].launched or never, each.node_index))
 
 
 def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
@@ -62,7 +62,7 @@ def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
     return _launched_last(found, current)
 
 
-def require_idle(connection: Connection) -> None:
+def require_idle(connection: MasterConnection) -> None:
     """Raise ClusterError while a job runs: it would lose the worker."""
     if running := running_jobs(connection):
         raise ClusterError(
@@ -96,7 +96,7 @@ def _member_ids(found: ClusterContext) -> set[str]:
     return {member.instance_id for member in membership.members}
 
 
-def clean(connection: Connection, worker: Member, setup: DeployedSetup) -> None:
+def clean(connection: MasterConnection, worker: Member, setup: DeployedSetup) -> None:
     """Remove keys, homes, logs and node state from the worker's disk. Raises ClusterError."""
     print(f"dlcluster: removing keys, homes, logs and node state from {worker.instance_id}", file=sys.stderr)
     line = bootstrap_line(worker, "prepare-image", "--sha256", setup.sha256)

@@ -9,18 +9,18 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
 from cli.jobs.advice import for_laptop, log_command
 from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
-from cli.ssh.remote import Connection, ending_with_connection
+from cli.ssh.remote import MasterConnection, ending_with_connection
 
 MAX_EXIT_CODE: Final = 255
 
 
-def show_logs(connection: Connection, words: list[str]) -> int:
+def show_logs(connection: MasterConnection, words: list[str]) -> int:
     """Forward the output of ``launch logs``; return its exit code."""
     line = ending_with_connection(["launch", "logs", *words])
     return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
 
 
-def follow_to_end(connection: Connection, job_id: str) -> int:
+def follow_to_end(connection: MasterConnection, job_id: str) -> int:
     """Show a job's output from its beginning; return the job's exit code."""
     try:
         show_logs(connection, ["-f", job_id])
@@ -49,7 +49,7 @@ def _print_end(job: Job) -> None:
         _print_note(f"all output of that rank: {line}")
 
 
-def _leave_or_stop(connection: Connection, job_id: str) -> None:
+def _leave_or_stop(connection: MasterConnection, job_id: str) -> None:
     """Ask on a terminal; without one, stop the job, because an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
         _print_note(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")

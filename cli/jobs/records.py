@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from cli.errors import ClusterError, UsageError
-from cli.ssh.remote import Connection, Output, last_line
+from cli.ssh.remote import MasterConnection, Output, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 WAITING: Final = "WAITING"
@@ -92,7 +92,7 @@ class Job:
         return asdict(self)
 
 
-def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> list[Job]:
+def read_jobs(connection: MasterConnection, *, deadline_s: float | None = None) -> list[Job]:
     """Return the jobs started on the master, newest last."""
     found = _json(run_launcher_command(connection, "list", "--json", deadline_s=deadline_s))
     if not isinstance(found, list):
@@ -100,17 +100,17 @@ def read_jobs(connection: Connection, *, deadline_s: float | None = None) -> lis
     return [_job(each) for each in found]
 
 
-def running_jobs(connection: Connection) -> list[str]:
+def running_jobs(connection: MasterConnection) -> list[str]:
     """Return the ids of the running jobs, newest last."""
     return [job.id for job in read_jobs(connection) if job.state not in (*ENDED, WAITING)]
 
 
-def read_job(connection: Connection, job_id: str) -> Job:
+def read_job(connection: MasterConnection, job_id: str) -> Job:
     """Return one job. Raises UsageError if no job has this id."""
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def run_launcher_command(connection: Connection, *words: str, deadline_s: float | None = None) -> Output:
+def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> Output:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
     done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
     if done.exit_code:

@@ -14,7 +14,7 @@ from cli.jobs.advice import for_laptop
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
-from cli.ssh.remote import Connection, ending_with_connection, last_line
+from cli.ssh.remote import MasterConnection, ending_with_connection, last_line
 
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
@@ -23,7 +23,9 @@ HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master; not shown here."""
 
 
-def start_job(connection: Connection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None) -> str:
+def start_job(
+    connection: MasterConnection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None
+) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     hidden = options.hidden(os.environ)
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
@@ -56,7 +58,7 @@ def _reading(names: Iterable[str]) -> str:
     return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 
 
-def warn_of_jobs(connection: Connection, sent: Upload) -> None:
+def warn_of_jobs(connection: MasterConnection, sent: Upload) -> None:
     """Warn on stderr if a job is running in the directory that the upload has changed."""
     if not sent.sent_files:
         return
@@ -72,7 +74,7 @@ def warn_of_jobs(connection: Connection, sent: Upload) -> None:
             )
 
 
-def copy_to_all_nodes(connection: Connection, sent: Upload, *, overwrites: bool = False) -> None:
+def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites: bool = False) -> None:
     """Copy the directory uploaded to the master to every node. Raises ClusterError."""
     overwrite = [OVERWRITE] if overwrites else []
     line = shlex.join(["launch", "--sync-dst-dir", sent.name, *overwrite, *ONLY_FILES, "true"])

@@ -30,21 +30,22 @@ class PreflightTarget:
 
     @property
     def region(self) -> str:
+        """Return the region of the deploy."""
         return self.clients.region
 
     @property
     def partition(self) -> str:
-        """``aws``, ``aws-cn`` or ``aws-us-gov``."""
+        """Return ``aws``, ``aws-cn`` or ``aws-us-gov``."""
         return self.caller.split(":")[1]
 
     @property
     def nodes(self) -> int:
-        """Number of the cluster's instances, the master included."""
+        """Return the number of the cluster's instances, the master included."""
         return self.props.worker_count + 1
 
     @property
     def qualifier(self) -> str:
-        """Part of the names of ``cdk bootstrap``'s resources."""
+        """Return the part of the names of ``cdk bootstrap``'s resources."""
         return str(self.context.get("@aws-cdk/core:bootstrapQualifier", "hnb659fds"))
 
 

@@ -15,7 +15,7 @@ from cli.errors import ClusterError
 from cli.output import printable
 
 COLUMNS: Final = ("NODE", "INSTANCE", "GPUS", "EFA", "GB/S", "WITH")
-LONGEST: Final = 200
+MAX_SENTENCE: Final = 200
 """Longest finding, in characters."""
 
 
@@ -36,7 +36,7 @@ class CheckedNode:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The node's table cells."""
+        """Return the node's table cells."""
         partners = (f"{name} {figure:.3g}" for name, figure in self.pairs_gb_per_s.items())
         return (
             self.name,
@@ -49,7 +49,7 @@ class CheckedNode:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class NodeFinding:
     """A node to look at; the field names are the keys of the JSON object."""
 
     node: str
@@ -76,7 +76,7 @@ class CheckReport:
     median_gb_per_s: float | None
     """Median of the nodes' figures."""
     nodes: tuple[CheckedNode, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[NodeFinding, ...]
 
     @property
     def summary(self) -> str:
@@ -136,14 +136,14 @@ def _node(values: Any, instance_ids: Mapping[str, str]) -> CheckedNode:
     )
 
 
-def _finding(values: Any, instance_ids: Mapping[str, str]) -> Finding:
-    return Finding(
+def _finding(values: Any, instance_ids: Mapping[str, str]) -> NodeFinding:
+    return NodeFinding(
         node=values["node"],
         instance_id=instance_ids[values["node"]],
         what=printable(str(values["what"])),
         found=_finite(values["found"]),
         expected=_finite(values["expected"]),
-        sentence=printable(str(values["sentence"]))[:LONGEST],
+        sentence=printable(str(values["sentence"]))[:MAX_SENTENCE],
     )
 
 

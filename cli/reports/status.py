@@ -18,9 +18,9 @@ from bootstrap.contract import (
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
-from cli.aws.nodes import RUNNING, Machine, Member, Membership, missing_count, running_count
+from cli.aws.nodes import RUNNING, Instance, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
-from cli.reports.block import DeployedBlock
+from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
@@ -46,16 +46,16 @@ class Status:
     cluster_name: str
     region: str
     membership: Membership
-    machines: Mapping[str, Machine]
+    instances: Mapping[str, Instance]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
-    held: Mapping[str, str] = field(default_factory=dict)
+    staying: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     expires: datetime | None = None
     """Time from which AWS pauses the cluster."""
-    block: DeployedBlock | None = None
+    capacity_block: DeployedBlock | None = None
     """Capacity Block of its nodes."""
-    is_deleted: bool = False
+    deletes_stack: bool = False
     """True if AWS also deletes the stack afterwards."""
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD)."""
@@ -64,22 +64,24 @@ class Status:
 
     @property
     def running(self) -> int:
-        """Number of running members that are not draining."""
-        return running_count(self.membership, self.machines)
+        """Return the number of running members that are not draining."""
+        return running_count(self.membership, self.instances)
 
     @property
     def missing(self) -> int:
-        """Number of desired nodes that are missing."""
-        return missing_count(self.membership, self.machines, desired_nodes=self.desired_nodes)
+        """Return the number of desired nodes that are missing."""
+        return missing_count(self.membership, self.instances, desired_nodes=self.desired_nodes)
 
     @property
     def summary(self) -> str:
         """Summarize all nodes in one line."""
         if self.desired_nodes == 0:
-            held = sum(member.instance_id in self.held for member in self.membership.members if not member.draining)
-            leaving = self.running - held
+            staying = sum(
+                member.instance_id in self.staying for member in self.membership.members if not member.draining
+            )
+            leaving = self.running - staying
             left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
-            hint = "" if self.block else "; dlcluster resume brings its nodes back"
+            hint = "" if self.capacity_block else "; dlcluster resume brings its nodes back"
             return f"{self.cluster_name}: paused{left}{hint}"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
@@ -88,15 +90,15 @@ class Status:
             counts = f"{self.running} nodes running, {self.desired_nodes} desired: {leaving} {verb} leaving"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
-    def expiry_lines(self, now: datetime) -> Iterator[str]:
+    def schedule_lines(self, now: datetime) -> Iterator[str]:
         """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
-        if self.block is not None:
-            yield self.block.line(now)
-            if not self.desired_nodes and self.block.starts <= now < self.block.pauses:
+        if self.capacity_block is not None:
+            yield self.capacity_block.line(now)
+            if not self.desired_nodes and self.capacity_block.starts <= now < self.capacity_block.pauses:
                 yield "dlcluster resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
-            outcome = "pauses it, then deletes its stack" if self.is_deleted else "pauses it"
+            outcome = "pauses it, then deletes its stack" if self.deletes_stack else "pauses it"
             yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h postpones it"
 
     def idle_lines(self, now: datetime) -> Iterator[str]:
@@ -121,7 +123,7 @@ class Status:
 
     def warnings(self, now: datetime) -> Iterator[str]:
         """Yield, line by line, what costs money although the cluster should be paused."""
-        if self.desired_nodes and self.block is not None and now > self.block.pauses + PAUSED_WITHIN:
+        if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
             yield (
@@ -130,7 +132,7 @@ class Status:
                 "CloudTrail shows; dlcluster pause ends its nodes"
             )
         if not self.desired_nodes:
-            for name, reason in self.held.items():
+            for name, reason in self.staying.items():
                 yield f"{name} is {reason} and does not end by itself: dlcluster pause ends it"
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -138,11 +140,11 @@ class Status:
         return [self._row(member) for member in self.membership.members]
 
     def _row(self, member: Member) -> tuple[str, ...]:
-        machine = self.machines[member.instance_id]
-        state = machine.state
+        instance = self.instances[member.instance_id]
+        state = instance.state
         if member.draining and state == RUNNING:
             state = f"{state}, {'setup failed' if member.has_failed_setup else 'leaving'}"
-        location_cells = (machine.instance_type, machine.zone, member.address, machine.public_address)
+        location_cells = (instance.instance_type, instance.zone, member.address, instance.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
     def document(self, reasons: Sequence[str]) -> dict[str, Any]:
@@ -157,7 +159,7 @@ class Status:
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(reasons),
             "expires": iso(self.expires) if self.expires else None,
-            "capacity_block": self.block.document() if self.block else None,
+            "capacity_block": self.capacity_block.document() if self.capacity_block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],
@@ -166,16 +168,16 @@ class Status:
         }
 
     def _node(self, member: Member) -> dict[str, Any]:
-        machine = self.machines[member.instance_id]
+        instance = self.instances[member.instance_id]
         return {
             "index": member.node_index,
             "name": member.short_name,
             "instance_id": member.instance_id,
-            "instance_type": machine.instance_type or None,
-            "zone": machine.zone or None,
+            "instance_type": instance.instance_type or None,
+            "zone": instance.zone or None,
             "private_address": member.address,
-            "public_address": machine.public_address or None,
-            "state": machine.state,
+            "public_address": instance.public_address or None,
+            "state": instance.state,
             "leaving": member.draining and not member.has_failed_setup,
             "shared_storage": member.mount or None,
             "setup": _setup(member.setup),

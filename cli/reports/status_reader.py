@@ -4,11 +4,11 @@ from bootstrap.cluster.record_fields import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
-from cli.aws.nodes import find_machines
+from cli.aws.nodes import find_instances
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
-from cli.reports.block import parse_deployed_block
+from cli.reports.capacity_block import parse_deployed_block
 from cli.reports.status import Status, reasons
 from stacks.settings.lifetime import DELETE
 
@@ -21,13 +21,13 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         cluster_name=context.cluster.name,
         region=clients.region,
         membership=membership,
-        machines=find_machines(clients.ec2, [member.instance_id for member in membership.members]),
+        instances=find_instances(clients.ec2, [member.instance_id for member in membership.members]),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
-        held=groups.held,
+        staying=groups.staying,
         expires=context.cluster.expires,
-        block=parse_deployed_block(context.cluster.block),
-        is_deleted=context.cluster.expiry_action == DELETE,
+        capacity_block=parse_deployed_block(context.cluster.capacity_block),
+        deletes_stack=context.cluster.expiry_action == DELETE,
         release=context.cluster.release,
         pause=_read_pause(clients, context.cluster.table),
     )

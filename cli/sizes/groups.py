@@ -8,7 +8,7 @@ from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
-from cli.aws.scaling import holding_reason
+from cli.aws.scaling import reason_to_stay
 from cli.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class GroupState:
     size: GroupSize
     instances: Mapping[str, str]
     """Lifecycle state by instance id."""
-    held: Mapping[str, str] = field(default_factory=dict)
+    staying: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     zones: frozenset[str] = frozenset()
     """Zones of the instances."""
@@ -55,7 +55,7 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
         name=group["AutoScalingGroupName"],
         size=GroupSize(least=group["MinSize"], desired=group["DesiredCapacity"], most=group["MaxSize"]),
         instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
-        held={each["InstanceId"]: reason for each in instances if (reason := holding_reason(each))},
+        staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
         zones=frozenset(each["AvailabilityZone"] for each in instances),
         places=frozenset(group.get("AvailabilityZones", [])),
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
@@ -82,9 +82,9 @@ def instance_ids(groups: GroupStates) -> list[str]:
     return [instance_id for node_type in NODE_TYPES for instance_id in groups[node_type].instances]
 
 
-def held_instances(groups: GroupStates) -> dict[str, str]:
+def staying_instances(groups: GroupStates) -> dict[str, str]:
     """Return the instances of both groups that a size of zero does not end, with the reason."""
-    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].held.items()}
+    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].staying.items()}
 
 
 def is_paused(groups: GroupStates) -> bool:
@@ -98,7 +98,7 @@ def pause_groups(clients: Clients, cluster_name: str) -> None:
         clients.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
 
 
-def end_held(clients: Clients, instances: Iterable[str]) -> None:
+def terminate_instances(clients: Clients, instances: Iterable[str]) -> None:
     """End instances that a size of zero does not end; they drain like any other node."""
     for instance_id in instances:
         # Nothing replaces them: their group's size is zero, and AWS does not decrement it further.

@@ -13,7 +13,7 @@ from cli.shared_options import Selection
 from cli.ssh.master import ssh_target
 from cli.ssh.remote import connect
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """Largest number of jobs to name; the others are counted."""
 
 
@@ -34,10 +34,10 @@ def warn_of_running_jobs(selection: Selection) -> None:
     except ClusterError as error:
         print(f"dlcluster: cannot tell which jobs run: {printable(str(error))}", file=sys.stderr)
         return
-    for job in running[:MOST_NAMED]:
+    for job in running[:MAX_NAMED]:
         print(f"dlcluster: job {printable(job.id)} {_fate(job)}: {printable(job.line)}", file=sys.stderr)
-    if len(running) > MOST_NAMED:
-        print(f"dlcluster: {len(running) - MOST_NAMED} more jobs run and would end", file=sys.stderr)
+    if len(running) > MAX_NAMED:
+        print(f"dlcluster: {len(running) - MAX_NAMED} more jobs run and would end", file=sys.stderr)
 
 
 def _fate(job: Job) -> str:

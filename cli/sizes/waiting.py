@@ -11,7 +11,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import LONGEST_GRACE_S
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster, deployed_setup
-from cli.aws.nodes import RUNNING, Member, find_machines, read_membership
+from cli.aws.nodes import RUNNING, Member, find_instances, read_membership
 from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
 from cli.output import printable
@@ -92,11 +92,11 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
     for member in membership.members:
         if member.instance_id in launched and member.has_failed_setup:
             raise ClusterError(f"the setup of {member.short_name} failed: dlcluster why shows its last lines")
-    machines = find_machines(clients.ec2, instance_ids(groups))
+    instances = find_instances(clients.ec2, instance_ids(groups))
     joined = tuple(
         member
         for member in membership.members
-        if member.instance_id in launched and not member.draining and machines[member.instance_id].state == RUNNING
+        if member.instance_id in launched and not member.draining and instances[member.instance_id].state == RUNNING
     )
     if len(joined) < desired:
         return Progress(missing=f"{desired - len(joined)} of {desired} nodes to join the cluster")

@@ -129,8 +129,9 @@ def _config_block(access: Access, member: Member) -> str:
 
 def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
     """Return known-hosts lines of the member with the name `host`, or of all members."""
-    return "".join(
-        f"{','.join(names)} {member.host_key}\n"
-        for member in members
-        if host in (None, *(names := (*member.host_names, member.instance_id, member.address)))
-    )
+    lines = []
+    for member in members:
+        names = (*member.host_names, member.instance_id, member.address)
+        if host is None or host in names:
+            lines.append(f"{','.join(names)} {member.host_key}\n")
+    return "".join(lines)

@@ -3,7 +3,7 @@
 import sys
 from datetime import datetime, timezone
 
-from cli.aws.allow_list import AllowList, Entry
+from cli.aws.allow_list import AllowedBlock, AllowList
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
@@ -24,7 +24,7 @@ def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
     name_expired(expired)
 
 
-def name_expired(expired: tuple[Entry, ...]) -> None:
+def name_expired(expired: tuple[AllowedBlock, ...]) -> None:
     """Print on stderr which addresses were removed."""
     for each in expired:
         end = f" at {iso(each.until)}" if each.until else ""

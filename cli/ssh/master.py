@@ -8,12 +8,12 @@ from cli.aws.nodes import check_instance, master_address
 from cli.cluster_context import ClusterContext, find_selected_cluster
 from cli.shared_options import Selection
 from cli.ssh.access import identity_path
-from cli.ssh.remote import Connection, SshTarget, connect
+from cli.ssh.remote import MasterConnection, SshTarget, connect
 from cli.ssh.session_manager import start_session
 
 
 @contextmanager
-def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, Connection]]:
+def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, MasterConnection]]:
     """Yield the selected cluster and a connection to its master. Raises ClusterError."""
     context = find_selected_cluster(selection)
     with connect(ssh_target(context)) as connection:
@@ -23,11 +23,11 @@ def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, Co
 def ssh_target(context: ClusterContext) -> SshTarget:
     """Return the master's address, login and host key; in a private cluster, also how to start a session."""
     clients, cluster = context.clients, context.cluster
-    master, session = context.master, None
+    master, start = context.master, None
     with context.explaining_pause():
         if cluster.is_private:
             check_instance(clients.ec2, master, cluster_name=cluster.name)
-            address, session = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
+            address, start = master.host_names[0], functools.partial(start_session, clients, master.instance_id)
         else:
             address = master_address(clients.ec2, context.membership, cluster_name=cluster.name)
     return SshTarget(
@@ -35,5 +35,5 @@ def ssh_target(context: ClusterContext) -> SshTarget:
         user=cluster.login_user,
         host_key=master.host_key,
         identity=identity_path(context.selection.identity),
-        session=session,
+        start_session=start,
     )

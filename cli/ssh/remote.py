@@ -19,7 +19,7 @@ from bootstrap.contract import SSH_PORT
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.ssh.config import CONNECT_TIMEOUT_S, KEEPALIVE_S
-from cli.ssh.session_manager import PluginCall, carried
+from cli.ssh.session_manager import PluginCall, session_socket
 
 SILENCE_S: Final = 60
 """Seconds of silence after which the master's connection counts as lost."""
@@ -40,7 +40,7 @@ class SshTarget:
     host_key: str
     identity: str | None
     port: int = SSH_PORT
-    session: Callable[[], PluginCall] | None = None
+    start_session: Callable[[], PluginCall] | None = None
     """Function that starts a session of Session Manager; None to connect to the address."""
 
 
@@ -53,7 +53,7 @@ class Output:
     stderr: str
 
 
-class Connection:
+class MasterConnection:
     """An SSH connection that runs commands, each on its own channel."""
 
     def __init__(self, transport: paramiko.Transport, *, address: str) -> None:
@@ -82,11 +82,10 @@ class Connection:
         deadline, the connection counts as lost: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, _closing_after(deadline_s, channel):
-            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
+            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             all_sent = _send(channel, chunks, ends=not holds_input)
-            done = Output(
-                stdout=stdout.text(), stderr=stderr.text().decode(errors="replace"), exit_code=self._exit_code(channel)
-            )
+            output, errors = stdout.read_all(), stderr.read_all().decode(errors="replace")
+            done = Output(stdout=output, stderr=errors, exit_code=self._exit_code(channel))
             if not (all_sent or done.exit_code):
                 raise ClusterError("the command on the master ended before it had read its input")
             return done
@@ -99,9 +98,9 @@ class Connection:
         """
         with self._channel(command) as channel:
             channel.shutdown_write()
-            stderr = _Drain(channel.recv_stderr, most=MAX_ERROR_BYTES)
+            stderr = _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
-            message, code = first_line(stderr.text().decode(errors="replace")), self._exit_code(channel)
+            message, code = first_line(stderr.read_all().decode(errors="replace")), self._exit_code(channel)
             if code == TAR_CHANGED and message:
                 warn(message)
             elif code:
@@ -154,19 +153,19 @@ def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator
 
 
 class _Drain(threading.Thread):
-    """Reads a channel's stream to its end in a thread: all streams share a window, so none may stay unread."""
+    """Thread that reads a channel's stream to its end: all streams share a window, so none may stay unread."""
 
-    def __init__(self, receive: Callable[[int], bytes], *, most: int | None = None) -> None:
+    def __init__(self, receive: Callable[[int], bytes], *, max_bytes: int | None = None) -> None:
         super().__init__(daemon=True)
-        self._receive, self._most = receive, most
+        self._receive, self._max_bytes = receive, max_bytes
         self._data = bytearray()
         self.start()
 
     def run(self) -> None:
         while data := self._receive(READ_SIZE):
-            self._data += data if self._most is None else data[: self._most - len(self._data)]
+            self._data += data if self._max_bytes is None else data[: self._max_bytes - len(self._data)]
 
-    def text(self) -> bytes:
+    def read_all(self) -> bytes:
         """Return the complete stream, once it has ended."""
         self.join()
         return bytes(self._data)
@@ -185,12 +184,12 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes], *, ends: bool) -> 
 
 
 @contextmanager
-def connect(target: SshTarget) -> Iterator[Connection]:
+def connect(target: SshTarget) -> Iterator[MasterConnection]:
     """Log in, and yield the connection. Raises ClusterError."""
     with ExitStack() as opened:
-        sock = opened.enter_context(carried(target.session())) if target.session else None
+        sock = opened.enter_context(session_socket(target.start_session())) if target.start_session else None
         client = opened.enter_context(paramiko.SSHClient())
-        yield Connection(_log_in(client, target, sock), address=target.address)
+        yield MasterConnection(_log_in(client, target, sock), address=target.address)
 
 
 def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: int) -> int:

@@ -29,7 +29,7 @@ RESPONSE_VARIABLE: Final = "AWS_SSM_START_SESSION_RESPONSE"
 LAST_WITHOUT_VARIABLE: Final = (1, 2, 497, 0)
 """Last version of the plugin that accepts the session's token only as an argument, which all users of the machine
 see."""
-WHERE: Final = (
+INSTALL_URL: Final = (
     "https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
 CONNECTED_TIMEOUT_S: Final = 10
@@ -38,9 +38,9 @@ VERSION_TIMEOUT_S: Final = 20
 END_TIMEOUT_S: Final = 5
 SERVER_LINE: Final = b"SSH-"
 """Beginning of the SSH server's first line (RFC 4253, 4.2)."""
-PEEKED: Final = 1 << 16
+MAX_PEEKED: Final = 1 << 16
 """Maximum number of bytes to read before the server's first line."""
-PAUSE_S: Final = 0.05
+POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +82,7 @@ def _find_plugin() -> str:
     """Return the plugin's path; check it before a session starts, because only the plugin could use or end that."""
     path = shutil.which(PLUGIN)
     if path is None:
-        raise ClusterError(f"{PLUGIN} is not installed; logins to a private cluster need it: {WHERE}")
+        raise ClusterError(f"{PLUGIN} is not installed; logins to a private cluster need it: {INSTALL_URL}")
     try:
         output = subprocess.run(
             [path, "--version"],
@@ -96,14 +96,14 @@ def _find_plugin() -> str:
         raise ClusterError(f"cannot run {path}: {error}") from error
     version = output.strip()
     if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
-        raise ClusterError(f"{path} --version must print a version, got {version[:60]!r}: {WHERE}")
+        raise ClusterError(f"{path} --version must print a version, got {version[:60]!r}: {INSTALL_URL}")
     if tuple(map(int, version.split("."))) <= LAST_WITHOUT_VARIABLE:
         needed = ".".join(map(str, LAST_WITHOUT_VARIABLE))
-        raise ClusterError(f"{PLUGIN} must be newer than {needed}, got {version}: {WHERE}")
+        raise ClusterError(f"{PLUGIN} must be newer than {needed}, got {version}: {INSTALL_URL}")
     return path
 
 
-class CarriedSession:
+class PluginSession:
     """A running plugin, with our end of its standard input and output."""
 
     def __init__(self, call: PluginCall, *, errors: BinaryIO) -> None:
@@ -131,7 +131,7 @@ class CarriedSession:
         while (left := deadline - time.monotonic()) > 0:
             self.socket.settimeout(left)
             try:
-                ahead = self.socket.recv(PEEKED, socket.MSG_PEEK)
+                ahead = self.socket.recv(MAX_PEEKED, socket.MSG_PEEK)
             except TimeoutError:
                 break
             ended = not ahead or self._process.poll() is not None
@@ -145,7 +145,7 @@ class CarriedSession:
                 self._printed += ahead
                 raise ClusterError("the session ended before the node's SSH server answered")
             if not discarded:
-                time.sleep(PAUSE_S)  # only the first bytes of the line may have arrived
+                time.sleep(POLL_S)  # only the first bytes of the line may have arrived
         raise ClusterError(f"the node's SSH server did not answer through the session within {CONNECT_TIMEOUT_S} s")
 
     def end(self) -> str:
@@ -162,11 +162,11 @@ class CarriedSession:
 
 
 @contextmanager
-def carried(call: PluginCall) -> Iterator[socket.socket]:
+def session_socket(call: PluginCall) -> Iterator[socket.socket]:
     """Yield a socket connected to the node's SSH port. An error contains the plugin's own reason, if any."""
     with tempfile.TemporaryFile() as errors:
         try:
-            session = CarriedSession(call, errors=errors)
+            session = PluginSession(call, errors=errors)
         except OSError as error:
             raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
         try:

@@ -26,6 +26,7 @@ class AwsScope:
     account: str
 
     def arn(self, service: str, name: str) -> str:
+        """Return the ARN of a resource in this account and region."""
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{name}"
 
 

@@ -18,13 +18,13 @@ ATTEMPT_TAG: Final = "deeplearning:up-attempt"
 _VALUE: Final = re.compile(r"([0-9a-f]{16}) ([a-z0-9-]{1,40}) ([0-9]{1,4}) ([0-9]{1,4}) ([0-9]{1,12})")
 TOKEN_LIFETIME_S: Final = 3 * 3600.0
 """Maximum age of a usable token, in seconds; AWS does not document how long it remembers one."""
-BATCH: Final = 100
+MAX_BATCH: Final = 100
 """Largest number of instances per call (Amazon EC2 Auto Scaling API Reference, "LaunchInstances")."""
 _GROUP: Final = "auto-scaling-group"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class ZoneAttempt:
     """One attempt to start every node in a zone."""
 
     token: str
@@ -47,12 +47,12 @@ class Attempt:
     def client_tokens(self) -> list[str]:
         """Return the tokens of all calls."""
         counted = zip(NODE_TYPES, self.counts, strict=True)
-        return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // BATCH))]
+        return [self.client_token(each, batch) for each, count in counted for batch in range(-(-count // MAX_BATCH))]
 
 
-def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Attempt:
+def begin_attempt(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> ZoneAttempt:
     """Record a new attempt."""
-    attempt = Attempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
+    attempt = ZoneAttempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
     value = " ".join((attempt.token, zone, *map(str, (*attempt.counts, attempt.begun))))
     group = group_name(name, WORKER)
     clients.autoscaling.create_or_update_tags(
@@ -69,7 +69,7 @@ def begin(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> Att
     return attempt
 
 
-def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
+def find_attempt(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | None:
     """Return the attempt to continue; None if there is none for these numbers of nodes.
 
     Groups that are closed again have been emptied in the meantime: the attempt's tokens would only repeat AWS's earlier
@@ -77,19 +77,19 @@ def find(groups: GroupStates, declared: ClusterSizes) -> Attempt | None:
     """
     if any(groups[node_type].size.most < declared[node_type].most for node_type in NODE_TYPES):
         return None
-    attempt = recorded(groups)
+    attempt = recorded_attempt(groups)
     return attempt if attempt is not None and attempt.counts == _counts(declared) else None
 
 
-def recorded(groups: GroupStates) -> Attempt | None:
+def recorded_attempt(groups: GroupStates) -> ZoneAttempt | None:
     """Return the attempt in the tag, whether or not it can continue."""
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
         return None
-    return Attempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
+    return ZoneAttempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
 
 
-def forget(clients: Clients, name: str) -> None:
+def forget_attempt(clients: Clients, name: str) -> None:
     """Remove the record of an attempt, if there is one."""
     group = group_name(name, WORKER)
     clients.autoscaling.delete_tags(Tags=[{"ResourceId": group, "ResourceType": _GROUP, "Key": ATTEMPT_TAG}])

@@ -11,13 +11,12 @@ from bootstrap.contract import NODE_TYPES, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
-from cli.sizes.groups import held_instances, instance_ids, is_paused, pause_groups, read_groups
+from cli.sizes.groups import instance_ids, is_paused, pause_groups, read_groups, staying_instances
 from cli.sizes.waiting import await_gone
-from cli.up import attempt as attempts
-from cli.up.attempt import Attempt
+from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 from cli.up.lock import Lock
 
-LOOK_PAUSE_S: Final = 5.0
+POLL_S: Final = 5.0
 LATE_LOOKS: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
 END_TIMEOUT_S: Final = 600.0
@@ -35,17 +34,19 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
     After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
     """
     groups = read_groups(clients.autoscaling, cluster.name)
-    attempt = attempts.recorded(groups)
+    attempt = recorded_attempt(groups)
     if found := instance_ids(groups):
         print(f"dlcluster: ending {', '.join(found)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
-    if held := held_instances(groups):
-        raise ClusterError(f"{', '.join(held)} would keep running: run dlcluster pause to end them, then dlcluster up")
+    if staying := staying_instances(groups):
+        raise ClusterError(
+            f"{', '.join(staying)} would keep running: run dlcluster pause to end them, then dlcluster up"
+        )
     await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
-    attempts.forget(clients, cluster.name)
+    forget_attempt(clients, cluster.name)
 
 
 def _pause(clients: Clients, name: str) -> None:
@@ -57,14 +58,14 @@ def _pause(clients: Clients, name: str) -> None:
         except ClientError as error:
             if not error.response["Error"].get("Code", "").startswith(_BUSY) or time.monotonic() > end:
                 raise
-        time.sleep(LOOK_PAUSE_S)
+        time.sleep(POLL_S)
 
 
-def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, looks: int) -> None:
+def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, looks: int) -> None:
     """Wait until `looks` consecutive polls find no instance of the fleet. Raises ClusterError."""
     end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if looks > 1:
-        print(f"dlcluster: watching {looks * LOOK_PAUSE_S:.0f} s for late instances", file=sys.stderr)
+        print(f"dlcluster: watching {looks * POLL_S:.0f} s for late instances", file=sys.stderr)
     while True:
         left = _running(clients, cluster.name, attempt)
         empty = 0 if left else empty + 1
@@ -73,10 +74,10 @@ def _await_late(clients: Clients, cluster: Cluster, attempt: Attempt | None, *, 
         if left and time.monotonic() > end:
             advice = "end them: aws ec2 terminate-instances --instance-ids"
             raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to end; {advice} {' '.join(left)}")
-        time.sleep(LOOK_PAUSE_S)
+        time.sleep(POLL_S)
 
 
-def _running(clients: Clients, name: str, attempt: Attempt | None) -> list[str]:
+def _running(clients: Clients, name: str, attempt: ZoneAttempt | None) -> list[str]:
     """Return the instances that cost money, found by group and by the attempt's tokens, since either may miss some."""
     groups = [group_name(name, node_type) for node_type in NODE_TYPES]
     found = _find(clients, "tag:aws:autoscaling:groupName", groups)

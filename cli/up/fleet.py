@@ -21,8 +21,7 @@ from cli.sizes.groups import (
     resume_groups,
     zones_of,
 )
-from cli.up import attempt as attempts
-from cli.up.attempt import Attempt
+from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
 from cli.up.end_fleet import end_fleet
 from cli.up.launch import OF_THE_ZONE, Launch, Launched
 from cli.up.lock import Lock, TakenError
@@ -42,6 +41,7 @@ class ZoneOutcome:
 
     @property
     def is_complete(self) -> bool:
+        """Return True if every node was launched."""
         return not self.reason
 
     @property
@@ -73,9 +73,9 @@ class Fleet:
         if (places := places_of(groups)) != {zone}:
             where = f"the groups of {name} are in {' and '.join(sorted(places))}, not in {zone}"
             raise ClusterError(f"{where}: run dlcluster up again")
-        attempt = attempts.find(groups, self.declared)
+        attempt = find_attempt(groups, self.declared)
         if attempt is None or not self.continues(attempt, groups):
-            recorded = attempts.recorded(groups)
+            recorded = recorded_attempt(groups)
             if recorded is None and instance_ids(groups):
                 raise ClusterError(
                     f"{name} has new nodes that belong to no recorded attempt: run dlcluster up again to continue"
@@ -83,7 +83,7 @@ class Fleet:
             if recorded is not None:
                 self.end(unanswered=True)
                 groups = self.read()
-            attempt = attempts.begin(self.clients, name, zone, self.declared)
+            attempt = begin_attempt(self.clients, name, zone, self.declared)
         open_groups(self.clients, groups, self.declared)
         launch = Launch(
             clients=self.clients, name=name, attempt=attempt, declared=self.declared, before_call=self.lock.hold
@@ -100,10 +100,10 @@ class Fleet:
             self.end()
             return self._failed(zone, launched, failed)
         resume_groups(self.clients, name, self.declared)
-        attempts.forget(self.clients, name)
+        forget_attempt(self.clients, name)
         return ZoneOutcome(zone=zone, launched={each: self.declared[each].desired for each in NODE_TYPES})
 
-    def continues(self, attempt: Attempt, groups: GroupStates) -> bool:
+    def continues(self, attempt: ZoneAttempt, groups: GroupStates) -> bool:
         """Return True if the attempt can continue: groups and nodes are in its zone, and AWS knows its tokens.
 
         A deploy in between may have moved the groups away from their nodes.

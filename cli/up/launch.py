@@ -19,11 +19,11 @@ from bootstrap.contract import MASTER, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates
-from cli.up.attempt import BATCH, Attempt
+from cli.up.attempt import MAX_BATCH, ZoneAttempt
 
 ANSWER_TIMEOUT_S: Final = 300.0
 """Seconds during which an unanswered launch is repeated."""
-ANSWER_PAUSE_S: Final = 5.0
+RETRY_S: Final = 5.0
 _UNANSWERED: Final = (
     *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
     *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
@@ -64,11 +64,11 @@ class Launched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """Launches the nodes that the groups lack."""
+    """Launch of the nodes that the groups lack."""
 
     clients: Clients
     name: str
-    attempt: Attempt
+    attempt: ZoneAttempt
     declared: ClusterSizes
     before_call: Callable[[], None] = lambda: None
     """Raises an error if nothing more may be launched; AWS may leave it unanswered for as long as the launch itself."""
@@ -89,8 +89,8 @@ class Launch:
 
     def _group(self, node_type: NodeType, wanted: int) -> Launched:
         came = 0
-        for batch, first in enumerate(range(0, wanted, BATCH)):
-            count, code, message = self._batch(node_type, batch, min(BATCH, wanted - first))
+        for batch, first in enumerate(range(0, wanted, MAX_BATCH)):
+            count, code, message = self._batch(node_type, batch, min(MAX_BATCH, wanted - first))
             came += count
             if code:
                 return Launched(count=came, code=code, message=message)
@@ -127,4 +127,4 @@ class Launch:
             if not is_printed:
                 print(f"dlcluster: waiting for LaunchInstances of {group}: {missing}", file=sys.stderr)
                 is_printed = True
-            time.sleep(ANSWER_PAUSE_S)
+            time.sleep(RETRY_S)

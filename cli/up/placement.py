@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
 """Deadline for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
-SETTLE_PAUSE_S: Final = 5.0
+POLL_S: Final = 5.0
 _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """Deploys a cluster of ./cdk.json with its nodes in a given zone."""
+    """Deployment of the cluster of ./cdk.json with its nodes in a given zone."""
 
     clients: Clients
     name: str
@@ -55,7 +55,7 @@ class Placement:
             if status != last_status:
                 print(f"dlcluster: waiting for stack {self.name}, which is {status}", file=sys.stderr)
                 last_status = status
-            time.sleep(SETTLE_PAUSE_S)
+            time.sleep(POLL_S)
 
     def move(self, zone: str) -> None:
         """Deploy with empty groups in a zone; until one is chosen, the groups are in the first of ``zones``."""

@@ -6,7 +6,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, is_paused, read_groups, sizes_of, zones_of
-from cli.up import attempt as attempts
+from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
 from cli.up.placement import Placement, has_groups, is_placed, zone_parameters
 
@@ -50,7 +50,7 @@ def recover(placement: Placement, declared: ClusterSizes) -> Found:
         groups = fleet.read()
         if found := _unfinished(placement, fleet, groups):
             return found
-    fleet.end(unanswered=attempts.recorded(groups) is not None)
+    fleet.end(unanswered=recorded_attempt(groups) is not None)
     return Found()
 
 
@@ -76,10 +76,10 @@ def cluster_of(placement: Placement) -> Cluster:
 
 def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Found | None:
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
-    attempt = attempts.find(groups, fleet.declared)
+    attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:
-        goes_on = attempt.zone in placement.zones and fleet.continues(attempt, groups)
-        return Found(zone=attempt.zone) if goes_on else None
+        can_continue = attempt.zone in placement.zones and fleet.continues(attempt, groups)
+        return Found(zone=attempt.zone) if can_continue else None
     zones = zones_of(groups)
     if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
         return Found(zone=next(iter(zones)), is_complete=True)

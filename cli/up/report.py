@@ -10,7 +10,7 @@ from cli.up.fleet import ZoneOutcome
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
-MINIMUM_S: Final = 60
+MIN_BILLED_S: Final = 60
 """Minimum number of seconds that AWS bills for a Linux instance (Amazon EC2 pricing, "per-second billing")."""
 COLUMNS: Final = ("ZONE", "TRIES", "CAME", "REASON")
 SCORE: Final = "SCORE"
@@ -24,7 +24,7 @@ def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: Pr
         price = prices.instances.get(props.master_type if node_type == MASTER else props.instance_type)
         if count and price is None:
             return None
-        total += count * (price or 0.0) * MINIMUM_S / 3600
+        total += count * (price or 0.0) * MIN_BILLED_S / 3600
     return total
 
 
@@ -66,12 +66,12 @@ def table(tried: Sequence[ZoneOutcome], lacking: Mapping[str, str], scores: Mapp
     rows += [(zone, "0", "0", reason) for zone, reason in lacking.items()]
     lines: list[tuple[str, ...]] = [COLUMNS, *rows]
     if scores is not None:
-        told = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]
-        lines = [(zone, score, *others) for score, (zone, *others) in zip(told, lines, strict=True)]
+        score_cells = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]
+        lines = [(zone, score, *others) for score, (zone, *others) in zip(score_cells, lines, strict=True)]
     return aligned([lines[0], *filled(lines[1:])])
 
 
 def scores_line(zones: Sequence[str], scores: Mapping[str, int]) -> str:
     """Return the zones in the order in which they are tried, with their scores."""
-    told = ", ".join(f"{zone} {scores.get(zone, 'none')}" for zone in zones)
-    return f"spot placement scores, from 1 to 10: {told}"
+    pairs = ", ".join(f"{zone} {scores.get(zone, 'none')}" for zone in zones)
+    return f"spot placement scores, from 1 to 10: {pairs}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
-from cli.ssh.remote import Connection
+from cli.ssh.remote import MasterConnection
 
 NODE_TIMEOUT_S: Final = 8
 """Deadline for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""
@@ -66,7 +66,7 @@ class NodeCheck:
         return {"agent": self.agent or None, "sshd": self.sshd, "gpus": gpus}
 
 
-def check_nodes(connection: Connection, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:
+def check_nodes(connection: MasterConnection, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:
     """Return each node's answer by its index. Raises ClusterError if the master does not answer."""
     wanted = tuple(node_indexes)
     rounds = -(-len(wanted) // AT_ONCE)

@@ -14,7 +14,7 @@ from cli.output import printable
 from cli.reports.status import Status
 from cli.reports.status_reader import read_status
 from cli.ssh.master import ssh_target
-from cli.ssh.remote import Connection, connect
+from cli.ssh.remote import MasterConnection, connect
 from cli.watch.node_checks import NodeCheck, check_nodes
 
 COLUMNS: Final = ("INDEX", "NODE", "INSTANCE", "TYPE", "STATE", "AGENT", "SSHD")
@@ -54,7 +54,7 @@ class Snapshot:
         if not (jobs or self.trouble):
             jobs = ["no job runs"]
         warnings = [
-            *self.status.expiry_lines(now),
+            *self.status.schedule_lines(now),
             *self.status.idle_lines(now),
             *self.status.warnings(now),
         ]
@@ -77,10 +77,10 @@ def _job_line(job: Job, now: datetime) -> str:
 
 
 class Watcher:
-    """Takes snapshots; keeps the connection to the master until it is lost or the master has changed."""
+    """Source of snapshots; keeps the connection to the master until it is lost or the master has changed."""
 
     def __init__(self) -> None:
-        self._connection: Connection | None = None
+        self._connection: MasterConnection | None = None
         self._master = ""
         self._open = ExitStack()
 
@@ -103,7 +103,7 @@ class Watcher:
         self._open.close()
         self._connection = None
 
-    def _connect(self, context: ClusterContext) -> Connection:
+    def _connect(self, context: ClusterContext) -> MasterConnection:
         master = context.master.instance_id
         if self._connection is None or master != self._master:
             self.close()

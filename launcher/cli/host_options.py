@@ -6,10 +6,11 @@ from itertools import accumulate
 from pathlib import Path
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
-from launcher.cli.torchrun_options import AUTO_COUNTS, Nodes, auto_ranks, parse_nnodes
-from launcher.cli.wait_options import declared_nodes, is_queued
+from launcher.cli.torchrun_options import AUTO_COUNTS, NodeRange, auto_ranks, parse_nnodes
+from launcher.cli.wait_options import is_queued
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
+from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
 from launcher.validate import whole_number
 
@@ -42,7 +43,7 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
     name, nodes = "--nnodes", parse_nnodes(options)
     if nodes is None:
         wanted = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
-        name, nodes = "-n", Nodes(min=wanted, max=wanted)
+        name, nodes = "-n", NodeRange(min=wanted, max=wanted)
     if nodes.min > available:
         declared = declared_nodes() if is_queued(options) and options.hostfile is None else None
         if declared is None:
@@ -73,14 +74,14 @@ def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, frame
         raise UsageError(
             f"-H cannot be combined with --launcher local, which uses no other machine, got {options.hostfile!r}"
         )
-    if parse_nnodes(options) not in (None, Nodes(min=1, max=1)):
+    if parse_nnodes(options) not in (None, NodeRange(min=1, max=1)):
         raise UsageError(f"--nnodes must be 1 with --launcher local, got {options.nnodes}")
     counts = {"-n": options.num_workers, "-np": options.num_proc, "--nproc-per-node": options.nproc_per_node}
     names = [name for name, value in counts.items() if value is not None]
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)} are the same with --launcher local: give one of them")
     if names and names[0] != "--nproc-per-node":
-        return Host(name=LOCAL_HOST, slots=whole_number(counts[names[0]], name=names[0], most=MAX_SLOTS))
+        return Host(name=LOCAL_HOST, slots=whole_number(counts[names[0]], name=names[0], maximum=MAX_SLOTS))
     ranks = _ranks_per_node(options, environ)
     slots = _one_worker(ranks) if load_framework(framework).has_servers else ranks or max(1, gpus_per_node(environ))
     return Host(name=LOCAL_HOST, slots=slots)
@@ -92,7 +93,7 @@ def _ranks_per_node(options: argparse.Namespace, environ: Mapping[str, str]) -> 
         return None
     if count in AUTO_COUNTS:
         return auto_ranks(count, gpus=gpus_per_node(environ))
-    return whole_number(count, name="--nproc-per-node", most=MAX_SLOTS)
+    return whole_number(count, name="--nproc-per-node", maximum=MAX_SLOTS)
 
 
 def _one_worker(ranks: int | None) -> int:
@@ -105,4 +106,4 @@ def _one_worker(ranks: int | None) -> int:
 def gpus_per_node(environ: Mapping[str, str]) -> int:
     """Return the number of GPUs of each node of the cluster; 0 if that is unknown."""
     gpus = environ.get(GPU_COUNT_VARIABLE) or "0"
-    return whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", least=0, most=MAX_SLOTS)
+    return whole_number(gpus, name=f"${GPU_COUNT_VARIABLE}", minimum=0, maximum=MAX_SLOTS)

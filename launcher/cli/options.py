@@ -2,14 +2,13 @@
 
 import argparse
 import os
-import re
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, LONGEST_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
-from launcher.cli.nested_launchers import NestedLauncherCall, find_nested_launcher, refuse_nested_launchers
+from launcher.cli.nested_launchers import find_nested_launcher, refuse_nested_launchers
+from launcher.cli.program import build_program, command_words, launch_words, torchrun_command
 from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
 from launcher.cli.torchrun_options import (
     add_torchrun_options,
@@ -20,12 +19,12 @@ from launcher.cli.torchrun_options import (
     spellings,
 )
 from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
-from launcher.cli.wait_options import add_wait_options, setup_seconds, wait_request
+from launcher.cli.wait_options import add_wait_options, wait_request
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
+from launcher.hosts.cluster_size import setup_seconds
 from launcher.hosts.hostfile import FORMS
-from launcher.shell_words import ASSIGNMENT
-from launcher.spec import GRACE_S, Job, Restarts
+from launcher.spec import GRACE_S, Job, RestartPolicy
 from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
@@ -40,25 +39,24 @@ MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
 """Largest accepted number of parameter servers; no cluster needs more, so a larger number is a typing error."""
 DEFAULT_HELP_COLUMNS = 80
-SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
-"""File name that a shell would not expand (as in shlex.quote)."""
-PYTHON = ("python", "-u")
 
 
 class _Help(argparse.HelpFormatter):
-    """Format help at the terminal's width without importing shutil, which argparse would import and which is slow."""
+    """Formatter for the terminal's width without shutil, which argparse would import and which is slow."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_terminal_width() - 2)
 
 
 class _Parser(argparse.ArgumentParser):
+    """Parser that raises UsageError instead of exiting."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
 class _RejectMpirunOption(argparse.Action):
-    """Refuse an mpirun option that begins like one of launch's; argparse would parse the rest as its value."""
+    """Refusal of an mpirun option that begins like one of launch's; argparse would parse the rest as its value."""
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
         # Imported late: most command lines do not need it.
@@ -76,6 +74,19 @@ def _parser() -> _Parser:
         epilog="The command may be one quoted word, which a shell then reads, or several words; python runs a "
         "command named NAME.py. Everything after the command's name belongs to the command.",
     )
+    _add_rank_options(parser)
+    add_sync_options(parser)
+    add_variable_options(parser)
+    _add_restart_options(parser)
+    _add_job_options(parser)
+    add_torchrun_options(parser)
+    parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
+    return parser
+
+
+def _add_rank_options(parser: _Parser) -> None:
+    """Add the options for nodes, ranks and framework."""
     parser.add_argument(
         "-n",
         "--num-workers",
@@ -103,8 +114,10 @@ def _parser() -> _Parser:
         help="ranks per node; gpu, cpu or auto: as many as this machine has "
         f"(default: slots, else ${GPU_COUNT_VARIABLE}, else 1)",
     )
-    add_sync_options(parser)
-    add_variable_options(parser)
+
+
+def _add_restart_options(parser: _Parser) -> None:
+    """Add the options for restarts, and ``--grace``."""
     parser.add_argument(
         *spellings("--max-restarts"), metavar="R", default="0", help="number of restarts after failures (default: 0)"
     )
@@ -116,6 +129,10 @@ def _parser() -> _Parser:
     )
     grace_help = f"seconds between TERM and KILL, at most {LONGEST_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
+
+
+def _add_job_options(parser: _Parser) -> None:
+    """Add the options for the job's name, its lifetime and its place in the queue."""
     parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
     parser.add_argument(
@@ -127,10 +144,6 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--force", action="store_true", help="start even on GPUs in use, or if nodes differ in EFA or setup"
     )
-    add_torchrun_options(parser)
-    parser.add_argument("-mca", "-map-by", action=_RejectMpirunOption, nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
-    return parser
 
 
 def _terminal_width() -> int:
@@ -146,11 +159,11 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
     if options.durable:
-        check_storable(hostfile=options.hostfile, variables=options.env, command=_command_words(options))
+        check_storable(hostfile=options.hostfile, variables=options.env, command=command_words(options))
     framework_name = _framework_name(options)
     framework = load_framework(framework_name)
-    local = options.launcher == "local"
-    host_source = None if local else host_source_from(options, environ, framework=framework_name)
+    is_local = options.launcher == "local"
+    host_source = None if is_local else host_source_from(options, environ, framework=framework_name)
     hosts = (
         (local_host(options, environ, framework=framework_name),)
         if host_source is None
@@ -158,20 +171,20 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     )
     wait = wait_request(options, environ, hosts)
     # Raises UsageError for commands such as mpirun that start ranks of their own.
-    refuse_nested_launchers(_command_words(options), options=_launch_words(arguments, options), hosts=hosts)
+    refuse_nested_launchers(command_words(options), options=launch_words(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
     return Job(
         hosts=hosts,
-        local=local,
+        is_local=is_local,
         framework=framework_name,
         servers=_servers(options, workers=sum(host.slots for host in hosts)) if framework.has_servers else 0,
         environment=inherited | requested_variables(options, environ, framework=framework_name),
         secrets=secret_references(options, framework=framework_name),
-        command=_command(options),
+        command=build_program(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
-        restarts=_restarts(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
-        grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_GRACE_S),
+        restart_policy=_restart_policy(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
+        grace_s=_grace_seconds(options),
         name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
         durable=options.durable,
@@ -179,10 +192,10 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         has_gpus=gpus_per_node(environ) > 0,
         wait=wait,
         # Do not hold a connection open while its job is queued.
-        keep_s=0 if local or options.detach or options.durable or options.wait else _keep_seconds(environ),
+        keep_s=0 if is_local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
         venv=venv_directory(options),
-        shown=shown_ranks(options, framework=framework_name),
+        shown_local_ranks=shown_ranks(options, framework=framework_name),
         notes=option_notes(options),
     )
 
@@ -190,11 +203,11 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; UsageError names an unknown one. Options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
-    nested = None if unknown else find_nested_launcher(_command_words(options))
+    nested = None if unknown else find_nested_launcher(command_words(options))
     if nested is not None and nested.name == "torchrun" and nested.plain:
-        options, unknown = parser.parse_known_args([*_launch_words(arguments, options), *nested.words])
+        options, unknown = parser.parse_known_args([*launch_words(arguments, options), *nested.words])
         if options.command and not unknown:
-            options.command = _torchrun_command(nested, options)
+            options.command = torchrun_command(nested, options)
     if unknown:
         # Imported late: most command lines do not need it.
         from launcher.cli.unsupported_options import unknown_option_error
@@ -222,79 +235,35 @@ def _framework_name(options: argparse.Namespace) -> str:
 def _servers(options: argparse.Namespace, *, workers: int) -> int:
     if options.num_servers is None:
         return workers
-    return whole_number(options.num_servers, name="-s", most=MAX_SERVERS)
+    return whole_number(options.num_servers, name="-s", maximum=MAX_SERVERS)
 
 
-def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
-    max_restarts = whole_number(options.max_restarts, name="--max-restarts", least=0, most=MAX_RESTARTS)
+def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy:
+    max_restarts = whole_number(options.max_restarts, name="--max-restarts", minimum=0, maximum=MAX_RESTARTS)
     dependent = {"--min-nodes": options.min_nodes, "--rejoin-timeout": options.rejoin_timeout}
     useless = [name for name, value in dependent.items() if value is not None]
     if not max_restarts and useless:
         raise UsageError(f"{useless[0]} requires --max-restarts")
     nnodes = parse_nnodes(options)
     min_nodes = min(nodes, nnodes.min) if nnodes is not None else nodes
-    return Restarts(
+    return RestartPolicy(
         max_restarts=max_restarts,
         min_nodes=whole_number(
-            str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", most=nodes
+            str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", maximum=nodes
         ),
         rejoin_s=whole_number(
             str(REJOIN_S + setup_seconds()) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
-            least=0,
-            most=MAX_SECONDS,
+            minimum=0,
+            maximum=MAX_SECONDS,
         ),
     )
 
 
+def _grace_seconds(options: argparse.Namespace) -> float:
+    return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=LONGEST_GRACE_S)
+
+
 def _keep_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
-    return whole_number(seconds, name=f"${KEEP_VARIABLE}", least=0, most=KEEP_S)
-
-
-def _launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
-    """Return the part of the command line before the command."""
-    words = list(arguments[: len(arguments) - len(options.command)])
-    return words[:-1] if words[-1:] == ["--"] else words
-
-
-def _command_words(options: argparse.Namespace) -> list[str]:
-    return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
-
-
-def _torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
-    """Return the script of a torchrun line, run by the Python in which torchrun is installed."""
-    if options.no_python:
-        return [*nested.before, *_command_words(options)]
-    python = [nested.python, "-u", *(["-m"] if options.module else [])]
-    options.module = False
-    return [*nested.before, *python, *_command_words(options)]
-
-
-def _command(options: argparse.Namespace) -> tuple[str, ...]:
-    words = tuple(_command_words(options))
-    if not words or not words[0]:
-        raise UsageError("no command given, as in: launch python train.py")
-    # launch.py passes the command to a shell, which treats a leading NAME=value as a variable.
-    variables = tuple(takewhile(ASSIGNMENT.match, words[:-1]))
-    program = _with_python(words[len(variables) :], options)
-    if len(program) == 1:
-        # Like launch.py, treat a single word as a line quoted for a shell.
-        program = ("/bin/bash", "-c", *program)
-    return ("env", *variables, *program) if variables else program
-
-
-def _with_python(words: Sequence[str], options: argparse.Namespace) -> tuple[str, ...]:
-    """Put python before a module and before a .py file, unless the file is executable."""
-    if options.module and options.no_python:
-        raise UsageError("-m runs python and cannot be combined with --no-python")
-    if options.module:
-        return (*PYTHON, "-m", *words)
-    if words and not options.no_python and SCRIPT.fullmatch(words[0]) and not _is_executable(words[0]):
-        return (*PYTHON, *words)
-    return tuple(words)
-
-
-def _is_executable(path: str) -> bool:
-    """Return True if a shell would run the file with the interpreter on its first line."""
-    return "/" in path and os.access(path, os.X_OK)
+    return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=KEEP_S)

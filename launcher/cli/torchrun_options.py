@@ -25,7 +25,7 @@ AUTO_COUNTS = ("auto", "gpu", "cpu")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Nodes:
+class NodeRange:
     """Smallest and largest number of nodes."""
 
     min: int
@@ -58,7 +58,7 @@ def add_torchrun_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(*short.get(option, ()), *spellings(option), help=argparse.SUPPRESS)
 
 
-def parse_nnodes(options: argparse.Namespace) -> Nodes | None:
+def parse_nnodes(options: argparse.Namespace) -> NodeRange | None:
     """Parse ``--nnodes``; None if it is absent."""
     if options.nnodes is None:
         return None
@@ -67,7 +67,7 @@ def parse_nnodes(options: argparse.Namespace) -> Nodes | None:
         raise UsageError("--nnodes cannot be combined with -n, which means the same")
     if colon and options.min_nodes is not None:
         raise UsageError(f"--nnodes {options.nnodes} cannot be combined with --min-nodes, which means the same")
-    nodes = Nodes(min=whole_number(low, name="--nnodes"), max=whole_number(high if colon else low, name="--nnodes"))
+    nodes = NodeRange(min=whole_number(low, name="--nnodes"), max=whole_number(high if colon else low, name="--nnodes"))
     if nodes.min > nodes.max:
         raise UsageError(f"--nnodes must be N or MIN:MAX with MIN at most MAX, got {options.nnodes}")
     return nodes
@@ -123,4 +123,4 @@ def shown_ranks(options: argparse.Namespace, *, framework: str) -> frozenset[int
         raise UsageError(
             f"--local-ranks-filter requires --engine {' or '.join(RANKED_FRAMEWORKS)}, whose ranks launch starts itself"
         )
-    return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", least=0) for rank in ranks.split(","))
+    return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", minimum=0) for rank in ranks.split(","))

@@ -10,8 +10,8 @@ from launcher.frameworks import load_framework
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Matches a shell variable's name (POSIX.1-2017, Base Definitions 3.235, Name)."""
-MOST_SECRETS = 20
-"""Largest number of secrets; every node reads all of them simultaneously."""
+MAX_SECRETS = 20
+"""Maximum number of secrets; every node reads all of them simultaneously."""
 SECRET = re.compile(
     r"(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|(?:^|_|API)KEY|(?:^|_)PAT)$", re.IGNORECASE
 )
@@ -60,8 +60,8 @@ def secret_references(options: argparse.Namespace, *, framework: str) -> dict[st
         if key in found or key in (_split(each)[0] for each in options.env):
             raise UsageError(f"--secret {key} is given twice, or as --env too")
         found[key] = reference
-    if len(found) > MOST_SECRETS:
-        raise UsageError(f"--secret may be given at most {MOST_SECRETS} times, got {len(found)}")
+    if len(found) > MAX_SECRETS:
+        raise UsageError(f"--secret may be given at most {MAX_SECRETS} times, got {len(found)}")
     return found
 
 

@@ -1,15 +1,10 @@
-"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue.
-
-Also read from the node's files how many nodes a cluster has, and how long a new one may take for its setup.
-"""
+"""Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue."""
 
 import argparse
-import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-from bootstrap.contract import GPU_COUNT_VARIABLE, NODE_CONFIG, NODE_STATE
+from bootstrap.contract import GPU_COUNT_VARIABLE
 from launcher.cli.torchrun_options import parse_nnodes
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
@@ -18,8 +13,8 @@ from launcher.validate import whole_number
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds per unit."""
-TIMEOUT = "24h"
-LONGEST = "30d"
+DEFAULT_TIMEOUT = "24h"
+MAX_TIMEOUT = "30d"
 DURATION = re.compile(r"([0-9]{1,7})([smhd])?")
 
 
@@ -31,7 +26,9 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
         help="queue until the nodes and their GPUs are free; see launch list",
     )
     parser.add_argument(
-        "--wait-timeout", metavar="T", help=f"longest time in the queue, such as 90m, 24h or 7d (default: {TIMEOUT})"
+        "--wait-timeout",
+        metavar="T",
+        help=f"longest time in the queue, such as 90m, 24h or 7d (default: {DEFAULT_TIMEOUT})",
     )
 
 
@@ -46,13 +43,13 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
         raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
         raise UsageError("--wait-timeout requires --wait")
-    timeout_s = seconds(TIMEOUT if options.wait_timeout is None else options.wait_timeout)
+    timeout_s = seconds(DEFAULT_TIMEOUT if options.wait_timeout is None else options.wait_timeout)
     if not is_queued(options):
         return None
-    gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", least=0)
-    most = max(host.slots for host in hosts)
-    if options.wait and 0 < gpus < most:
-        raise UsageError(f"--wait allows at most {gpus} ranks per node, one per GPU; got {most}")
+    gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", minimum=0)
+    slots = max(host.slots for host in hosts)
+    if options.wait and 0 < gpus < slots:
+        raise UsageError(f"--wait allows at most {gpus} ranks per node, one per GPU; got {slots}")
     return Wait(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
 
 
@@ -68,32 +65,12 @@ def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | No
     return None if options.num_proc is None else (count, count)
 
 
-def declared_nodes(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> int | None:
-    """Return how many nodes train in the complete cluster; None if this machine belongs to no cluster."""
-    # Imported late: most command lines do not need it.
-    from bootstrap.cluster.records import parse_state
-
-    try:
-        desired = parse_state(state.read_text(), networks=None).desired_nodes
-        master_trains = json.loads(config.read_text()).get("master_trains", True)
-    except (OSError, ValueError):
-        return None
-    return desired if master_trains else desired - 1
-
-
-def setup_seconds() -> int:
-    """Return the time that a new node has for the user's setup; 0 without one, or if this machine is not a node."""
-    try:
-        timeout_s: int | None = json.loads(Path(NODE_CONFIG).read_text()).get("setup_timeout_s")
-    except (OSError, ValueError):
-        return 0
-    return timeout_s or 0
-
-
 def seconds(text: str) -> int:
     """Parse a duration such as 90m; a bare number is in seconds. Raises UsageError."""
     match = DURATION.fullmatch(text)
     number = int(match[1]) * UNITS[match[2] or "s"] if match else 0
-    if not 0 < number <= int(LONGEST[:-1]) * UNITS["d"]:
-        raise UsageError(f"--wait-timeout must be a duration such as 90m, 24h or 7d, at most {LONGEST}, got {text!r}")
+    if not 0 < number <= int(MAX_TIMEOUT[:-1]) * UNITS["d"]:
+        raise UsageError(
+            f"--wait-timeout must be a duration such as 90m, 24h or 7d, at most {MAX_TIMEOUT}, got {text!r}"
+        )
     return number

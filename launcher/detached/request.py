@@ -95,9 +95,9 @@ class DetachedJob:
         os.chdir(self.cwd)
         for name, wanted in self.limits.items():
             number = getattr(resource, name)
-            _, most = resource.getrlimit(number)
-            resource.setrlimit(number, (_least(wanted, most), most))
+            _, hard_limit = resource.getrlimit(number)
+            resource.setrlimit(number, (_lower_limit(wanted, hard_limit), hard_limit))
 
 
-def _least(one: int, other: int) -> int:
+def _lower_limit(one: int, other: int) -> int:
     return min((limit for limit in (one, other) if limit != resource.RLIM_INFINITY), default=resource.RLIM_INFINITY)

@@ -37,7 +37,7 @@ class DurableAttempt:
         however long it queued.
         """
         has_begun = self.number > 1 or state is JobState.RUNNING or (state is JobState.WAITING and not failure.refused)
-        return has_begun and not (failure.of_process or failure.overdue) and is_open(self.job_id)
+        return has_begun and not (failure.is_process_exit or failure.overdue) and is_open(self.job_id)
 
     def finish(self, state: JobState) -> None:
         """Close the job if it is over."""

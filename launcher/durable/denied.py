@@ -15,16 +15,16 @@ from launcher.history.records import JobRecord, JobState, now
 
 log = logging.getLogger("launch")
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-"""Pauses between two attempts to read a record; each is twice the one before."""
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
+"""First and longest back-off between two attempts to read a record; each is twice the previous one."""
 
 
 class DeniedJobs:
-    """Follows the jobs whose records cannot be read."""
+    """Jobs whose records cannot be read now."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._pauses: dict[str, float] = {}
+        self._backoffs: dict[str, float] = {}
         self._due: dict[str, float] = {}
 
     def add(self, job_id: str, reason: str) -> None:
@@ -33,7 +33,7 @@ class DeniedJobs:
             log.error("cannot resume: %s", reason)
         elif job_id not in self._due or not is_denied(job_id):
             directory_of(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._pause(job_id, reason)
+            self._back_off(job_id, reason)
 
     def keep_only(self, job_ids: set[str]) -> None:
         """Forget all other jobs: their records can be read by now, or are gone."""
@@ -42,7 +42,7 @@ class DeniedJobs:
                 mirror.remove(job_id)
 
     def read_again(self, open_bucket: Callable[[], JobBucket], copy_job: Callable[[DurableRecord], None]) -> None:
-        """Resume the jobs whose pause is over and whose records can be read now. Raises OSError on a full disk."""
+        """Resume the jobs whose back-off is over and whose records can be read now. Raises OSError on a full disk."""
         due = [job_id for job_id, at in self._due.items() if self._clock() >= at]
         if not due:
             return
@@ -54,7 +54,7 @@ class DeniedJobs:
         except LaunchError as error:
             # S3 does not answer; each further call would take as long as its retries.
             for job_id in due:
-                self._pause(job_id, str(error))
+                self._back_off(job_id, str(error))
 
     def _read(self, job_id: str, bucket: JobBucket, copy_job: Callable[[DurableRecord], None]) -> None:
         try:
@@ -64,22 +64,22 @@ class DeniedJobs:
             else:
                 copy_job(record)
         except (UnreadableError, OSError) as error:
-            self._pause(job_id, str(error))
+            self._back_off(job_id, str(error))
         else:
             self._forget(job_id)
 
-    def _pause(self, job_id: str, reason: str) -> None:
-        pause_s = self._pauses[job_id] = min(2 * self._pauses.get(job_id, FIRST_PAUSE_S / 2), LONGEST_PAUSE_S)
-        self._due[job_id] = self._clock() + pause_s
+    def _back_off(self, job_id: str, reason: str) -> None:
+        backoff_s = self._backoffs[job_id] = min(2 * self._backoffs.get(job_id, FIRST_BACKOFF_S / 2), MAX_BACKOFF_S)
+        self._due[job_id] = self._clock() + backoff_s
         try:
-            mirror.list_as_denied(_listed(job_id, reason, next_try=time.time() + pause_s))
+            mirror.list_as_denied(_listed(job_id, reason, next_try=time.time() + backoff_s))
         except LaunchError:
             self._forget(job_id)
         else:
-            log.error("cannot resume, next try in %g s: %s", pause_s, reason)
+            log.error("cannot resume, next try in %g s: %s", backoff_s, reason)
 
     def _forget(self, job_id: str) -> None:
-        del self._due[job_id], self._pauses[job_id]
+        del self._due[job_id], self._backoffs[job_id]
 
 
 def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:

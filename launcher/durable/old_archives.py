@@ -44,7 +44,7 @@ def archives_in_use() -> Iterator[None]:
 
 
 class OldArchives:
-    """Deletes old archives once a day."""
+    """Archives that no job needs any more; deleted once a day."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -17,9 +17,9 @@ def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)
         settings = json.loads(config.read_text())
     except (OSError, ValueError):
         return False
-    has_shared, least = settings.get("shared_storage") is not None, settings.get("min_nodes")
+    has_shared, min_nodes = settings.get("shared_storage") is not None, settings.get("min_nodes")
     is_mounted = all(member.mount == MOUNTED for member in members) or not has_shared
-    return least is not None and len(members) >= least and is_mounted
+    return min_nodes is not None and len(members) >= min_nodes and is_mounted
 
 
 def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE
 from launcher.cli.options import parse_options
-from launcher.cli.wait_options import setup_seconds
 from launcher.detached.detach import UNIT, detach, runtime_directory
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror, readiness
@@ -31,6 +30,7 @@ from launcher.history.journal import jobs_directory, user_name
 from launcher.history.lock import is_held
 from launcher.history.pause_notices import log_pauses
 from launcher.history.records import RECORD_FILE, read_record
+from launcher.hosts.cluster_size import setup_seconds
 
 log = logging.getLogger("launch")
 
@@ -46,7 +46,7 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 
 
 class DurableJobService:
-    """Restarts the open jobs of one user in the order of submission."""
+    """Service that restarts the open jobs of one user in the order of submission."""
 
     def __init__(
         self,
@@ -144,8 +144,8 @@ class DurableJobService:
             self._short_attempts.has_started(record)
             log.info("job %s runs: attempt %d", job_id, number)
             return
-        pause_s = self._short_attempts.has_not_started(record, error)
-        log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, pause_s)
+        backoff_s = self._short_attempts.has_not_started(record, error)
+        log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, backoff_s)
 
 
 def _copy_open_job(record: DurableRecord) -> None:

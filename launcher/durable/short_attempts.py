@@ -1,4 +1,4 @@
-"""Count a job's consecutive short attempts, pause after each, and fail a job that has too many.
+"""Count a job's consecutive short attempts, back off after each, and fail a job that has too many.
 
 A job that hangs its nodes, or whose command no longer fits the cluster, would otherwise restart endlessly at the cost
 of every node. The count is part of the stored record, so it survives the master.
@@ -21,14 +21,14 @@ log = logging.getLogger("launch")
 
 LONG_S = 600.0
 """Minimum duration of a long attempt, in seconds."""
-MOST_SHORT = 10
+MAX_SHORT_ATTEMPTS = 10
 """Number of consecutive short attempts after which a job has failed."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 300.0
-"""First and longest pause after a short attempt, in seconds; each pause is twice the previous one."""
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
+"""First and longest back-off after a short attempt, in seconds; each is twice the previous one."""
 
 
 class ShortAttempts:
-    """Tracks the attempts of all open jobs."""
+    """Count of the short attempts of all open jobs."""
 
     def __init__(self, *, clock: Callable[[], float], save: Callable[[DurableRecord], None]) -> None:
         self._clock = clock
@@ -38,13 +38,13 @@ class ShortAttempts:
         self._errors: dict[str, str] = {}
 
     def observe(self, record: DurableRecord, *, is_running: bool) -> None:
-        """Reset the count of a job that has run for long; pause after a short attempt that has ended."""
+        """Reset the count of a job that has run for long; back off after a short attempt that has ended."""
         if is_running:
             since = self._since.setdefault(record.job.id, self._clock())
             if record.short_attempts and self._clock() - since >= LONG_S:
                 self._save(replace(record, short_attempts=0))
         elif self._since.pop(record.job.id, None) is not None and record.short_attempts:
-            self._pause(record)
+            self._back_off(record)
 
     def is_due(self, record: DurableRecord) -> bool:
         """Return True if the job is not pausing."""
@@ -62,13 +62,13 @@ class ShortAttempts:
         self._errors.pop(record.job.id, None)
 
     def has_not_started(self, record: DurableRecord, error: str) -> float:
-        """Pause after an attempt that did not start; return the pause in seconds."""
+        """Back off after an attempt that did not start; return the back-off in seconds."""
         self._errors[record.job.id] = error
-        return self._pause(record)
+        return self._back_off(record)
 
     def end_if_exhausted(self, record: DurableRecord) -> bool:
         """Fail a job that has had too many short attempts; return False for any other."""
-        if record.short_attempts < MOST_SHORT:
+        if record.short_attempts < MAX_SHORT_ATTEMPTS:
             return False
         directory = jobs_directory() / record.job.id
         known = read_record(directory) or record.job
@@ -84,10 +84,10 @@ class ShortAttempts:
         mirror.close_job(record.job.id)
         return True
 
-    def _pause(self, record: DurableRecord) -> float:
-        pause_s = min(FIRST_PAUSE_S * 2.0 ** max(record.short_attempts - 1, 0), LONGEST_PAUSE_S)
-        self._not_before[record.job.id] = self._clock() + pause_s
-        return pause_s
+    def _back_off(self, record: DurableRecord) -> float:
+        backoff_s = min(FIRST_BACKOFF_S * 2.0 ** max(record.short_attempts - 1, 0), MAX_BACKOFF_S)
+        self._not_before[record.job.id] = self._clock() + backoff_s
+        return backoff_s
 
 
 def save(record: DurableRecord) -> None:

@@ -24,13 +24,13 @@ class JobTopology:
     """A free port of the first node."""
     rendezvous: tuple[str, int] | None = None
     """Address and port of the launcher's rendezvous store, for a framework that uses one."""
-    restart: int = 0
+    restart_count: int = 0
     """Number of restarts of the job so far."""
     max_restarts: int = 0
 
     @property
     def is_single_machine(self) -> bool:
-        """True if all nodes are this machine, under loopback addresses."""
+        """Return True if all nodes are this machine, under loopback addresses."""
         return all(address.startswith("127.") for address in self.addresses)
 
 

@@ -36,7 +36,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
             "PYTHONUNBUFFERED": "1",
-            RESTART_COUNT: str(topology.restart),
+            RESTART_COUNT: str(topology.restart_count),
             RUN_ID: topology.job_id,
         }
         return ProcessSpec(name=f"rank {rank}", label=str(local_rank), command=job.command, environment=environment)

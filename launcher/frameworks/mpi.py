@@ -33,7 +33,7 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan mpirun on the first node, and on each other node the process that waits for its daemon's command."""
-    attempt = f"{topology.job_id}-{topology.restart}"
+    attempt = f"{topology.job_id}-{topology.restart_count}"
     seconds = RENDEZVOUS_S + job.grace_s
     agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)
     if len(job.hosts) > 1 and len(str(PROGRAM).split()) > 1:

@@ -29,7 +29,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
         "DMLC_NUM_SERVER": str(job.servers),
         "DMLC_PS_ROOT_URI": topology.addresses[0],
         "DMLC_PS_ROOT_PORT": str(topology.port),
-        RESTART_COUNT: str(topology.restart),
+        RESTART_COUNT: str(topology.restart_count),
         RUN_ID: topology.job_id,
     }
 

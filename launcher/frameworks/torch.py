@@ -11,7 +11,13 @@ from launcher.spec import Job, ProcessSpec
 
 
 def rank_variables(
-    slots: Sequence[int], *, master_addr: str, master_port: int, run_id: str, restart: int = 0, max_restarts: int = 0
+    slots: Sequence[int],
+    *,
+    master_addr: str,
+    master_port: int,
+    run_id: str,
+    restart_count: int = 0,
+    max_restarts: int = 0,
 ) -> tuple[tuple[dict[str, str], ...], ...]:
     """Return the variables of each rank, node by node; `slots` lists the number of ranks per node."""
     offsets = [0, *accumulate(slots)]
@@ -32,7 +38,7 @@ def rank_variables(
             "MASTER_ADDR": master_addr,
             "MASTER_PORT": str(master_port),
             RUN_ID: run_id,
-            RESTART_COUNT: str(restart),
+            RESTART_COUNT: str(restart_count),
             "TORCHELASTIC_MAX_RESTARTS": str(max_restarts),
         }
 
@@ -46,7 +52,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
         master_addr=topology.addresses[0],
         master_port=topology.port,
         run_id=topology.job_id,
-        restart=topology.restart,
+        restart_count=topology.restart_count,
         max_restarts=topology.max_restarts,
     )
     return [

@@ -35,6 +35,8 @@ BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
 class _Parser(argparse.ArgumentParser):
+    """Parser that raises UsageError instead of exiting."""
+
     def error(self, message: str) -> NoReturn:
         usage = " ".join(self.format_usage().split()[1:])
         raise UsageError(f"{message}; usage: {usage}")

@@ -9,7 +9,7 @@ DEADLINE_S = 5.0
 
 
 class RevisionQuery:
-    """Query git while the job starts, so that the job does not wait for it."""
+    """Query to git that runs while the job starts, so that the job does not wait for it."""
 
     def __init__(self, cwd: str) -> None:
         # "v2" prints the commit in a header, and changed files on further lines.

@@ -21,7 +21,7 @@ from launcher.history.lock import (
     mark_lock_stale,
     touch_lock,
 )
-from launcher.history.record_upload import Upload, start_upload, upload
+from launcher.history.record_upload import RecordUpload, start_upload, upload
 from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import claimed_gpus
@@ -39,7 +39,7 @@ def jobs_directory() -> Path:
 
 
 class Journal:
-    """Maintains one job's record."""
+    """Record of one job, kept current while the job runs."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Journal:
         self._stays_open = stays_open
         self._directory = jobs_directory() / job_id
         self._revision_query: RevisionQuery | None = None
-        self._upload: Upload | None = None
+        self._upload: RecordUpload | None = None
         self.write_error: str | None = None
         """Reason why no record is kept; None while one is."""
 
@@ -135,9 +135,9 @@ class Journal:
             on_start()
 
     def on_running(
-        self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
+        self, logs: Mapping[str, Sequence[str]], *, restart_count: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
-        """Record the start of the processes after `restart` restarts, with each host's logs and GPUs."""
+        """Record the start of the processes after `restart_count` restarts, with each host's logs and GPUs."""
         is_restart = self._record.state is JobState.RUNNING
         self._change(
             state=JobState.RUNNING,
@@ -147,7 +147,7 @@ class Journal:
             place=None,
             waiting=None,
             starting=False,
-            restarts=restart,
+            restarts=restart_count,
         )
         self._announce_ranks(self._record.grace_s)
         if not is_restart:

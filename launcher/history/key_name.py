@@ -12,8 +12,8 @@ from bootstrap.contract import TEAM_KEYS_DIR
 LOGIN_VARIABLE = "SSH_USER_AUTH"
 """Variable with the path of that file; sudo and systemd do not pass it on."""
 METHOD = "publickey"
-LONGEST_NAME = 64
-LONGEST_FILE = 64 * 1024
+MAX_NAME = 64
+MAX_FILE = 64 * 1024
 
 
 def key_name(environ: Mapping[str, str], *, user: str, root: Path = Path("/"), home: Path | None = None) -> str | None:
@@ -24,7 +24,7 @@ def key_name(environ: Mapping[str, str], *, user: str, root: Path = Path("/"), h
     for file in (root / TEAM_KEYS_DIR.lstrip("/") / user, own) if keys else ():
         for words in _lines(file):
             if tuple(words[:2]) in keys and len(words) == 3 and words[2].isprintable():
-                return words[2][:LONGEST_NAME]
+                return words[2][:MAX_NAME]
     return None
 
 
@@ -32,7 +32,7 @@ def _lines(file: Path) -> Iterator[list[str]]:
     """Yield the words of each line; nothing if the file cannot be read."""
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
-            text = lines.read(LONGEST_FILE)
+            text = lines.read(MAX_FILE)
     except OSError:
         return
     yield from (words for line in text.splitlines() if (words := line.split()))

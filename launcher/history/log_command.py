@@ -66,7 +66,7 @@ def _find_logs(job: JobRecord, options: argparse.Namespace) -> tuple[Host | None
         if options.node not in job.logs:
             raise UsageError(f"--node must be one of {', '.join(job.logs)}, got {options.node!r}")
         return _host(options.node, job), job.logs[options.node]
-    name = f"rank-{whole_number(options.rank, name='--rank', least=0)}.log"
+    name = f"rank-{whole_number(options.rank, name='--rank', minimum=0)}.log"
     for host, names in job.logs.items():
         if name in names:
             return _host(host, job), [name]

@@ -16,7 +16,7 @@ UPLOADS_S = 2 * DEADLINE_S
 REGION_VARIABLE = "AWS_DEFAULT_REGION"
 
 
-class Upload:
+class RecordUpload:
     """An upload in progress."""
 
     def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
@@ -54,11 +54,11 @@ class Upload:
         self._aws.communicate()
 
 
-def start_upload(directory: Path) -> Upload | None:
+def start_upload(directory: Path) -> RecordUpload | None:
     """Start the upload of the record in a job's directory; None without a bucket, and on a worker. Raises OSError."""
     bucket, node = os.environ.get(BUCKET_VARIABLE), _node()
     # The workers' role has no access to the records.
-    return Upload(directory, bucket=bucket, node=node) if bucket and node.get("node_type") != WORKER else None
+    return RecordUpload(directory, bucket=bucket, node=node) if bucket and node.get("node_type") != WORKER else None
 
 
 def upload(directory: Path) -> str | None:

@@ -49,7 +49,7 @@ class JobState(str, enum.Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """True once the job has ended."""
+        """Return True if the job has ended."""
         return self not in (JobState.PENDING, JobState.RUNNING, JobState.WAITING)
 
 

@@ -1,1 +1,1 @@
-"""Find the machines of a job: hosts files and addresses."""
+"""Find the machines of a job: hosts files, addresses and the cluster's size."""

@@ -70,8 +70,8 @@ def _parse_line(line: str, *, source: str) -> Host:
     slots = settings[0].partition("=")[2] if settings else ""
     return Host(
         name=name,
-        port=whole_number(port, name=f"{source}: port of {name}", most=MAX_PORT) if colon else None,
-        slots=whole_number(slots, name=f"{source}: slots of {name}", most=MAX_SLOTS) if settings else 0,
+        port=whole_number(port, name=f"{source}: port of {name}", maximum=MAX_PORT) if colon else None,
+        slots=whole_number(slots, name=f"{source}: slots of {name}", maximum=MAX_SLOTS) if settings else 0,
     )
 
 

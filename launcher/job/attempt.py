@@ -24,37 +24,37 @@ from launcher.job.preemption import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHosts, reconnect
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
-SHORT_S = 300.0
+SHORT_ATTEMPT_S = 300.0
 """Seconds below which a failed attempt counts against --max-restarts even after a preemption, because a job that
 crashes its machines must not restart without limit.
 """
 
 
 class JobObserver(Protocol):
-    """Receives a job's events to maintain its record (launcher.history.journal)."""
+    """Receiver of a job's events, which maintains its record (launcher.history.journal)."""
 
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the synced files."""
 
     def on_running(
-        self, logs: Mapping[str, Sequence[str]], *, restart: int, gpus: Mapping[str, Sequence[str] | None]
+        self, logs: Mapping[str, Sequence[str]], *, restart_count: int, gpus: Mapping[str, Sequence[str] | None]
     ) -> None:
-        """Handle the start of the processes after `restart` restarts, with each host's logs and GPUs."""
+        """Handle the start of the processes after `restart_count` restarts, with each host's logs and GPUs."""
 
     def on_restart(self) -> None:
         """Handle the end of the processes, before the search for nodes for a restart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class JobAttempt:
     """Identity of an attempt, and its outputs."""
 
     job_id: str
-    restart: int
+    restart_count: int
     """Number of restarts of the job so far."""
     cwd: str
     streams: Streams
@@ -79,17 +79,20 @@ async def run_job(
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
     also if one does not answer.
     """
-    attempt = Attempt(
-        job_id=job_id, restart=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
+    attempt = JobAttempt(
+        job_id=job_id, restart_count=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
     )
-    failure, counted = await first_attempt(job, attempt, pool, has_waited=has_waited), 0
-    while failure is not None and not failure.final and job.restarts.max_restarts:
+    max_restarts = job.restart_policy.max_restarts
+    counted = 0
+    failure = await first_attempt(job, attempt, pool, has_waited=has_waited)
+    while failure is not None and not failure.permanent and max_restarts:
         # A preemption is not the job's fault and may recur any number of times, so do not count it.
-        counted += not failure.preempted
-        if counted > job.restarts.max_restarts:
+        if not failure.preempted:
+            counted += 1
+        if counted > max_restarts:
             break
-        attempt = replace(attempt, restart=attempt.restart + 1)
-        label = "restart (not counted)" if failure.preempted else f"restart {counted} of {job.restarts.max_restarts}"
+        attempt = replace(attempt, restart_count=attempt.restart_count + 1)
+        label = "restart (not counted)" if failure.preempted else f"restart {counted} of {max_restarts}"
         failure = await restart_job(job, attempt, failure, label=label)
     # Only a durable job continues after losing a node.
     if failure is not None and job.durable:
@@ -97,18 +100,20 @@ async def run_job(
     return failure
 
 
-async def first_attempt(job: Job, attempt: Attempt, pool: ConnectionPool | None, *, has_waited: bool) -> Failure | None:
+async def first_attempt(
+    job: Job, attempt: JobAttempt, pool: ConnectionPool | None, *, has_waited: bool
+) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
-        connections = await connect_all(job.hosts, local=job.local, pool=pool)
+        connections = await connect_all(job.hosts, is_local=job.is_local, pool=pool)
     except UnreachableError as error:
-        if has_waited and not error.final:
+        if has_waited and not error.permanent:
             raise BusyError(str(error), detail=str(error)) from error
-        return Failure(exit_code=error.exit_code, reason=str(error), final=error.final)
+        return Failure(exit_code=error.exit_code, reason=str(error), permanent=error.permanent)
     return await run_attempt(job, connections, attempt, pool)
 
 
-async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: str) -> Failure | None:
+async def restart_job(job: Job, attempt: JobAttempt, failure: Failure, *, label: str) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
     attempt.observer.on_restart()
     nodes = await reconnect(job, attempt.streams, failure, label=label, restart_hosts=attempt.restart_hosts)
@@ -120,15 +125,15 @@ async def restart_job(job: Job, attempt: Attempt, failure: Failure, *, label: st
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files; the next restart may succeed.
-        return replace(failure, reason=str(error), preempted=False, of_process=False)
+        return replace(failure, reason=str(error), preempted=False, is_process_exit=False)
 
 
 async def run_attempt(
-    job: Job, connections: Sequence[Connection], attempt: Attempt, pool: ConnectionPool | None = None
+    job: Job, connections: Sequence[RunnerConnection], attempt: JobAttempt, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
-    `pool` receives the connections of a successful job. An attempt shorter than SHORT_S never counts as preempted.
+    `pool` receives the connections of a successful job. One shorter than SHORT_ATTEMPT_S never counts as preempted.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -141,15 +146,15 @@ async def run_attempt(
         await close_connections(connections)
     if failure is None:
         return None
-    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_S)
+    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_ATTEMPT_S)
 
 
 async def start_and_follow(
-    job: Job, connections: Sequence[Connection], attempt: Attempt, *, keep: bool
+    job: Job, connections: Sequence[RunnerConnection], attempt: JobAttempt, *, keep: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     framework = load_framework(job.framework)
-    await check_nodes(job, connections, is_restart=attempt.restart > 0)
+    await check_nodes(job, connections, is_restart=attempt.restart_count > 0)
     await read_secrets_on_nodes(job, connections)
     addresses = peer_addresses(connections)
     cwd = await sync_files(job, connections, addresses, attempt)
@@ -160,27 +165,29 @@ async def start_and_follow(
             addresses=addresses,
             port=connections[0].free_port,
             rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
-            restart=attempt.restart,
-            max_restarts=job.restarts.max_restarts,
+            restart_count=attempt.restart_count,
+            max_restarts=job.restart_policy.max_restarts,
         )
         specs = node_specs(
             framework, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
         )
         attempt.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs},
-            restart=attempt.restart,
+            restart_count=attempt.restart_count,
             gpus={spec.host: spec.gpus for spec in specs},
         )
         missing_cwd = MissingCwd(job.hosts, wanted=cwd, stderr=attempt.streams[FrameType.STDERR])
         nodes = [
-            Node(connection, spec, attempt.streams, missing_cwd, shown=job.shown)
+            Node(connection, spec, attempt.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
         failure = await run_nodes(nodes, job.hosts, attempt.streams[FrameType.STDOUT], grace_s=job.grace_s)
     return failure or output_failure(attempt.streams[FrameType.STDOUT])
 
 
-async def sync_files(job: Job, connections: Sequence[Connection], addresses: Sequence[str], attempt: Attempt) -> str:
+async def sync_files(
+    job: Job, connections: Sequence[RunnerConnection], addresses: Sequence[str], attempt: JobAttempt
+) -> str:
     """Sync the job's files to every node; return the working directory of its processes."""
     if job.sync is None:
         return attempt.cwd
@@ -194,7 +201,7 @@ async def sync_files(job: Job, connections: Sequence[Connection], addresses: Seq
         job.sync,
         source=Path(attempt.cwd),
         first_is_local=connections[0].is_local,
-        is_restart=attempt.restart > 0,
+        is_restart=attempt.restart_count > 0,
         stderr=stderr,
     )
     if digest is not None:

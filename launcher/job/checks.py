@@ -11,18 +11,18 @@ from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
 from launcher.job.framework_check import check_framework, check_venv
 from launcher.job.gpu_check import check_gpus
 from launcher.spec import Job
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 
 
-async def check_nodes(job: Job, connections: Sequence[Connection], *, is_restart: bool) -> None:
+async def check_nodes(job: Job, connections: Sequence[RunnerConnection], *, is_restart: bool) -> None:
     """Raise RefusedError if a node cannot run its part of the job; skip setup and GPUs on a restart."""
     await check_framework(job, connections)
     await check_venv(job, connections)
     check_first_host(job, connections)
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
-    # After a restart, a replacement may have a newer setup, which who requests restarts has accepted; and the failed
-    # attempt's processes may still hold the GPUs.
+    # On a restart, a replacement may have run a newer setup, which --max-restarts accepts; and the processes of the
+    # failed attempt may still hold the GPUs.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
         check_gpus(job, [connection.gpus for connection in connections])
@@ -62,7 +62,7 @@ def check_setup(found: Sequence[tuple[Host, str]]) -> None:
         )
 
 
-def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
+def check_first_host(job: Job, connections: Sequence[RunnerConnection]) -> None:
     """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
     is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
@@ -73,7 +73,7 @@ def check_first_host(job: Job, connections: Sequence[Connection]) -> None:
         )
 
 
-async def read_secrets_on_nodes(job: Job, connections: Sequence[Connection]) -> None:
+async def read_secrets_on_nodes(job: Job, connections: Sequence[RunnerConnection]) -> None:
     """Have each runner read the secrets of its own ranks; RefusedError if a node cannot."""
     if not job.secrets:
         return

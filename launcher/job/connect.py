@@ -20,7 +20,7 @@ from launcher.errors import (
 from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_own_address
 from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_reasons
 from launcher.job.login_environment import session_environment
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.ssh import runner_command, ssh_command, with_verbose_ssh
 
@@ -33,7 +33,7 @@ PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHE
 KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
 """Kinds that a retry may fix if the host is a node: a new node is listed before it knows all keys."""
 
-Outcome = tuple[list[Connection], list[BaseException]]
+Outcome = tuple[list[RunnerConnection], list[BaseException]]
 """Connections to the runners that answered, in host order, and the reasons why the others did not."""
 
 
@@ -46,7 +46,7 @@ def is_this_machine(host: Host) -> bool:
         return False
 
 
-def is_worker(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
+def lacks_cluster_key(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER_KEY_FILE)) -> bool:
     """Return True if this machine is a node of a cluster whose key this user cannot read, as on every worker."""
     return config.exists() and not os.access(key, os.R_OK)
 
@@ -60,46 +60,49 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def with_advice(error: BaseException) -> str:
-    """Return the error's message, with advice if an option of launch or a habit from launch.py caused the failure.
+    """Return the error's message, with advice if an option of launch or a hosts file for launch.py caused the failure.
 
-    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files from launch.py, which contain
-    localhost.
+    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files that were written for launch.py
+    and contain localhost.
     """
     reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
     if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
         return f"{reason} No key is known for that name: use its host name instead, for example {socket.gethostname()}"
-    if kind == LOGIN_DENIED and reason.startswith(WORKER_HOST_PREFIX) and is_worker():
+    if kind == LOGIN_DENIED and reason.startswith(WORKER_HOST_PREFIX) and lacks_cluster_key():
         return f"{reason} Only the master has the cluster's key: run launch there"
     return reason + KEX_ADVICE if kind == NO_KEY_EXCHANGE and reason.startswith(WORKER_HOST_PREFIX) else reason
 
 
-async def connect_all(hosts: Sequence[Host], *, local: bool, pool: ConnectionPool | None = None) -> list[Connection]:
+async def connect_all(
+    hosts: Sequence[Host], *, is_local: bool, pool: ConnectionPool | None = None
+) -> list[RunnerConnection]:
     """Connect to every host. Raises UnreachableError, naming every host that did not answer."""
-    connections, errors = await connect_available(hosts, local=local, pool=pool)
+    connections, errors = await connect_available(hosts, is_local=is_local, pool=pool)
     if not errors:
         return connections
     await close_connections(connections)
     reasons = map(with_advice, errors)
-    final = any(map(is_permanent, errors))
+    permanent = any(map(is_permanent, errors))
     raise UnreachableError(
-        f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_reasons(reasons)}", final=final
+        f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_reasons(reasons)}",
+        permanent=permanent,
     )
 
 
 async def connect_available(
-    hosts: Sequence[Host], *, local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
+    hosts: Sequence[Host], *, is_local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
 ) -> Outcome:
     """Connect to each host that answers, without ssh to the first one if it is this machine.
 
     Reuses connections in `pool`.
     """
     at_once = asyncio.Semaphore(MAX_CONCURRENT)
-    local_host = hosts[0] if local or is_this_machine(hosts[0]) else None
+    local_host = hosts[0] if is_local or is_this_machine(hosts[0]) else None
     own_environment = dict(os.environ)
 
-    async def connect(host: Host) -> Connection:
+    async def connect(host: Host) -> RunnerConnection:
         command = runner_command() if host is local_host else ssh_command(host)
-        environment = session_environment(own_environment) if host is local_host and not local else own_environment
+        environment = session_environment(own_environment) if host is local_host and not is_local else own_environment
         async with at_once:
             resumed = None if host is local_host else await _resume_idle(host, pool)
             connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)
@@ -121,40 +124,40 @@ async def connect_available(
 
 async def start_runner(
     host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]
-) -> Connection:
+) -> RunnerConnection:
     """Start a runner; if ssh fails without a message, retry once with a higher log level."""
     try:
-        return await Connection.open(host, command, deadline_s=deadline_s, environment=environment)
+        return await RunnerConnection.open(host, command, deadline_s=deadline_s, environment=environment)
     except LaunchError as error:
         if error.kind != SILENT_SSH:
             raise
-    return await Connection.open(host, with_verbose_ssh(command), deadline_s=deadline_s, environment=environment)
+    return await RunnerConnection.open(host, with_verbose_ssh(command), deadline_s=deadline_s, environment=environment)
 
 
-async def _resume_idle(host: Host, pool: ConnectionPool | None) -> Connection | None:
+async def _resume_idle(host: Host, pool: ConnectionPool | None) -> RunnerConnection | None:
     """Reuse the runner that an earlier launch left on `host` if it is still running and its session is valid."""
     process = None if pool is None else pool.pop(host)
     if process is None:
         return None
     try:
-        return await Connection.resume(host, process, deadline_s=READY_DEADLINE_S)
+        return await RunnerConnection.resume(host, process, deadline_s=READY_DEADLINE_S)
     except (LaunchError, ValueError, KeyError):
         return None
 
 
-async def _abandon(tasks: Sequence[asyncio.Task[Connection]]) -> None:
+async def _abandon(tasks: Sequence[asyncio.Task[RunnerConnection]]) -> None:
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    await close_connections([result for result in results if isinstance(result, Connection)])
+    await close_connections([result for result in results if isinstance(result, RunnerConnection)])
 
 
-async def close_connections(connections: Sequence[Connection]) -> None:
+async def close_connections(connections: Sequence[RunnerConnection]) -> None:
     """End runners and everything that they run."""
     await asyncio.gather(*(connection.kill() for connection in connections))
 
 
-def peer_addresses(connections: Sequence[Connection]) -> tuple[str, ...]:
+def peer_addresses(connections: Sequence[RunnerConnection]) -> tuple[str, ...]:
     """Return each node's address as the others can reach it."""
     names = [connection.host.name for connection in connections]
     addresses = tuple(address_for_peers(connection.host.name, connection.address) for connection in connections)

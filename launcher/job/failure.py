@@ -20,7 +20,7 @@ class Failure:
     tail: tuple[bytes, ...] = ()
     log: str | None = None
     """File with the complete output."""
-    final: bool = False
+    permanent: bool = False
     """True if a restart cannot help."""
     preempted: bool = False
     """True if AWS took a node after a notice (launcher.job.preemption); such a failure is not the job's fault."""
@@ -28,7 +28,7 @@ class Failure:
     """The preempted node."""
     instances: Mapping[Host, str | None] = field(default_factory=dict)
     """Instances of the attempt's nodes at its start; empty outside a cluster and for jobs that are not durable."""
-    of_process: bool = False
+    is_process_exit: bool = False
     """True if a process of the job failed and not a node: a durable job then ends and is not restarted."""
     refused: bool = False
     """True if the nodes cannot run the job: a durable job then ends, unless it has run before."""
@@ -48,7 +48,7 @@ class Failure:
         )
 
 
-def set_first_failure(failure: "asyncio.Future[Failure]", value: Failure) -> None:
+def set_first_failure(first_failure: "asyncio.Future[Failure]", value: Failure) -> None:
     """Set the job's failure, unless it already has one."""
-    if not failure.done():
-        failure.set_result(value)
+    if not first_failure.done():
+        first_failure.set_result(value)

@@ -12,12 +12,12 @@ from launcher.errors import RefusedError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import first_and_others
 from launcher.spec import Job
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 
 PYTHONS = ("python", "python3")
 
 
-async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
+async def check_framework(job: Job, connections: Sequence[RunnerConnection]) -> None:
     """Raise RefusedError if a node of a cluster lacks the job's framework."""
     framework, lacking = await nodes_lacking_framework(job, connections)
     if lacking:
@@ -28,7 +28,7 @@ async def check_framework(job: Job, connections: Sequence[Connection]) -> None:
         )
 
 
-async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
+async def check_venv(job: Job, connections: Sequence[RunnerConnection]) -> None:
     """Raise RefusedError if a node lacks the Python environment that the user named."""
     if job.venv is None:
         return
@@ -42,7 +42,9 @@ async def check_venv(job: Job, connections: Sequence[Connection]) -> None:
         raise RefusedError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
 
 
-async def nodes_lacking_framework(job: Job, connections: Sequence[Connection]) -> tuple[str | None, list[Connection]]:
+async def nodes_lacking_framework(
+    job: Job, connections: Sequence[RunnerConnection]
+) -> tuple[str | None, list[RunnerConnection]]:
     """Return the framework that the nodes must have installed, and the nodes without it."""
     framework = load_framework(job.framework).required_setting
     if framework is None or "PATH" in job.environment or not _uses_cluster_environment(job):

@@ -34,7 +34,7 @@ def _visible(job: Job) -> str | None:
     words = job.command[1:] if job.command[:1] == ("env",) else ()
     values = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
     # With --launcher local the processes have the shell's whole environment.
-    return next(values, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.local else None))
+    return next(values, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.is_local else None))
 
 
 def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:

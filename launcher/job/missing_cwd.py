@@ -7,7 +7,7 @@ from launcher.output.prefixes import Sink
 
 
 class MissingCwd:
-    """Collects one answer per node and prints the line after the last."""
+    """Answers of the nodes, one each; the last one prints the line."""
 
     def __init__(self, hosts: Sequence[Host], *, wanted: str, stderr: Sink) -> None:
         self._hosts = hosts

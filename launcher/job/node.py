@@ -17,10 +17,10 @@ from launcher.job.preemption import watch_for_preemption
 from launcher.output.prefixes import ProcessOutput, Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import AFTER_GRACE_S, CANNOT_RUN, NOT_FOUND, Frame, FrameType
 
-LINGER_S = 5.0
+SERVER_EXIT_S = 5.0
 """Seconds for which parameter servers, which exit without a request, may outlive their workers."""
 READER_CHECK_S = 1.0
 """Seconds between checks that the job's output still has a reader."""
@@ -33,19 +33,23 @@ class Node:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RunnerConnection,
         spec: NodeSpec,
         streams: Streams,
         missing_cwd: MissingCwd,
         *,
-        shown: frozenset[int] | None = None,
+        shown_local_ranks: frozenset[int] | None = None,
     ) -> None:
         self.connection = connection
         self._spec = spec
         self._missing_cwd = missing_cwd
         # If ranks are filtered, a process's index is its local rank.
         self._outputs = [
-            ProcessOutput(f"{connection.host} [{process.label}] ", streams, is_shown=shown is None or index in shown)
+            ProcessOutput(
+                f"{connection.host} [{process.label}] ",
+                streams,
+                is_shown=shown_local_ranks is None or index in shown_local_ranks,
+            )
             for index, process in enumerate(spec.processes)
         ]
         self._stderr = streams[FrameType.STDERR]
@@ -55,26 +59,26 @@ class Node:
         self._stop_requested = self._answered_stop = False
         self._check_required_processes()
 
-    async def start(self, failure: "asyncio.Future[Failure]") -> None:
+    async def start(self, first_failure: "asyncio.Future[Failure]") -> None:
         """Send the spec, after which the runner starts the processes."""
         try:
             await self.connection.send_spec(self._spec)
         except LaunchError as error:
-            set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=str(error)))
+            set_first_failure(first_failure, Failure(exit_code=NODE_LOST, reason=str(error)))
 
-    async def follow(self, failure: "asyncio.Future[Failure]") -> None:
+    async def follow(self, first_failure: "asyncio.Future[Failure]") -> None:
         """Forward output until the runner ends; report the first failure."""
         try:
             async for frame in self.connection.frames():
-                await self._on_frame(frame, failure)
+                await self._on_frame(frame, first_failure)
         except LaunchError as error:
-            set_first_failure(failure, Failure(exit_code=error.exit_code, reason=str(error)))
+            set_first_failure(first_failure, Failure(exit_code=error.exit_code, reason=str(error)))
         await self._missing_cwd.record_answer(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
             reason = f"{self.connection.host}: lost: {await self.connection.end_reason()}"
-            set_first_failure(failure, Failure(exit_code=NODE_LOST, reason=reason))
+            set_first_failure(first_failure, Failure(exit_code=NODE_LOST, reason=reason))
 
     def stop(self) -> None:
         """Ask the runner to end the processes; frames arrive until they have ended."""
@@ -86,7 +90,7 @@ class Node:
         """Return True if processes may still run although no heartbeat or exit has arrived since the stop request."""
         return bool(self._running) and not self._answered_stop
 
-    async def _on_frame(self, frame: Frame, failure: "asyncio.Future[Failure]") -> None:
+    async def _on_frame(self, frame: Frame, first_failure: "asyncio.Future[Failure]") -> None:
         # Output frames may have been sent before the request, so they prove nothing.
         if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
             self._answered_stop = True
@@ -103,9 +107,9 @@ class Node:
             await output.write(frame.kind, frame.payload)
         elif frame.kind == FrameType.EXIT:
             await output.finish()
-            self._on_exit(frame.process, int(frame.payload), failure)
+            self._on_exit(frame.process, int(frame.payload), first_failure)
 
-    def _on_exit(self, index: int, code: int, failure: "asyncio.Future[Failure]") -> None:
+    def _on_exit(self, index: int, code: int, first_failure: "asyncio.Future[Failure]") -> None:
         self._running.discard(index)
         if code:
             process = self._spec.processes[index]
@@ -114,9 +118,10 @@ class Node:
             reason = f"{self.connection.host}: {process.name} ended with exit code {code}{hint}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{process.log}"
             # A command that cannot be executed now will fail again.
-            final = code in (CANNOT_RUN, NOT_FOUND)
+            permanent = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(
-                failure, Failure(exit_code=code, reason=reason, tail=tail, log=log, final=final, of_process=True)
+                first_failure,
+                Failure(exit_code=code, reason=reason, tail=tail, log=log, permanent=permanent, is_process_exit=True),
             )
         self._check_required_processes()
 
@@ -127,35 +132,35 @@ class Node:
 
 async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
     """Start the processes, wait for the end or the first failure, then end the remaining ones."""
-    failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-    follows = [asyncio.create_task(node.follow(failure)) for node in nodes]
+    first_failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
+    follows = [asyncio.create_task(node.follow(first_failure)) for node in nodes]
     all_ended = asyncio.create_task(asyncio.wait(follows))
     required_ended = asyncio.create_task(_wait_for_required_processes(nodes))
     watches: list[asyncio.Task[None]] = []
-    first: set[asyncio.Future[Any]] = {failure, all_ended, required_ended}
+    awaited: set[asyncio.Future[Any]] = {first_failure, all_ended, required_ended}
     try:
-        await asyncio.gather(*(node.start(failure) for node in nodes))
+        await asyncio.gather(*(node.start(first_failure) for node in nodes))
         # Start the watches after the ranks: the first check reads the agent's state file, which would delay the start.
         watches += [
-            asyncio.create_task(fail_without_reader(stdout, failure)),
-            asyncio.create_task(watch_for_preemption(hosts, failure)),
+            asyncio.create_task(fail_without_reader(stdout, first_failure)),
+            asyncio.create_task(watch_for_preemption(hosts, first_failure)),
         ]
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         # From here on the exit code of a remaining process, such as a parameter server, does not matter.
-        outcome = failure.result() if failure.done() else None
+        outcome = first_failure.result() if first_failure.done() else None
         if outcome is None:
-            await asyncio.wait({all_ended}, timeout=LINGER_S)
+            await asyncio.wait({all_ended}, timeout=SERVER_EXIT_S)
     finally:
         for task in (*watches, required_ended):
             task.cancel()
         await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
-    return clear_preempted_if_silent(blame_lost_node(outcome, nodes), nodes)
+    return clear_preempted_if_silent(clear_process_exit_if_node_lost(outcome, nodes), nodes)
 
 
-def blame_lost_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear `of_process` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
+def clear_process_exit_if_node_lost(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """Clear `is_process_exit` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
     lost = any(node.is_silent_after_stop for node in nodes)
-    return replace(outcome, of_process=False) if outcome is not None and lost else outcome
+    return replace(outcome, is_process_exit=False) if outcome is not None and lost else outcome
 
 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
@@ -173,19 +178,19 @@ async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:
         await node.required_processes_ended.wait()
 
 
-async def fail_without_reader(stdout: Sink, failure: "asyncio.Future[Failure]") -> None:
+async def fail_without_reader(stdout: Sink, first_failure: "asyncio.Future[Failure]") -> None:
     """Fail the job when its output loses its reader, even while the job prints nothing."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
     if lost := output_failure(stdout):
-        set_first_failure(failure, lost)
+        set_first_failure(first_failure, lost)
 
 
 def output_failure(stdout: Sink) -> Failure | None:
     """Return a failure if the job's output could not be written completely, else None."""
     if stdout.lost is None:
         return None
-    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", final=True)
+    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", permanent=True)
 
 
 async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:

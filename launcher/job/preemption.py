@@ -59,7 +59,7 @@ def parse_cluster_view(text: str) -> ClusterView:
 
 
 class NodeStateReader:
-    """Reads the state file of this node's agent whenever it changes."""
+    """Reader of the state file of this node's agent; parses it again whenever it changes."""
 
     def __init__(self, path: Path = Path(NODE_STATE)) -> None:
         self._path = path
@@ -79,14 +79,14 @@ class NodeStateReader:
         return self._view
 
 
-def departure_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
+def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
     """Return the job's failure if this node or one of its hosts is leaving the cluster; None if all stay.
 
     `hosts` maps each host to its instance at the start of the job.
     """
     if not view.has(view.own_instance):
         reason = "this node is leaving the cluster, which ends the launcher"
-        return Failure(exit_code=NODE_LOST, reason=reason, final=True)
+        return Failure(exit_code=NODE_LOST, reason=reason, permanent=True)
     for host, instance in hosts.items():
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine outside the cluster
@@ -105,15 +105,15 @@ def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None
 
 
 async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
-    """Wait a little to learn whether the failed rank's node was lost; if it was, clear `of_process`.
+    """Wait a little to learn whether the failed rank's node was lost; if it was, clear `is_process_exit`.
 
     A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
     with SIGTERM, which is therefore taken as the sign of a shutdown: stopping a job produces another failure.
     """
-    if not failure.of_process or failure.final:
+    if not failure.is_process_exit or failure.permanent:
         return failure
     if failure.exit_code == TERMINATED:
-        return replace(failure, of_process=False)
+        return replace(failure, is_process_exit=False)
     reader = reader or NodeStateReader()
     clock = asyncio.get_running_loop().time
     until = clock() + LOSS_S
@@ -121,8 +121,8 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
         text = f"launch: {failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost\n"
         await stderr.send(text.encode(errors="surrogateescape"))
     while failure.instances and (view := reader.read()) is not None:
-        if (lost := departure_failure(failure.instances, view)) is not None:
-            return replace(failure, of_process=False, reason=f"{failure.reason}; {lost.reason}")
+        if (lost := node_loss_failure(failure.instances, view)) is not None:
+            return replace(failure, is_process_exit=False, reason=f"{failure.reason}; {lost.reason}")
         if clock() >= until:
             break
         await asyncio.sleep(POLL_S)
@@ -130,7 +130,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
 
 
 async def watch_for_preemption(
-    hosts: Sequence[Host], failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
+    hosts: Sequence[Host], first_failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
     """Fail the job as soon as this node, or any of its nodes, has a notice or is gone."""
     reader = reader or NodeStateReader()
@@ -138,7 +138,7 @@ async def watch_for_preemption(
     if view is None:
         return
     started_on = {host: view.instances.get(host.name) for host in hosts}
-    while (lost := departure_failure(started_on, view)) is None:
+    while (lost := node_loss_failure(started_on, view)) is None:
         await asyncio.sleep(POLL_S)
         view = reader.read() or view
-    set_first_failure(failure, lost)
+    set_first_failure(first_failure, lost)

@@ -16,11 +16,11 @@ from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_lacking_framework
 from launcher.output.prefixes import Streams
 from launcher.spec import Job
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
 
-PAUSE_S = 2.0
+RETRY_S = 2.0
 """Seconds between attempts to reach the nodes."""
 LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
 """Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
@@ -29,7 +29,7 @@ MAX_NAMED = 8
 
 
 class RestartHosts(Protocol):
-    """Chooses the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+    """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""
@@ -45,23 +45,23 @@ async def reconnect(
     *,
     label: str,
     restart_hosts: RestartHosts | None = None,
-) -> list[Connection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return a final failure if there are too few."""
+) -> list[RunnerConnection] | Failure:
+    """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
-    waiting = f"waiting at most {job.restarts.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
+    waiting = f"waiting at most {job.restart_policy.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
-    if len(nodes) < job.restarts.min_nodes:
+    if len(nodes) < job.restart_policy.min_nodes:
         await close_connections(nodes)
-        lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restarts.min_nodes} needed"
+        lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
-        return replace(failure, reason=reason, final=True, of_process=False)
-    await stderr.send(_line(f"{label} on {describe([node.host for node in nodes], requested=job.hosts)}"))
+        return replace(failure, reason=reason, permanent=True, is_process_exit=False)
+    await stderr.send(_line(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 
 
-def describe(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
+def describe_hosts(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
     """Count the nodes and name them; if they are many, name the missing ones."""
     count = (
         f"{len(hosts)} of {count_nodes(len(requested))}" if len(hosts) < len(requested) else count_nodes(len(requested))
@@ -74,6 +74,7 @@ def describe(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
 
 
 def count_nodes(number: int) -> str:
+    """Return a number of nodes in words."""
     return "1 node" if number == 1 else f"{number} nodes"
 
 
@@ -81,14 +82,14 @@ def count_nodes(number: int) -> str:
 class ReachableNodes:
     """Connections to the nodes that answered, in the order of the hosts file, and reasons why others did not."""
 
-    connections: list[Connection]
+    connections: list[RunnerConnection]
     reasons: list[str]
 
 
 async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + job.restarts.rejoin_s
+    deadline = clock() + job.restart_policy.rejoin_s
     is_retried = False
     while True:
         left = deadline - clock()
@@ -100,7 +101,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if worth_trying:
             deadline_s = min(READY_DEADLINE_S, max(left, LAST_ATTEMPT_S))
-            reachable = await _connect_first(hosts, len(job.hosts), local=job.local, deadline_s=deadline_s)
+            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, deadline_s=deadline_s)
             await _drop_nodes_without_framework(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
@@ -112,7 +113,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
                 return reachable
             is_retried = is_last
         await close_connections(reachable.connections)
-        await asyncio.sleep(min(PAUSE_S, max(0.0, deadline - clock())))
+        await asyncio.sleep(min(RETRY_S, max(0.0, deadline - clock())))
 
 
 async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:
@@ -151,13 +152,13 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
         return (), [str(error)]
 
 
-async def _connect_first(hosts: Sequence[Host], count: int, *, local: bool, deadline_s: float) -> ReachableNodes:
+async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, deadline_s: float) -> ReachableNodes:
     """Connect to the first `count` hosts that answer, replacing each silent one by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (lacking := count - len(reachable.connections)) > 0:
             batch, rest = rest[:lacking], rest[lacking:]
-            connections, errors = await connect_available(batch, local=local, deadline_s=deadline_s)
+            connections, errors = await connect_available(batch, is_local=is_local, deadline_s=deadline_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
     except BaseException:  # even after a signal

@@ -25,25 +25,25 @@ def choose_free(
     others: Sequence[JobRecord],
     *,
     in_use: Container[str] = (),
-    least: int | None = None,
+    min_nodes: int | None = None,
 ) -> Job:
     """Return the job on the first free nodes of the cluster; unchanged if too few are free.
 
-    `in_use` names nodes that are not free, besides those of `others`; `least` nodes are enough, if given. Hosts of the
+    `in_use` names nodes that are not free, besides those of `others`; `min_nodes` are enough, if given. Hosts of the
     user's own file (``-H``) keep their order. mpirun needs its own machine as the first of several hosts.
     """
     source, count = job.host_source, len(job.hosts)
-    least = count if least is None else min(least, count)
+    min_nodes = count if min_nodes is None else min(min_nodes, count)
     if source is None or not source.of_cluster or _starts_on_first(job):
         return job
     try:
         listed = source.read()
     except UsageError:
         return job
-    if least >= len(listed) or len({host.slots for host in listed}) > 1:
+    if min_nodes >= len(listed) or len({host.slots for host in listed}) > 1:
         return job
     free = [host for host in listed if str(host) not in in_use and not _jobs_using(host, job, record, others)]
-    return job if len(free) < least else job.with_hosts(tuple(free[:count]))
+    return job if len(free) < min_nodes else job.with_hosts(tuple(free[:count]))
 
 
 def _jobs_using(host: Host, job: Job, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
@@ -51,7 +51,7 @@ def _jobs_using(host: Host, job: Job, record: JobRecord, others: Sequence[JobRec
 
 
 class HostClaims:
-    """Keeps two jobs from restarting on the same nodes."""
+    """Claims on hosts, which keep two jobs from restarting on the same nodes."""
 
     def __init__(self, job_id: str, *, jobs: Path, record: Callable[[Job], None]) -> None:
         """`record` writes the nodes that the job takes into its record (TurnObserver.on_turn)."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from launcher.cli.wait_options import declared_nodes
 from launcher.errors import BusyError, LaunchError, OverdueError, UsageError
 from launcher.history.lock import is_elsewhere
 from launcher.history.records import JobRecord, JobState
+from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
-from launcher.job.restarts import count_nodes, describe
+from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import choose_free, with_claims
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
 from launcher.job_queue.queue_lock import locked_queue
@@ -31,7 +31,7 @@ REPORT_S = 10.0
 
 
 class TurnObserver(Protocol):
-    """Records the job's place in the queue (launcher.history.journal)."""
+    """Recorder of the job's place in the queue (launcher.history.journal)."""
 
     def on_waiting(self, text: str, *, place: int) -> None:
         """Handle a change of the job's place, counted from 1; `text` describes it for the user."""
@@ -98,7 +98,7 @@ async def take_nodes(job: Job, ticket: Ticket) -> Job:
 
 
 class Turn:
-    """Waits in the queue for one job's turn."""
+    """One job's wait in the queue for its turn."""
 
     def __init__(self, job: Job, wait: Wait, ticket: Ticket) -> None:
         self._job = job
@@ -167,8 +167,8 @@ class Turn:
         ahead = ahead_of(with_claims(me, job), others)
         if not (ahead or lack or self._wait.nodes is None):
             # Jobs that may share nodes start on all that they ask for.
-            least = self._wait.nodes[0] if self._wait.exclusive else None
-            job = choose_free(job, me, others, in_use=self._in_use, least=least)
+            min_nodes = self._wait.nodes[0] if self._wait.exclusive else None
+            job = choose_free(job, me, others, in_use=self._in_use, min_nodes=min_nodes)
         me = with_claims(me, job)
         blocking = jobs_using_nodes_of(me, others) if self._wait.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
@@ -183,15 +183,15 @@ class Turn:
         return ", ".join(own) + (f" and {others} more" if own and others else "")
 
     def _describe_size(self, job: Job) -> str:
-        least = self._wait.nodes[0] if self._wait.nodes else len(job.hosts)
-        most = max(len(job.hosts), least)
-        return count_nodes(most) if least == most else f"{least} to {count_nodes(most)}"
+        min_nodes = self._wait.nodes[0] if self._wait.nodes else len(job.hosts)
+        max_nodes = max(len(job.hosts), min_nodes)
+        return count_nodes(max_nodes) if min_nodes == max_nodes else f"{min_nodes} to {count_nodes(max_nodes)}"
 
     async def _print_choice(self, job: Job, *, requested: Sequence[Host]) -> None:
         """Print once on which nodes the job starts, or tries to: it may look for free nodes for hours."""
         if self._in_use:
             reason = f"because GPUs are in use ({first_and_others([*self._in_use.values()])})"
-            text = f"trying {describe(job.hosts, requested=job.hosts)}, {reason}"
+            text = f"trying {describe_hosts(job.hosts, requested=job.hosts)}, {reason}"
         else:
             text = describe_choice(job, requested=requested)
         if text not in self._printed_choices:
@@ -217,7 +217,7 @@ async def print_line(text: str, streams: Streams) -> None:
 def describe_choice(job: Job, *, requested: Sequence[Host]) -> str:
     """Say on which nodes a job starts because other jobs have the first ones, or all others that it asks for."""
     used = "the nodes listed before" if len(job.hosts) == len(requested) else "the others"
-    return f"starting on {describe(job.hosts, requested=requested)}, because other jobs use {used}"
+    return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs use {used}"
 
 
 def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
@@ -231,17 +231,17 @@ def with_current_hosts(job: Job, wait: Wait) -> tuple[Job, str]:
         listed = job.host_source.read()
     except UsageError as error:
         return job, str(error)
-    least, most = wait.nodes or (1, len(listed))
-    if len(listed) < least:
+    min_nodes, max_nodes = wait.nodes or (1, len(listed))
+    if len(listed) < min_nodes:
         declared = declared_nodes() if job.host_source.of_cluster else None
-        if declared is not None and declared < least:
-            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {least}")
-        return job, f"{len(listed)} of {least} nodes are up"
-    hosts = listed[:most]
+        if declared is not None and declared < min_nodes:
+            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {min_nodes}")
+        return job, f"{len(listed)} of {min_nodes} nodes are up"
+    hosts = listed[:max_nodes]
     if hosts == job.hosts:
         return job, ""
-    restarts = replace(job.restarts, min_nodes=min(job.restarts.min_nodes, len(hosts)))
-    return replace(job.with_hosts(hosts), restarts=restarts), ""
+    policy = replace(job.restart_policy, min_nodes=min(job.restart_policy.min_nodes, len(hosts)))
+    return replace(job.with_hosts(hosts), restart_policy=policy), ""
 
 
 def name_job(record: JobRecord) -> str:

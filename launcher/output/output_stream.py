@@ -14,7 +14,7 @@ READER_GONE = (errno.EPIPE, errno.ECONNRESET, errno.EIO)
 
 
 class OutputStream:
-    """Writes whole pieces to a file descriptor; discards everything after an error."""
+    """Output to a file descriptor in whole pieces; discards everything after an error."""
 
     def __init__(self, fd: int) -> None:
         self._fd = _own_description(fd)
@@ -26,7 +26,7 @@ class OutputStream:
 
     @property
     def is_terminal(self) -> bool:
-        """True if the stream is a terminal."""
+        """Return True if the stream is a terminal."""
         return os.isatty(self._fd)
 
     async def send(self, data: bytes) -> None:

@@ -17,7 +17,7 @@ class Sink(Protocol):
 
     @property
     def is_terminal(self) -> bool:
-        """True for a terminal."""
+        """Return True for a terminal."""
 
     async def send(self, data: bytes) -> None:
         """Write all of `data` without interleaving other writes."""
@@ -34,7 +34,7 @@ Streams = Mapping[int, Sink]
 
 
 class ProcessOutput:
-    """Forwards both streams of one process, and keeps their last lines."""
+    """Output of one process: forwards both streams, and keeps their last lines."""
 
     def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
         self._prefix = prefix.encode()

@@ -23,7 +23,7 @@ CLAIM_FILE = "gpus.json"
 
 
 class GpuQuery:
-    """Query nvidia-smi in the background."""
+    """Query to nvidia-smi that runs in the background."""
 
     def __init__(self, home: str) -> None:
         self._jobs = Path(home, JOBS_DIR)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Buffer input until a message is complete."""
+    """Buffer of input until a message is complete."""
 
     def __init__(self) -> None:
         self._pending = bytearray()

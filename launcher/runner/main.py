@@ -23,6 +23,7 @@ from launcher.transport.protocol import PREAMBLE, FrameType
 
 if TYPE_CHECKING:
     from launcher.spec import NodeSpec
+    from launcher.sync.messages import Request
 
 EFA_DEVICES = "/sys/class/infiniband"
 """Directory with an entry for each Elastic Fabric Adapter and, on some instance types, each NVSwitch's adapter."""
@@ -120,17 +121,24 @@ def gpus_in_use() -> str:
 def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
     """Return the launcher's spec, or None if the launcher is gone."""
     inbox = Inbox()
+    message = receive_message(channel, inbox)
+    if not isinstance(message, (bytes, dict)):
+        return message
+    # Imported late: slow, and most jobs send no request (files, venv, frameworks, secrets) before the spec.
+    from launcher.runner.sync.service import serve_requests_before_spec
+
+    return serve_requests_before_spec(channel, inbox, first=message)
+
+
+def receive_message(channel: RunnerChannel, inbox: Inbox) -> "NodeSpec | Request | bytes | None":
+    """Return the launcher's first message, or None if the launcher is gone."""
     while not channel.stop_requested:
         timeout = channel.keep_alive()
         select.select([channel.source], [channel.sink] if channel.has_pending else [], [], timeout)
         channel.flush()
-        for message in inbox.add(channel.receive()):
-            if not isinstance(message, (bytes, dict)):
-                return message
-            # Imported late: slow, and most jobs send no request (files, venv, frameworks, secrets) before the spec.
-            from launcher.runner.sync.service import serve_requests_before_spec
-
-            return serve_requests_before_spec(channel, inbox, first=message)
+        message = next(inbox.add(channel.receive()), None)
+        if message is not None:
+            return message
     return None
 
 

@@ -13,7 +13,7 @@ MAX_PENDING = 1 << 20
 
 
 class RunnerChannel:
-    """Exchange bytes with the launcher, and detect its end."""
+    """Channel to the launcher; detects the launcher's end."""
 
     def __init__(self, *, source: int, sink: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.source = source
@@ -32,12 +32,12 @@ class RunnerChannel:
 
     @property
     def has_pending(self) -> bool:
-        """True if there are unwritten bytes."""
+        """Return True if there are unwritten bytes."""
         return bool(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """True if the ranks should wait until the launcher has read."""
+        """Return True if the ranks should wait until the launcher has read."""
         return len(self._pending) > MAX_PENDING
 
     def send(self, kind: int, payload: bytes = b"", *, process: int = 0) -> None:

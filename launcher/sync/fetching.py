@@ -8,15 +8,17 @@ from launcher.sync.messages import request_line
 from launcher.sync.progress import FetchProgress, show_progress
 from launcher.sync.request import Fetch
 from launcher.sync.rpc import Deadline, receive_answer, run_on_all
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 
 
-async def fetch_on_all(connections: Sequence[Connection], wanted: Fetch, *, deadline: Deadline, stderr: Sink) -> None:
+async def fetch_on_all(
+    connections: Sequence[RunnerConnection], wanted: Fetch, *, deadline: Deadline, stderr: Sink
+) -> None:
     """Have every node fetch what it lacks, or its share of it; raise one LaunchError for the nodes that failed."""
     progress = FetchProgress(nodes=len(connections))
     places = {connection: index for index, connection in enumerate(connections)}
 
-    async def fetch(connection: Connection) -> None:
+    async def fetch(connection: RunnerConnection) -> None:
         place = places[connection]
         shard = [place, len(connections)] if wanted.is_sharded else None
         request = partial(request_line, "fetch", source=wanted.source, directory=wanted.directory, shard=shard)

@@ -18,7 +18,7 @@ CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Counts the bytes that the first node has received; the others are a few MB behind."""
+    """Count of the bytes that the first node has received; the others are a few MB behind."""
 
     def __init__(self, total: int, *, nodes: int) -> None:
         self.sent = 0
@@ -31,7 +31,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return time.monotonic() - self._started_at
 
     def _text(self) -> str:
@@ -56,7 +56,7 @@ class Progress:
 
 
 class FetchProgress(Progress):
-    """Counts what all nodes have fetched from a bucket; their totals grow while they list it."""
+    """Count of what all nodes have fetched from a bucket; their totals grow while they list it."""
 
     def __init__(self, *, nodes: int) -> None:
         super().__init__(0, nodes=nodes)

@@ -8,7 +8,7 @@ from typing import Any
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import merge_reasons
 from launcher.sync.messages import Answer, request_line, unpack_answer
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 
 CAUSE_S = 3.0
@@ -34,20 +34,22 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
+        """Return the deadline that ends in `seconds`."""
         return cls(seconds=seconds, at=asyncio.get_running_loop().time() + seconds)
 
     @property
     def left(self) -> float:
+        """Return the seconds until the deadline, at least 0."""
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
 
-async def call(connection: Connection, operation: str, **values: Any) -> Answer:
+async def call(connection: RunnerConnection, operation: str, **values: Any) -> Answer:
     """Send a request to a node; return its answer."""
     await connection.send(request_line(operation, **values))
     return await receive_answer(connection)
 
 
-async def receive_answer(connection: Connection) -> Answer:
+async def receive_answer(connection: RunnerConnection) -> Answer:
     """Return the next answer; RemoteError if it reports a failure."""
     answer = unpack_answer(await connection.receive(FrameType.SYNC))
     if "error" in answer:
@@ -56,7 +58,10 @@ async def receive_answer(connection: Connection) -> Answer:
 
 
 async def run_on_all(
-    connections: Sequence[Connection], operation: Callable[[Connection], Awaitable[Any]], *, deadline: Deadline
+    connections: Sequence[RunnerConnection],
+    operation: Callable[[RunnerConnection], Awaitable[Any]],
+    *,
+    deadline: Deadline,
 ) -> list[Any]:
     """Run `operation` for each node; raise one LaunchError that names every node that failed on its own."""
     tasks = [asyncio.ensure_future(operation(connection)) for connection in connections]

@@ -30,7 +30,7 @@ from launcher.sync.request import (
 )
 from launcher.sync.rpc import Deadline, call, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 
 SHOWN = 3
 """Number of changed files, and of nodes per file, that an error names."""
@@ -39,7 +39,7 @@ ROUNDS = 3
 
 
 async def sync(
-    connections: Sequence[Connection],
+    connections: Sequence[RunnerConnection],
     addresses: Sequence[str],
     request: SyncRequest,
     *,
@@ -76,7 +76,7 @@ async def sync(
 class _Member:
     """A node that lacks files."""
 
-    connection: Connection
+    connection: RunnerConnection
     address: str
     port: int
     needed: set[int]
@@ -84,16 +84,16 @@ class _Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _DirectorySync:
-    """Copy the launcher's directory to a directory of each node."""
+    """Copy of the launcher's directory to a directory of each node."""
 
-    connections: Sequence[Connection]
+    connections: Sequence[RunnerConnection]
     addresses: Sequence[str]
     directory: str
     excludes: Sequence[str]
     on_changed: str
     """REFUSE, KEEP or OVERWRITE. If the job also runs in the source itself, REFUSE becomes KEEP_RESULTS."""
     source: Path
-    local: Connection | None
+    local: RunnerConnection | None
     """Connection of the node on this machine."""
     stderr: Sink
     deadline: Deadline
@@ -146,7 +146,7 @@ class _DirectorySync:
             on_changed=on_changed,
         )
 
-        async def lacking(connection: Connection) -> Answer:
+        async def lacking(connection: RunnerConnection) -> Answer:
             return await compare(connection, source=str(self.source) if connection is self.local else None)
 
         answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
@@ -192,7 +192,7 @@ class _DirectorySync:
         identity = await asyncio.to_thread(new_sync_key) if len(chain) > 1 else ""
         requests = receive_requests(chain, needs, identity=identity)
 
-        async def transfer(connection: Connection) -> None:
+        async def transfer(connection: RunnerConnection) -> None:
             await connection.send(requests[connection])
             answer = asyncio.create_task(receive_answer(connection))
             try:
@@ -224,7 +224,9 @@ def needed_from_here(chain: Sequence[_Member]) -> list[set[int]]:
     return needs
 
 
-def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str) -> dict[Connection, bytes]:
+def receive_requests(
+    chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str
+) -> dict[RunnerConnection, bytes]:
     """Return each node's request to receive: its source, the next node, and the files for that one."""
     lines = {}
     for index, member in enumerate(chain):
@@ -240,7 +242,7 @@ def receive_requests(chain: Sequence[_Member], needs: Sequence[set[int]], *, ide
 
 
 async def _send_stream(
-    stream: SourceStream, connection: Connection, progress: Progress, *, until: "asyncio.Task[Answer]"
+    stream: SourceStream, connection: RunnerConnection, progress: Progress, *, until: "asyncio.Task[Answer]"
 ) -> None:
     """Send the stream at the speed of the first node."""
     while not until.done() and (block := await asyncio.to_thread(stream.next_block)):

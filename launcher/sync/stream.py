@@ -62,7 +62,7 @@ def new_digest() -> "hashlib._Hash":
 
 
 class SourceStream:
-    """Reads some files of a directory as a stream, block by block."""
+    """Some files of a directory as a stream, block by block."""
 
     def __init__(self, source: Path, manifest: Manifest, numbers: Sequence[int]) -> None:
         self.changed: list[str] = []

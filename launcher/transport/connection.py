@@ -9,7 +9,7 @@ from launcher.errors import OTHER_VERSION, SILENT_SSH, LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.spec import NodeSpec
 from launcher.transport.gpus_in_use import GpusInUse
-from launcher.transport.process import Process
+from launcher.transport.process import PipedProcess
 from launcher.transport.protocol import (
     FRAME_TYPES,
     GREETING,
@@ -18,23 +18,23 @@ from launcher.transport.protocol import (
     HEARTBEAT_INTERVAL_S,
     HEARTBEAT_TIMEOUT_S,
     MAX_PAYLOAD,
-    VERSION,
+    PROTOCOL_VERSION,
     Frame,
     FrameType,
 )
 from launcher.transport.ssh import SSH_FAILED, error_kind
 from launcher.transport.stderr_tail import StderrTail, last_line
 
-READ_LIMIT = 1 << 20
+MAX_UNREAD = 1 << 20
 WAKE_DEADLINE_S = 1.0
 """Deadline in seconds for the first answer of an idle runner; opening a new connection takes less."""
 EXIT_TIMEOUT_S = 5.0
 
 
-class Connection:
+class RunnerConnection:
     """Connection to a runner that has answered. Closing it ends the ranks of its node."""
 
-    def __init__(self, host: Host, process: Process) -> None:
+    def __init__(self, host: Host, process: PipedProcess) -> None:
         self.host = host
         self.free_port = 0
         self.is_local = False
@@ -49,6 +49,9 @@ class Connection:
         self.is_idle = False
         """True if the runner waits for another job and nothing of the last one is left."""
         self._process = process
+        self._stdin: asyncio.StreamWriter
+        self._stdout: asyncio.StreamReader
+        """Our ends of the runner's pipes, once _attach has run."""
         self._reading: asyncio.BaseTransport | None = None
         self._stderr_tail = StderrTail(process.stderr)
         self._waiting_since: float | None = None
@@ -63,10 +66,10 @@ class Connection:
         *,
         deadline_s: float,
         environment: Mapping[str, str] | None = None,
-    ) -> "Connection":
+    ) -> "RunnerConnection":
         """Start a runner and wait until it is ready; `environment` replaces the launcher's own."""
         try:
-            process = Process.start(command, environment=environment)
+            process = PipedProcess.start(command, environment=environment)
         except OSError as error:
             raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
         connection = cls(host, process)
@@ -74,7 +77,7 @@ class Connection:
         return connection
 
     @classmethod
-    async def resume(cls, host: Host, process: Process, *, deadline_s: float) -> "Connection":
+    async def resume(cls, host: Host, process: PipedProcess, *, deadline_s: float) -> "RunnerConnection":
         """Reuse an idle runner of an earlier launch, which this launch has woken (launcher.transport.protocol.WAKE).
 
         Raises LaunchError if the runner is gone or its session is out of date.
@@ -100,7 +103,7 @@ class Connection:
         outgoing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
         writing, _ = await loop.connect_write_pipe(lambda: outgoing, self._process.stdin)
         self._stdin = asyncio.StreamWriter(writing, outgoing, None, loop)
-        self._stdout = asyncio.StreamReader(READ_LIMIT)
+        self._stdout = asyncio.StreamReader(MAX_UNREAD)
         incoming = asyncio.StreamReaderProtocol(self._stdout)
         self._reading, _ = await loop.connect_read_pipe(lambda: incoming, self._process.stdout)
 
@@ -108,9 +111,9 @@ class Connection:
         try:
             await self._read_greeting()
             version = (await self._stdout.readline()).decode(errors="replace").strip()
-            if version != VERSION:
+            if version != PROTOCOL_VERSION:
                 # After a deploy, nodes may run different releases.
-                reason = f"{self.host}: its runner speaks version {version} and not {VERSION}"
+                reason = f"{self.host}: its runner speaks version {version} and not {PROTOCOL_VERSION}"
                 raise LaunchError(reason, kind=OTHER_VERSION)
             self._on_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -223,7 +226,7 @@ class Connection:
                 writing.abort()
         self._process.close()
 
-    def idle_process(self) -> Process | None:
+    def idle_process(self) -> PipedProcess | None:
         """Return the idle runner's process for a later launch, or None if its job did not end cleanly."""
         is_clean = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if is_clean and not self._stdout.at_eof() else None

@@ -11,7 +11,7 @@ IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores; child processes would inherit that."""
 
 
-class Process:
+class PipedProcess:
     """A program's pipes, and the descriptor that reports its end (pidfd_open(2))."""
 
     def __init__(self, fds: Sequence[int], *, pid: int | None = None) -> None:
@@ -26,7 +26,7 @@ class Process:
         os.set_blocking(self.stderr, False)
 
     @classmethod
-    def start(cls, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "Process":
+    def start(cls, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "PipedProcess":
         """Run a program in its own session; `environment` replaces this process's. Raises OSError."""
         fds: list[int] = []
         try:

@@ -10,9 +10,9 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Start of the runner's output; it follows anything that a node's shell start-up files print."""
-VERSION = "8"
+PROTOCOL_VERSION = "8"
 """Version of frames and spec; raise it when a runner of another release would misunderstand them."""
-PREAMBLE = GREETING + VERSION.encode("ascii") + b"\n"
+PREAMBLE = GREETING + PROTOCOL_VERSION.encode("ascii") + b"\n"
 
 HEADER = struct.Struct(">BHI")
 MAX_PAYLOAD = 1 << 20

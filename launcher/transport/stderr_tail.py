@@ -9,7 +9,7 @@ TAIL_SIZE = 1 << 12
 
 
 class StderrTail:
-    """Reads a non-blocking descriptor to its end."""
+    """Last output of a non-blocking descriptor, which is read to its end."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -56,7 +56,7 @@ def test_non_object_replaces_user_settings(tmp_path: Path, home: Path) -> None:
     assert read_context(write(tmp_path, {"context": {"cluster": None}})) == {"cluster": None}
 
 
-def test_fails_when_the_users_file_is_wrong(tmp_path: Path, home: Path) -> None:
+def test_wrong_file_of_the_user_is_a_usage_error(tmp_path: Path, home: Path) -> None:
     (home / ".cdk.json").write_text('{"context": "x"}')
     with pytest.raises(UsageError, match=r"\.cdk\.json must have an object as its context, got 'x'"):
         read_context(write(tmp_path, {}))
@@ -76,7 +76,7 @@ def test_null_context_is_empty(tmp_path: Path) -> None:
         (f"[{'1,' * 9999}1]", "cdk.json must be a JSON object, got [1, 1,"),
     ],
 )
-def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_cdk_json_is_a_short_usage_error(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "cdk.json").write_text(text)
     with pytest.raises(UsageError) as caught:
         read_context(tmp_path)
@@ -84,17 +84,17 @@ def test_fails_when_cdk_json_is_wrong(tmp_path: Path, text: str, message: str) -
     assert len(str(caught.value)) < 300
 
 
-def test_fails_in_a_directory_without_cdk_json(tmp_path: Path) -> None:
+def test_directory_without_cdk_json_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no cdk\.json in .*: change to the directory where you run cdk deploy"):
         read_context(tmp_path)
 
 
 @pytest.mark.parametrize("word", ["worker_count", "=3"])
-def test_fails_when_a_setting_is_no_pair(tmp_path: Path, word: str) -> None:
+def test_setting_that_is_no_pair_is_a_usage_error(tmp_path: Path, word: str) -> None:
     with pytest.raises(UsageError, match="-c must be name=value"):
         read_context(write(tmp_path, {}), [word])
 
 
-def test_fails_when_a_setting_cannot_be_used() -> None:
+def test_unknown_setting_is_reported_with_the_nearest_one() -> None:
     with pytest.raises(UsageError, match="unknown setting 'worker-count', did you mean worker_count"):
         read_props({"worker-count": "3"})

@@ -166,7 +166,7 @@ def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         (1, "", "exit code 1"),
     ],
 )
-def test_fails_with_the_jobs_own_reason(
+def test_failed_check_prints_the_jobs_own_reason(
     code: int, stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, Master(Output(exit_code=code, stdout=b"", stderr=stderr))) == EXIT_FAILED

@@ -60,7 +60,7 @@ def test_a_left_bucket_is_listed_and_deleted_with_every_version(s3: Any, capsys:
 
 
 @pytest.mark.parametrize("is_complete", [True, False], ids=["adopted", "being created"])
-def test_fails_while_a_stack_has_it(s3: Any, capsys: pytest.CaptureFixture[str], *, is_complete: bool) -> None:
+def test_bucket_of_a_stack_is_kept(s3: Any, capsys: pytest.CaptureFixture[str], *, is_complete: bool) -> None:
     if is_complete:
         make(s3, "mine", **{CLUSTER_TAG: "demo"})
         stack({"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}, "Outputs": {"ClusterBucket": {"Value": "mine"}}})
@@ -71,7 +71,7 @@ def test_fails_while_a_stack_has_it(s3: Any, capsys: pytest.CaptureFixture[str],
     assert left(s3) == ["mine"]
 
 
-def test_fails_while_a_stack_of_another_name_has_it(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bucket_of_a_stack_of_another_name_is_kept(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
     stack(bucket_of_a_stack("mine"), name="our-app")
     assert main(["delete-bucket"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [["mine", "demo", "our-app"]]

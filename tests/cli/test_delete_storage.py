@@ -53,7 +53,7 @@ def test_foreign_or_missing_file_system_is_refused(efs: Any, capsys: pytest.Capt
     assert left(efs) == [foreign]
 
 
-def test_fails_while_a_mount_target_or_a_stack_uses_it(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_storage_in_use_by_a_mount_target_or_a_stack_is_kept(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     mine = make(efs, deeplearning_cluster="demo")
     subnet = boto3.client("ec2", region_name=REGION).describe_subnets()["Subnets"][0]["SubnetId"]
     target = efs.create_mount_target(FileSystemId=mine, SubnetId=subnet)["MountTargetId"]

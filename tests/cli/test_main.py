@@ -89,7 +89,7 @@ def test_missing_table_and_name_are_reported(aws: dict[str, str], capsys: pytest
 
 
 @pytest.mark.parametrize("table", ["", "a b c", "٣٣٣"])
-def test_fails_when_the_table_name_is_invalid(
+def test_invalid_table_name_is_a_usage_error(
     aws: dict[str, str], capsys: pytest.CaptureFixture[str], table: str
 ) -> None:
     assert main(["known-hosts", "--table", table]) == 2
@@ -133,7 +133,7 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
     assert error_line(capsys) == "no cluster 'three' in eu-west-1, there is: one, two"
 
 
-def test_fails_when_there_is_no_cluster(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_cluster_exits_with_its_own_code(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == EXIT_NO_CLUSTER
     sentence = (
         "no cluster in eu-west-1 (--region or AWS_REGION selects another); "
@@ -148,7 +148,7 @@ def test_region_of_the_option_is_searched_and_named(deploy: Deploy, capsys: pyte
     assert error_line(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
 
 
-def test_fails_when_the_master_has_not_started(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_master_that_has_not_started_is_reported(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     boto3.client("dynamodb", region_name=REGION).delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}})
     assert main(["status"]) == 1
@@ -162,21 +162,21 @@ def test_a_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFix
     assert fleet.instance_ids[0] in capsys.readouterr().out
 
 
-def test_fails_when_the_record_is_of_an_older_version(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_of_an_older_version_is_refused(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=1)
     assert main(["status"]) == 1
     assert "record version must be a whole number from 2 to 1000000000, got '1'" in error_line(capsys)
 
 
-def test_fails_when_the_node_is_unknown(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_node_is_reported_with_the_known_ones(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third = deploy().instance_ids
     assert main(["ssh", "worker9"]) == 2
     listed = f"master ({first}), worker2 ({second}), worker3 ({third})"
     assert error_line(capsys) == f"no node 'worker9' in cluster demo, there is: {listed}"
 
 
-def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     set_addresses(fleet.instance_ids[0], private="10.0.0.10", public=None)
     assert main(["ssh-config"]) == 1
@@ -225,12 +225,12 @@ def test_fails_when_the_master_has_no_public_address(deploy: Deploy, capsys: pyt
         ("completion tcsh", "invalid value for '{bash|zsh|fish}': 'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )
-def test_fails_when_the_command_line_is_wrong(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_command_line_is_a_usage_error(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == 2
     assert error_line(capsys).startswith(message)
 
 
-def test_fails_when_the_identity_is_not_there(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_identity_is_a_usage_error(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy()
     assert main(["ssh-config", "-i", "/no/such/key"]) == 2
     assert error_line(capsys) == "--identity must be a private key file, got '/no/such/key'"
@@ -254,7 +254,7 @@ def test_version_option_prints_the_projects_version(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("missing", ["botocore", "paramiko"])
-def test_fails_when_the_environment_is_not_active(
+def test_inactive_environment_is_reported_with_advice(
     missing: str, deploy: Deploy, aws: dict[str, str], tmp_path: Path
 ) -> None:
     deploy()

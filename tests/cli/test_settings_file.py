@@ -53,7 +53,7 @@ def test_missing_objects_of_the_file_are_added(text: str, expected: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"context": 3}', '{"context": {"cluster": [1]}}', '{"a" 1}'])
-def test_fails_when_the_file_is_not_as_expected(text: str, tmp_path: Path) -> None:
+def test_unexpected_file_is_refused_and_left_unchanged(text: str, tmp_path: Path) -> None:
     path = tmp_path / "cdk.json"
     path.write_text(text)
     with pytest.raises(UsageError, match="cannot set n in "):

@@ -158,7 +158,7 @@ def test_waiting_durable_job_does_not_block_its_setup(run: Callable[..., int]) -
     assert len(master.ran) == 2
 
 
-def test_fails_while_a_job_runs(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_setup_is_refused_while_a_job_runs(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     master = Master(job_state="RUNNING")
     assert run(master) == EXIT_FAILED
     assert master.ran == []
@@ -172,7 +172,7 @@ def test_fails_while_a_job_runs(run: Callable[..., int], capsys: pytest.CaptureF
         ("$(reboot)", "output ClusterSetup must be the URL of an S3 object, its SHA-256 and seconds, got '$(reboot)'"),
     ],
 )
-def test_fails_without_a_deployed_setup(
+def test_missing_or_invalid_deployed_setup_is_reported(
     run: Callable[..., int], capsys: pytest.CaptureFixture[str], setup: str | None, printed: str
 ) -> None:
     assert run(Master(), setup=setup) == EXIT_FAILED

@@ -65,7 +65,7 @@ def test_a_port_on_which_a_program_listens_gets_its_tunnel() -> None:
         ("master", 8888, "; dlcluster jupyter starts JupyterLab there itself"),
     ],
 )
-def test_fails_when_nothing_listens_on_the_nodes_port(node_type: str, named: int, verb: str) -> None:
+def test_port_on_which_nothing_listens_is_reported_with_advice(node_type: str, named: int, verb: str) -> None:
     name = "master" if node_type == "master" else "worker2"
     advice = f"start the program first (dlcluster ssh {name}), then the tunnel{verb}"
     with held_port() as port, probing(port) as process, pytest.raises(ClusterError) as failure:

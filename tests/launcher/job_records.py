@@ -15,4 +15,4 @@ RECORD = JobRecord(
     pid=1,
     start="2026-11-22T00:00:00Z",
 )
-JOB = Job(hosts=(Host(name="a"),), local=False, framework="torch", servers=0, environment={}, command=("x",))
+JOB = Job(hosts=(Host(name="a"),), is_local=False, framework="torch", servers=0, environment={}, command=("x",))

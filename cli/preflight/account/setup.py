@@ -7,7 +7,7 @@ from typing import Final
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
 
-LEAST_BOOTSTRAP_VERSION: Final = 6
+MIN_BOOTSTRAP_VERSION: Final = 6
 """Lowest version that the CDK's default synthesizer accepts (rule CheckBootstrapVersion in every template)."""
 
 
@@ -54,7 +54,7 @@ def check_cdk_bootstrap(target: PreflightTarget) -> Iterator[Finding]:
     except ssm.exceptions.ParameterNotFound:
         yield problem("cdk bootstrap", f"not done in {target.region}", fix)
         return
-    if version < LEAST_BOOTSTRAP_VERSION:
-        yield problem("cdk bootstrap", f"version {version} is older than {LEAST_BOOTSTRAP_VERSION}", fix)
+    if version < MIN_BOOTSTRAP_VERSION:
+        yield problem("cdk bootstrap", f"version {version} is older than {MIN_BOOTSTRAP_VERSION}", fix)
     else:
         yield ok("cdk bootstrap", f"version {version} is there")

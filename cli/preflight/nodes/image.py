@@ -85,10 +85,10 @@ def _faults(target: PreflightTarget, found: "ImageTypeDef") -> Iterator[Finding]
     if found.get("RootDeviceName") != ROOT_DEVICE:
         sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
         yield problem("AMI", sentence, "set ami to Ubuntu 22.04 or later")
-    least = _root_gib(found)
-    if least > props.root_volume_gib:
-        sentence = f"the root volume of {ami} has {least} GiB, root_volume_gib is {props.root_volume_gib}"
-        yield problem("AMI", sentence, f"-c root_volume_gib={least}")
+    min_gib = _root_gib(found)
+    if min_gib > props.root_volume_gib:
+        sentence = f"the root volume of {ami} has {min_gib} GiB, root_volume_gib is {props.root_volume_gib}"
+        yield problem("AMI", sentence, f"-c root_volume_gib={min_gib}")
 
 
 def _root_gib(found: "ImageTypeDef") -> int:

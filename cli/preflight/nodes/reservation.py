@@ -11,7 +11,7 @@ from bootstrap.contract import BLOCK_OUTPUT, CLUSTER_TAG
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
 from cli.preflight.target import PreflightTarget, find_current_stack
-from cli.reports.block import DeployedBlock, parse_deployed_block
+from cli.reports.capacity_block import DeployedBlock, parse_deployed_block
 from stacks.settings.lifetime import iso, parse_time
 from stacks.settings.purchase import CAPACITY_BLOCK, RESERVATION, CapacityBlock
 
@@ -22,7 +22,7 @@ SUBJECT: Final = "reservation"
 PLATFORM: Final = "Linux/UNIX"
 """Platform of the nodes' images, in EC2's words."""
 TENANCY: Final = "default"
-LONGEST_DEPLOY: Final = timedelta(minutes=30)
+MAX_DEPLOY_TIME: Final = timedelta(minutes=30)
 """Time before a block's start in which a deploy may finish too late."""
 LOOK_UP: Final = "cc-api-provider:"
 """Beginning of the key under which the CDK stores what it has looked up about a block."""
@@ -112,7 +112,7 @@ def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
     fix = "dlcluster resume after the deploy, once the block has begun"
     if block.starts <= now < block.pauses:
         yield warning(SUBJECT, f"{name} has begun: its start has passed, and the deploy may start no node", fix)
-    elif now < block.starts < now + LONGEST_DEPLOY:
+    elif now < block.starts < now + MAX_DEPLOY_TIME:
         yield warning(SUBJECT, f"{name} starts at {iso(block.starts)}, perhaps before the deploy has ended", fix)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import click
 
-from cli.aws.allow_list import AllowList, Entry, allow_list_id
+from cli.aws.allow_list import AllowedBlock, AllowList, allow_list_id
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.aws.own_address import URL, VARIABLE, own_address
@@ -56,7 +56,7 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
         if not changed:
             raise ClusterError(f"{block} is not on the list of {cluster.name}, which dlcluster allow-ip shows")
     elif block is not None:
-        changed = allowed.add(Entry(cidr=block, until=now + more if more else None))
+        changed = allowed.add(AllowedBlock(cidr=block, until=now + more if more else None))
     entries = allowed.entries()
     if as_json:
         addresses = [{"cidr": each.cidr, "until": iso(each.until) if each.until else None} for each in entries]

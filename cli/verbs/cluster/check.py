@@ -10,7 +10,7 @@ from cli.output import json_option, print_json, print_table, printable
 from cli.reports.check import COLUMNS, parse_report
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import Connection, Output, ending_with_connection, last_line
+from cli.ssh.remote import MasterConnection, Output, ending_with_connection, last_line
 from cli.verb import verb
 
 PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER}/check", "--json")
@@ -50,13 +50,13 @@ def command(selection: Selection, *, as_json: bool) -> int:
     return EXIT_FAILED if report.findings else 0
 
 
-def _refuse_while_a_job_runs(connection: Connection) -> None:
+def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
     if running := running_jobs(connection):
         name = printable(running[-1])
         raise ClusterError(f"job {name} runs, and a check would share its network: wait, or dlcluster stop {name}")
 
 
-def _measure(connection: Connection) -> Output:
+def _measure(connection: MasterConnection) -> Output:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
     done = connection.output(ending_with_connection(PROGRAM), holds_input=True, deadline_s=DEADLINE_S)
     if done.exit_code:

@@ -63,7 +63,7 @@ class End:
 
     @property
     def outcome(self) -> str:
-        """The state of the cluster after its end."""
+        """Return the state of the cluster after its end."""
         return "deleted" if self.deletes else "paused"
 
 

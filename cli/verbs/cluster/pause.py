@@ -12,14 +12,14 @@ from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.groups import (
-    end_held,
-    held_instances,
     instance_ids,
     is_paused,
     pause_groups,
     read_groups,
     require_settled,
     sizes_of,
+    staying_instances,
+    terminate_instances,
 )
 from cli.sizes.question import require_yes, warn_of_running_jobs
 from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
@@ -43,16 +43,16 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     ended = instance_ids(groups)
-    held = held_instances(groups)
-    if held or not is_paused(groups):
-        for name, reason in held.items():
+    staying = staying_instances(groups)
+    if staying or not is_paused(groups):
+        for name, reason in staying.items():
             print(f"dlcluster: {name} is {reason}, and ends too", file=sys.stderr)
         if ended:
             warn_of_running_jobs(selection)
         advice = "pull results first: dlcluster pull"
         require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)
-        end_held(clients, held)
+        terminate_instances(clients, staying)
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
     template = read_template(clients.cloudformation, cluster.stack_name)

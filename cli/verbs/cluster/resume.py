@@ -12,7 +12,7 @@ from cli.aws.deployed_template import read_template
 from cli.costs.read import read_parts
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
-from cli.reports.block import parse_deployed_block
+from cli.reports.capacity_block import parse_deployed_block
 from cli.shared_options import Selection
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
@@ -67,6 +67,6 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
 
 def _require_block(cluster: Cluster) -> None:
     """Refuse outside of the cluster's Capacity Block, because EC2 would launch nothing. Raises ClusterError."""
-    block, now = parse_deployed_block(cluster.block), datetime.now(timezone.utc)
+    block, now = parse_deployed_block(cluster.capacity_block), datetime.now(timezone.utc)
     if block is not None and not block.starts <= now < block.pauses:
         raise ClusterError(f"{cluster.name} has no capacity now: {block.line(now)}")

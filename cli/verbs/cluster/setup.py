@@ -17,7 +17,7 @@ from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.from_master import SSH_FAILED, bootstrap_line
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import Connection, last_line
+from cli.ssh.remote import MasterConnection, last_line
 from cli.verb import verb
 
 AT_ONCE: Final = 8
@@ -57,7 +57,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     return 0
 
 
-def _refuse_while_a_job_runs(connection: Connection) -> None:
+def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
     if running := running_jobs(connection):
         raise ClusterError(f"job {printable(running[-1])} runs, and a setup may change what it uses: dlcluster stop")
 
@@ -67,7 +67,7 @@ def _first_one_then_many(members: Sequence[Member]) -> Iterator[Sequence[Member]
     yield from (members[first : first + AT_ONCE] for first in range(1, len(members), AT_ONCE))
 
 
-def _run_on_all(connection: Connection, members: Sequence[Member], setup: DeployedSetup) -> None:
+def _run_on_all(connection: MasterConnection, members: Sequence[Member], setup: DeployedSetup) -> None:
     """Run the setup on several nodes at a time, to the end on each. Raises ClusterError naming those that failed."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         failures = [*threads.map(lambda member: _run_on(connection, member, setup), members)]
@@ -75,7 +75,7 @@ def _run_on_all(connection: Connection, members: Sequence[Member], setup: Deploy
         raise ClusterError("; ".join(failed))
 
 
-def _run_on(connection: Connection, member: Member, setup: DeployedSetup) -> str:
+def _run_on(connection: MasterConnection, member: Member, setup: DeployedSetup) -> str:
     """Run the setup on one node, from the master; return why it failed, the last line of its output, or nothing."""
     words = ["bring-along", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
     line = bootstrap_line(member, *words)

@@ -44,7 +44,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     if watches:
         from cli.watch.loop import watch
 
-        watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)
+        watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)  # never returns
     if interval is not None:
         raise UsageError("--interval requires --watch")
     context = find_selected_cluster(selection)
@@ -63,7 +63,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     missing = status.missing_lines(reasons) if status.missing else ()
     now = datetime.now(timezone.utc)
     for line in (
-        *status.expiry_lines(now),
+        *status.schedule_lines(now),
         *status.idle_lines(now),
         *status.warnings(now),
         *status.release_lines(),

@@ -17,12 +17,12 @@ from cli.shared_options import Selection
 from cli.sizes.question import require_yes
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.up import checks
+from cli.up.find_zone import find_zone_with_capacity
 from cli.up.lock import Lock
 from cli.up.placement import SETTLE_TIMEOUT_S, ZONE, Placement
 from cli.up.recovery import cluster_of, running_zone
 from cli.up.report import max_cost_per_attempt, scores_line
-from cli.up.search import parse_until
-from cli.up.zone_search import find_zone_with_capacity
+from cli.up.zone_rounds import parse_until
 from cli.verb import verb
 from stacks.prices.price_list import PriceList, price_list
 from stacks.prices.rate import price_line

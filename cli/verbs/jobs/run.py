@@ -26,7 +26,7 @@ from cli.reports.releases import check_secrets_are_known
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line
 from cli.ssh.master import connect_to_master, ssh_target
-from cli.ssh.remote import Connection, run_command
+from cli.ssh.remote import MasterConnection, run_command
 from cli.verb import verb
 
 LAUNCHER: Final = "launch"
@@ -115,7 +115,7 @@ def _check_script(name: str) -> None:
     raise UsageError(f"{Path.cwd()} has no {name!r}{suggestion}")
 
 
-def _send(connection: Connection, *, to: str | None) -> Upload:
+def _send(connection: MasterConnection, *, to: str | None) -> Upload:
     sent = upload(connection, Path.cwd(), to=to, show=upload_bar)
     print(f"dlcluster: {summary(sent)}", file=sys.stderr)
     warn_of_jobs(connection, sent)

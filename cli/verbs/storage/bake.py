@@ -20,7 +20,7 @@ from cli.shared_options import Selection
 from cli.sizes.deploy import set_and_deploy
 from cli.sizes.question import require_yes
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import Connection
+from cli.ssh.remote import MasterConnection
 from cli.up.lock import BAKE_ID, Lock
 from cli.verb import verb
 
@@ -76,7 +76,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
 
 
 def _bake(
-    found: ClusterContext, connection: Connection, setup: DeployedSetup, lock: Lock, *, yes: bool
+    found: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
 ) -> tuple[str, str]:
     """Make the image of a worker; return the IDs of both. Raises ClusterError."""
     ec2, name, sha256 = found.clients.ec2, found.cluster.name, setup.sha256

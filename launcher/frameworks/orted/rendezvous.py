@@ -12,7 +12,7 @@ import time
 
 from launcher.peer_credentials import is_same_user
 
-PAUSE_S = 0.05
+RETRY_S = 0.05
 MPIRUN_S = 5.0
 """Seconds that mpirun may take to exit with the failed rank's exit code after one of its daemons failed."""
 TAKEN = b"+"
@@ -36,7 +36,7 @@ def await_command(name: str, *, seconds: float) -> str:
             while True:
                 if time.monotonic() > until:
                     raise TimeoutError
-                listener.settimeout(max(PAUSE_S, until - time.monotonic()))
+                listener.settimeout(max(RETRY_S, until - time.monotonic()))
                 connection, _ = listener.accept()
                 with connection:
                     if is_same_user(connection):
@@ -58,7 +58,7 @@ def run_command(command: str) -> int:
 
 
 def _take(connection: socket.socket, *, until: float) -> str:
-    connection.settimeout(max(PAUSE_S, until - time.monotonic()))
+    connection.settimeout(max(RETRY_S, until - time.monotonic()))
     command = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     connection.sendall(TAKEN)
     return command.decode(errors="surrogateescape")
@@ -67,7 +67,7 @@ def _take(connection: socket.socket, *, until: float) -> str:
 def _connect(name: str, *, until: float) -> socket.socket:
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(max(PAUSE_S, until - time.monotonic()))
+        connection.settimeout(max(RETRY_S, until - time.monotonic()))
         try:
             connection.connect(f"\0{name}")
         except (ConnectionRefusedError, BlockingIOError):
@@ -75,7 +75,7 @@ def _connect(name: str, *, until: float) -> socket.socket:
             connection.close()
             if time.monotonic() > until:
                 raise
-            time.sleep(PAUSE_S)
+            time.sleep(RETRY_S)
             continue
         if is_same_user(connection):
             return connection

@@ -17,7 +17,7 @@ CHUNK = 1 << 16
 
 
 class Log:
-    """Reads one log from its beginning."""
+    """One log, read from its beginning."""
 
     def __init__(self, path: Path, *, prefix: bytes) -> None:
         self._path = path

@@ -5,7 +5,7 @@ from _collections_abc import Callable  # importing collections is slow
 
 
 class Poller:
-    """Calls a function for each descriptor that is ready."""
+    """Descriptors, each with the function to call when it is ready."""
 
     def __init__(self) -> None:
         self._poller = select.poll()

@@ -46,8 +46,8 @@ def rename(name: str) -> None:
         pass
 
 
-class RunningProcess:
-    """A running process and our ends of its pipes."""
+class ChildProcess:
+    """A child process and our ends of its pipes."""
 
     __slots__ = ("pid", "stderr", "stdout")
 
@@ -61,7 +61,7 @@ class RunningProcess:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> RunningProcess:
+def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd: str) -> ChildProcess:
     """Start a rank in its own session and process group.
 
     subprocess.Popen could do this, but importing it takes longer than starting the rank.
@@ -82,7 +82,7 @@ def start_process(command: Sequence[str], *, environment: Mapping[str, str], cwd
         os.close(stdout)
         os.close(stderr)
         raise OSError(int(number), os.strerror(int(number)))
-    return RunningProcess(pid, stdout=stdout, stderr=stderr)
+    return ChildProcess(pid, stdout=stdout, stderr=stderr)
 
 
 def _exec_in_child(

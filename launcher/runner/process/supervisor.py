@@ -23,8 +23,10 @@ DRAIN_S = 0.5
 POLL_S = 0.05
 
 
-class _Process:
-    def __init__(self, running: processes.RunningProcess, *, index: int, log: "ProcessLog | None") -> None:
+class _SupervisedProcess:
+    """A child process with its log, its open streams and the progress of its end."""
+
+    def __init__(self, running: processes.ChildProcess, *, index: int, log: "ProcessLog | None") -> None:
         self.running = running
         self.group = running.pid
         self.index = index
@@ -37,13 +39,13 @@ class _Process:
 
 
 class Supervisor:
-    """Supervises the processes of one node."""
+    """Supervisor of one node's processes."""
 
     def __init__(self, channel: RunnerChannel, *, grace_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._channel = channel
         self._grace_s = grace_s
         self._clock = clock
-        self._unfinished: list[_Process] = []
+        self._unfinished: list[_SupervisedProcess] = []
         self._paused = False
         self._all_succeeded = True
         self._poller = Poller()
@@ -67,7 +69,7 @@ class Supervisor:
             reason = "command not found" if missing else (error.strerror or str(error))
             self.refuse(index, reason=f"{command[0]}: {reason}", code=NOT_FOUND if missing else CANNOT_RUN)
             return
-        process = _Process(started, index=index, log=log)
+        process = _SupervisedProcess(started, index=index, log=log)
         self._unfinished.append(process)
         self._watch_process(process)
 
@@ -105,7 +107,7 @@ class Supervisor:
         if not self._paused:
             self._unfinished = [process for process in self._unfinished if not self._is_over(process)]
 
-    def _is_over(self, process: _Process) -> bool:
+    def _is_over(self, process: _SupervisedProcess) -> bool:
         if not (process.reported and processes.group_is_gone(process.group) and self._is_drained(process)):
             return False
         for fd, kind in tuple(process.streams.items()):
@@ -117,7 +119,7 @@ class Supervisor:
             self._close_stream(process, fd)
         return True
 
-    def _is_drained(self, process: _Process) -> bool:
+    def _is_drained(self, process: _SupervisedProcess) -> bool:
         """Return True if the output was read completely or is silent: an escaped process can keep a stream open."""
         until = min(process.drain_until, process.kill_at or process.drain_until)
         return not process.streams or self._clock() >= until
@@ -137,17 +139,17 @@ class Supervisor:
 
         self._poller.add(reader, on_signal)
 
-    def _watch_process(self, process: _Process) -> None:
+    def _watch_process(self, process: _SupervisedProcess) -> None:
         if not self._paused:
             self._watch_streams(process)
         ended = os.pidfd_open(process.group)
         self._poller.add(ended, lambda: self._leader_ended(process, ended))
 
-    def _watch_streams(self, process: _Process) -> None:
+    def _watch_streams(self, process: _SupervisedProcess) -> None:
         for fd, kind in process.streams.items():
             self._poller.add(fd, self._forward_callback(process, fd, kind))
 
-    def _forward_callback(self, process: _Process, fd: int, kind: int) -> Callable[[], None]:
+    def _forward_callback(self, process: _SupervisedProcess, fd: int, kind: int) -> Callable[[], None]:
         return lambda: self._forward(process, fd, kind)
 
     def _throttle(self) -> None:
@@ -179,7 +181,7 @@ class Supervisor:
         if self._channel.stop_requested:
             self._poller.remove(self._channel.source)
 
-    def _forward(self, process: _Process, fd: int, kind: int) -> None:
+    def _forward(self, process: _SupervisedProcess, fd: int, kind: int) -> None:
         data = os.read(fd, READ_SIZE)
         if data:
             if process.log is not None:
@@ -189,11 +191,11 @@ class Supervisor:
         else:
             self._close_stream(process, fd)
 
-    def _close_stream(self, process: _Process, fd: int) -> None:
+    def _close_stream(self, process: _SupervisedProcess, fd: int) -> None:
         if process.streams.pop(fd, None) is not None and fd in self._poller:
             self._poller.remove(fd)
 
-    def _leader_ended(self, process: _Process, pidfd: int) -> None:
+    def _leader_ended(self, process: _SupervisedProcess, pidfd: int) -> None:
         self._poller.remove(pidfd)
         os.close(pidfd)
         process.code = processes.exit_code(process.running.wait())
@@ -202,7 +204,7 @@ class Supervisor:
         # End what the process left behind; the node's other processes continue.
         self._end(process)
 
-    def _report_if_ended(self, process: _Process) -> None:
+    def _report_if_ended(self, process: _SupervisedProcess) -> None:
         if not process.reported and process.code is not None and self._is_drained(process):
             process.reported = True
             self._channel.send(FrameType.EXIT, str(process.code).encode("ascii"), process=process.index)
@@ -212,7 +214,7 @@ class Supervisor:
         for process in self._unfinished:
             self._end(process)
 
-    def _end(self, process: _Process) -> None:
+    def _end(self, process: _SupervisedProcess) -> None:
         if process.kill_at is None:
             process.kill_at = self._clock() + self._grace_s
             processes.signal_group(process.group, signal.SIGTERM)

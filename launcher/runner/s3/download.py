@@ -23,7 +23,7 @@ REPORT_S: Final = 0.5
 
 
 class _Listed(NamedTuple):
-    """A page has been compared with the directory."""
+    """Message: a page has been compared with the directory."""
 
     tasks: int
     size: int
@@ -34,7 +34,7 @@ _LAST: Final = _Listed(-1, 0)
 
 
 class _Finished(NamedTuple):
-    """A large file has its name."""
+    """Message: a large file has its name."""
 
 
 class Download:

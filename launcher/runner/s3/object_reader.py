@@ -26,8 +26,8 @@ BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
 ATTEMPTS: Final = 6
 """Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
-MAX_PAUSE_S: Final = 5.0
-"""Longest pause before another attempt, in seconds; a throttled one may wait longer."""
+MAX_BACKOFF_S: Final = 5.0
+"""Longest back-off before another attempt, in seconds; a throttled one may wait longer."""
 TIMEOUTS_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
 SERVER_ERROR: Final = 500
@@ -43,7 +43,7 @@ ERROR_BYTES: Final = 64 << 10
 """Bytes that are read of an answer with an error."""
 
 
-class _AgainError(Exception):
+class _RetryableError(Exception):
     """A request failed in a way that another attempt may mend."""
 
 
@@ -52,7 +52,7 @@ class _ThrottledError(Exception):
 
 
 class ObjectReader:
-    """Requests objects; any number of threads may use it."""
+    """Client that requests objects; any number of threads may use it."""
 
     def __init__(self, address: Address, *, connections: int) -> None:
         session = new_session()
@@ -100,12 +100,12 @@ class ObjectReader:
             except _ThrottledError:
                 throttles += 1
                 pause(throttles)
-            except (_AgainError, BotoCoreError) as error:
+            except (_RetryableError, BotoCoreError) as error:
                 failures += 1
                 if failures == ATTEMPTS:
                     reason = " ".join(str(error).split())
                     raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}, {ATTEMPTS} attempts") from error
-                pause(failures, longest_s=MAX_PAUSE_S)
+                pause(failures, longest_s=MAX_BACKOFF_S)
 
     def _copy(self, key: str, headers: Mapping[str, str], file: int, *, start: int) -> int:
         response: Any = self._http.send(self._signed(key, headers))
@@ -126,7 +126,7 @@ class ObjectReader:
             body.close()
             raise
         if not checksum.matches():
-            raise _AgainError("arrived damaged")
+            raise _RetryableError("arrived damaged")
         return at - start
 
     def _signed(self, key: str, headers: Mapping[str, str]) -> Any:
@@ -149,7 +149,7 @@ class ObjectReader:
         if is_throttled(response.status_code, code):
             raise _ThrottledError
         if response.status_code >= SERVER_ERROR or code in TRANSIENT_CODES:
-            raise _AgainError(reason)
+            raise _RetryableError(reason)
         if response.status_code == REPLACED:
             reason = "was replaced while it was fetched; run the same line again"
         elif code == ARCHIVED_CODE:

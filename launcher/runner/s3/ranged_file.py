@@ -55,7 +55,7 @@ class RangedFile:
 
     @property
     def is_complete(self) -> bool:
-        """True if no range is missing."""
+        """Return True if no range is missing."""
         return not self._missing
 
     def finish(self) -> None:

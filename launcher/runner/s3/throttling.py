@@ -7,8 +7,8 @@ import random
 import time
 from typing import Final
 
-MAX_PAUSE_S: Final = 30.0
-"""Longest pause after a throttled request, in seconds."""
+MAX_BACKOFF_S: Final = 30.0
+"""Longest back-off after a throttled request, in seconds."""
 STATUSES: Final = frozenset({429, 503})
 CODES: Final = frozenset(
     {
@@ -37,6 +37,6 @@ def is_throttled(status: int, code: str) -> bool:
     return status in STATUSES or code in CODES
 
 
-def pause(attempts: int, *, longest_s: float = MAX_PAUSE_S) -> None:
+def pause(attempts: int, *, longest_s: float = MAX_BACKOFF_S) -> None:
     """Wait longer after each attempt, by a part at random, so that the nodes do not ask all at once."""
     time.sleep(random.uniform(0.5, 1.0) * min(longest_s, 0.1 * 3 ** min(attempts, 10)))  # noqa: S311  (no secret)

@@ -35,7 +35,7 @@ class Task(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """A task is done."""
+    """Message: a task is done."""
 
     path: str
     start: int

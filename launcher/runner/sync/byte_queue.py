@@ -26,8 +26,8 @@ class ByteQueue(io.RawIOBase):
         self._on_room = on_room
 
     @property
-    def full(self) -> bool:
-        """True if the channel should stop reading for now."""
+    def is_full(self) -> bool:
+        """Return True if the channel should stop reading for now."""
         return self._pieces.qsize() >= MAX_PIECES
 
     def put(self, piece: bytes) -> None:
@@ -38,7 +38,7 @@ class ByteQueue(io.RawIOBase):
 
     def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]  # any buffer; a reader passes these two
         if not self._rest:
-            was_full = self.full
+            was_full = self.is_full
             self._rest = self._next_piece()
             if was_full:
                 self._on_room()

@@ -62,7 +62,7 @@ def _wrap_tls(context: ssl.SSLContext, plain: socket.socket, *, server_side: boo
 
 
 class Forwarder:
-    """Forwards records to the next node."""
+    """Forwarder of records to the next node."""
 
     def __init__(self, connection: ssl.SSLSocket, *, forward: set[int]) -> None:
         self._connection = connection

@@ -30,19 +30,19 @@ def serve_requests_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "
                 return message
             service.submit(message)
         # Leave input unread when there is no room, so that the launcher waits.
-        sources = [service.wakeup] if service.full else [service.wakeup, channel.source]
+        sources = [service.wakeup] if service.is_full else [service.wakeup, channel.source]
         timeout = channel.keep_alive()
         readable, _, _ = select.select(sources, [channel.sink] if channel.has_pending else [], [], timeout)
         channel.flush()
         service.send_answers()
-        if service.full:
+        if service.is_full:
             channel.count_unread_input_as_heartbeat()
         received = channel.receive() if channel.source in readable else b""
     return None
 
 
 class SyncService:
-    """Passes requests to the thread and answers back; the first request starts the thread."""
+    """Queues of requests to the thread and of its answers; the first request starts the thread."""
 
     def __init__(self, channel: RunnerChannel) -> None:
         self._channel = channel
@@ -56,9 +56,9 @@ class SyncService:
         self._started = False
 
     @property
-    def full(self) -> bool:
-        """True if the channel should stop reading for now."""
-        return self._byte_queue.full
+    def is_full(self) -> bool:
+        """Return True if the channel should stop reading for now."""
+        return self._byte_queue.is_full
 
     def submit(self, message: Request | bytes) -> None:
         """Pass a request, or a piece of the files, to the thread."""

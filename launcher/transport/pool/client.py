@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.peer_credentials import is_same_user, process_id
-from launcher.transport.pool.daemon import FDS, MAX_MESSAGE, DaemonConfig, Entry
-from launcher.transport.process import Process
+from launcher.transport.pool.daemon import FDS, MAX_MESSAGE, DaemonConfig, DaemonEntry
+from launcher.transport.process import PipedProcess
 
 SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
@@ -34,7 +34,7 @@ class IdleConnection:
 
     host: str
     fingerprint: str
-    process: Process
+    process: PipedProcess
 
 
 def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[IdleConnection]:
@@ -57,7 +57,7 @@ def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection],
     directory.mkdir(mode=0o700, exist_ok=True)
     socket_path = directory / f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
     unlisted = socket_path.with_suffix(".new")
-    entries = [Entry(idle.host, idle.fingerprint, idle.process.fds) for idle in connections]
+    entries = [DaemonEntry(idle.host, idle.fingerprint, idle.process.fds) for idle in connections]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(str(unlisted))
@@ -157,7 +157,7 @@ def _receive(channel: socket.socket) -> IdleConnection | None:
         for fd in fds:
             os.close(fd)
         raise OSError("more descriptors than this process may have")
-    process = Process(fds)
+    process = PipedProcess(fds)
     try:
         host, fingerprint = data.decode(errors="surrogateescape").split()
     except ValueError:

@@ -27,8 +27,8 @@ MAX_MESSAGE = 1 << 17
 """Longest request or answer, in bytes."""
 
 
-class Entry:
-    """One connection."""
+class DaemonEntry:
+    """One connection that the daemon keeps."""
 
     __slots__ = ("fds", "fingerprint", "host")
 
@@ -43,7 +43,7 @@ class DaemonConfig:
     descriptors of each connection.
     """
 
-    def __init__(self, listener: int, seconds: float, socket_path: str, entries: list[Entry]) -> None:
+    def __init__(self, listener: int, seconds: float, socket_path: str, entries: list[DaemonEntry]) -> None:
         self.listener = listener
         self.seconds = seconds
         self.socket_path = socket_path
@@ -60,14 +60,14 @@ class DaemonConfig:
         first, socket_path, *lines = text.split("\n")
         listener, seconds = first.split()
         words = (line.split() for line in lines)
-        entries = [Entry(host, fingerprint, tuple(map(int, fds))) for host, fingerprint, *fds in words]
+        entries = [DaemonEntry(host, fingerprint, tuple(map(int, fds))) for host, fingerprint, *fds in words]
         return cls(int(listener), float(seconds), socket_path, entries)
 
 
 class PoolDaemon:
-    """Serves the kept connections."""
+    """Server of the kept connections."""
 
-    def __init__(self, listener: "socket.socket", entries: list[Entry]) -> None:
+    def __init__(self, listener: "socket.socket", entries: list[DaemonEntry]) -> None:
         self._listener = listener
         self._entries = {entry.fds[1]: entry for entry in entries}
         """Entries by the descriptor of their standard output."""
@@ -112,7 +112,7 @@ class PoolDaemon:
                 # Do not offer it again, whether or not it arrives.
                 self._release(entry)
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: DaemonEntry) -> None:
         del self._entries[entry.fds[1]]
         self._poller.unregister(entry.fds[1])
         for fd in entry.fds:

@@ -9,13 +9,13 @@ from launcher.hosts.hostfile import Host
 from launcher.paths import SSH_AGENT_VARIABLE
 from launcher.transport.pool.client import IdleConnection, fetch_idle, keep_idle
 from launcher.transport.pool.fingerprints import client_fingerprint, connection_fingerprint, local_host_names
-from launcher.transport.process import Process
+from launcher.transport.process import PipedProcess
 from launcher.transport.protocol import WAKE
 from launcher.transport.ssh import ssh_command
 
 if TYPE_CHECKING:
     # Wake idle runners before importing asyncio and its dependents (launcher.main).
-    from launcher.transport.connection import Connection
+    from launcher.transport.connection import RunnerConnection
 
 
 class ConnectionPool:
@@ -29,7 +29,7 @@ class ConnectionPool:
             str(host): connection_fingerprint(host, ssh_command(host), client, local_names=local_names, agent=agent)
             for host in hosts
         }
-        self._woken: dict[str, Process] = {}
+        self._woken: dict[str, PipedProcess] = {}
 
     def wake(self) -> None:
         """Wake the idle runners that a new connection would also reach; close the others kept for these hosts."""
@@ -40,11 +40,11 @@ class ConnectionPool:
             else:
                 idle.process.discard()
 
-    def pop(self, host: Host) -> Process | None:
+    def pop(self, host: Host) -> PipedProcess | None:
         """Remove and return the woken runner on `host`; None if there is none."""
         return self._woken.pop(str(host), None)
 
-    def keep(self, connections: "Sequence[Connection]") -> None:
+    def keep(self, connections: "Sequence[RunnerConnection]") -> None:
         """Keep the connections with idle runners for the next launch, and release them here."""
         # A runner on this machine has the launching shell's limits and other state that no fingerprint covers.
         remote = (connection for connection in connections if not connection.is_local)
@@ -63,7 +63,7 @@ class ConnectionPool:
             connection.release()
 
 
-def _wake(process: Process) -> bool:
+def _wake(process: PipedProcess) -> bool:
     """Return True if the runner's input is open; the runner answers later."""
     try:
         process.stdin.write(WAKE)

@@ -22,7 +22,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_fails_without_a_region(
+def test_missing_region_is_reported_with_its_option(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("AWS_REGION")
@@ -30,7 +30,7 @@ def test_fails_without_a_region(
     assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
-def test_fails_without_credentials(
+def test_missing_credentials_exit_with_their_own_code(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -39,7 +39,7 @@ def test_fails_without_credentials(
     assert error_line(capsys) == f"no AWS credentials: Unable to locate credentials: {FIX}"
 
 
-def test_fails_when_aws_does_not_answer(
+def test_aws_that_does_not_answer_is_reported_in_one_line(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
@@ -59,7 +59,7 @@ def test_fails_when_aws_does_not_answer(
         ("AWS_MAX_ATTEMPTS", "many", "invalid literal for int() with base 10: 'many'"),
     ],
 )
-def test_fails_when_a_variable_cannot_be_used(
+def test_unusable_variable_is_reported_by_name(
     app: Path,
     aws: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
@@ -75,7 +75,7 @@ def test_fails_when_a_variable_cannot_be_used(
     assert error_line(capsys) == f"{sentence}{reason}"
 
 
-def test_fails_when_the_region_is_none_of_aws(
+def test_unknown_region_is_reported_with_advice(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
@@ -98,7 +98,7 @@ def test_fails_when_the_region_is_none_of_aws(
         ("[profile me\n", 1, "cannot call AWS: Unable to parse config file"),
     ],
 )
-def test_fails_when_the_profile_cannot_be_used(
+def test_unusable_profile_is_reported_in_one_line(
     aws: dict[str, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -83,7 +83,7 @@ def test_output_unsafe_for_ssh_is_refused(outputs: dict[str, str], message: str)
         ("everywhere", "output ClusterNetworks of stack s: networks must be 1 to 8 IPv4 blocks .*, got 'everywhere'"),
     ],
 )
-def test_fails_without_valid_networks_of_the_stack(networks: str | None, message: str) -> None:
+def test_missing_or_invalid_networks_of_the_stack_are_reported(networks: str | None, message: str) -> None:
     cluster = Cluster(name="demo", stack_name="s", table="table", login_user="ubuntu", networks_text=networks)
     with pytest.raises(ClusterError, match=message):
         assert cluster.networks

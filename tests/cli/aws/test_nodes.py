@@ -13,11 +13,11 @@ from bootstrap.cluster.table import Table
 from cli.aws.nodes import (
     GONE,
     RUNNING,
-    Machine,
+    Instance,
     Member,
     Membership,
     choose_node,
-    find_machines,
+    find_instances,
     missing_count,
     read_membership,
 )
@@ -122,17 +122,17 @@ def test_instances_are_described_in_batches_and_on_every_page() -> None:
             query: dict[str, Any] = {"Filters": [{"Name": "instance-id", "Values": chunk}]}
             stub.add_response("describe_instances", described(chunk[:150], NextToken="more"), query)
             stub.add_response("describe_instances", described(chunk[150:-1]), {**query, "NextToken": "more"})
-        machines = find_machines(ec2, ids)
+        instances = find_instances(ec2, ids)
         stub.assert_no_pending_responses()
-    assert list(machines) == ids
-    gone = [instance_id for instance_id in ids if machines[instance_id] == GONE]
+    assert list(instances) == ids
+    gone = [instance_id for instance_id in ids if instances[instance_id] == GONE]
     assert gone == [ids[199], ids[399]]
 
 
 def test_no_instances_make_no_call() -> None:
     ec2 = boto3.client("ec2", region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
     with Stubber(ec2):
-        assert find_machines(ec2, []) == {}
+        assert find_instances(ec2, []) == {}
 
 
 def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
@@ -140,6 +140,6 @@ def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
     membership = Membership(generation=7, desired_nodes=3, members=(leaving, *MEMBERS[1:]))
     with pytest.raises(ClusterError, match="has no master now"):
         assert membership.master
-    machine = Machine(instance_type="c5.large", zone="a", public_address="", state=RUNNING)
-    machines = {member.instance_id: machine for member in MEMBERS}
-    assert missing_count(membership, machines, desired_nodes=3) == 1
+    instance = Instance(instance_type="c5.large", zone="a", public_address="", state=RUNNING)
+    instances = {member.instance_id: instance for member in MEMBERS}
+    assert missing_count(membership, instances, desired_nodes=3) == 1

@@ -106,7 +106,7 @@ def test_the_file_is_as_the_script_renders_it() -> None:
         ([NODES, []], "bucket_gb_month must have one price in mars-1, got none"),
     ],
 )
-def test_fails_when_a_price_is_missing_or_ambiguous(
+def test_missing_or_ambiguous_price_leaves_the_file_unchanged(
     pricing: Stubber, file: Path, lists: list[list[str]], output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(pricing, *lists)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.ssh.remote import Connection, SshTarget, connect
+from cli.ssh.remote import MasterConnection, SshTarget, connect
 from tests.launcher.sshd import make_key, sshd_nodes
 
 ADDRESS = "127.0.0.53"
@@ -17,7 +17,7 @@ def remote_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def connection(tmp_path_factory: pytest.TempPathFactory, remote_home: Path) -> Iterator[Connection]:
+def connection(tmp_path_factory: pytest.TempPathFactory, remote_home: Path) -> Iterator[MasterConnection]:
     """Log in to a real sshd."""
     directory = tmp_path_factory.mktemp("server")
     authorized = make_key(directory / "identity")

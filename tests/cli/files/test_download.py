@@ -12,7 +12,7 @@ import pytest
 from cli.aws.nodes import Member
 from cli.errors import ClusterError, UsageError
 from cli.files.download import Archive, download, remote_tar
-from cli.ssh.remote import Connection
+from cli.ssh.remote import MasterConnection
 
 MASTER = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
 LOG_TIME_NS = 1_234_567_890_123_456_789
@@ -33,7 +33,7 @@ def results(remote_home: Path) -> Path:
 
 @pytest.mark.parametrize("path", ["it's out", "it's out/", "~/it's out"])
 def test_folder_is_downloaded_without_its_links(
-    connection: Connection, results: Path, tmp_path: Path, path: str
+    connection: MasterConnection, results: Path, tmp_path: Path, path: str
 ) -> None:
     got = download(connection, remote_tar(path, MASTER, master=MASTER), tmp_path)
     assert (got.path, got.files, got.size, got.links) == (tmp_path / "it's out", 2, 300_004, 1)
@@ -44,7 +44,7 @@ def test_folder_is_downloaded_without_its_links(
     assert (tmp_path / "it's out" / "log").stat().st_mtime_ns == LOG_TIME_NS
 
 
-def test_file_is_saved_under_the_given_name(connection: Connection, results: Path, tmp_path: Path) -> None:
+def test_file_is_saved_under_the_given_name(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
     got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), tmp_path / "new")
     assert (got.path, (tmp_path / "new").read_text()) == (tmp_path / "new", "done")
 
@@ -55,13 +55,13 @@ def test_worker_files_are_copied_through_the_master() -> None:
     assert line[-1] == "cd && tar -C . --format=posix -cf - -- 'a b'"
 
 
-def test_fails_when_there_is_no_such_path(connection: Connection, tmp_path: Path) -> None:
+def test_missing_path_raises_tars_own_reason(connection: MasterConnection, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"^tar: nope: .*No such file or directory$"):
         download(connection, remote_tar("nope", MASTER, master=MASTER), tmp_path)
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "//", "~", "~/", "~/.", "a\0b"])
-def test_fails_when_a_path_names_no_file_or_folder(path: str) -> None:
+def test_path_that_names_no_file_or_folder_is_refused(path: str) -> None:
     with pytest.raises(UsageError, match="a remote path must name a file or folder in the home directory or below /"):
         remote_tar(path, MASTER, master=MASTER)
 
@@ -99,7 +99,7 @@ def regular(name: str) -> tarfile.TarInfo:
     "name", ["../evil", "/evil", "out/../../evil", ".bashrc", ".git/hooks/pre-commit", "./out/x/.."]
 )
 def test_download_fails_when_a_node_sends_a_path_outside(
-    connection: Connection, remote_home: Path, tmp_path: Path, name: str
+    connection: MasterConnection, remote_home: Path, tmp_path: Path, name: str
 ) -> None:
     target = tmp_path / "inner" / "target"
     target.mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_download_fails_when_a_node_sends_a_path_outside(
 
 
 def test_a_link_and_then_a_file_through_it_stay_inside(
-    connection: Connection, remote_home: Path, tmp_path: Path
+    connection: MasterConnection, remote_home: Path, tmp_path: Path
 ) -> None:
     link = tarfile.TarInfo("out/door")
     link.type, link.linkname = tarfile.SYMTYPE, str(tmp_path / "outside")
@@ -122,7 +122,7 @@ def test_a_link_and_then_a_file_through_it_stay_inside(
 
 @pytest.mark.parametrize("link", ["out", "out/door"])
 def test_download_fails_when_a_local_link_points_outside(
-    connection: Connection, remote_home: Path, tmp_path: Path, link: str
+    connection: MasterConnection, remote_home: Path, tmp_path: Path, link: str
 ) -> None:
     (tmp_path / "outside" / "door").mkdir(parents=True)
     door = tmp_path / "target" / link
@@ -133,14 +133,16 @@ def test_download_fails_when_a_local_link_points_outside(
     assert not list((tmp_path / "outside").rglob("evil"))
 
 
-def test_fails_when_the_destination_cannot_be_written(connection: Connection, results: Path, tmp_path: Path) -> None:
+def test_unwritable_destination_is_reported_by_path(
+    connection: MasterConnection, results: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ClusterError, match=r"cannot write .*/file"):
         download(connection, remote_tar(str(results), MASTER, master=MASTER), tmp_path / "file")
 
 
 def test_files_named_like_partial_downloads_are_downloaded(
-    connection: Connection, remote_home: Path, tmp_path: Path
+    connection: MasterConnection, remote_home: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.part").write_text("mine")
@@ -152,8 +154,8 @@ def test_files_named_like_partial_downloads_are_downloaded(
 @pytest.mark.parametrize(
     ("field", "value"), [("mtime", "nan"), ("mtime", "1e300"), ("path", "out/a\0b"), ("GNU.sparse.major", "1")]
 )
-def test_fails_when_a_node_sends_what_no_file_can_have(
-    connection: Connection, remote_home: Path, tmp_path: Path, field: str, value: str
+def test_archive_with_impossible_values_is_refused_and_leaves_no_part(
+    connection: MasterConnection, remote_home: Path, tmp_path: Path, field: str, value: str
 ) -> None:
     entry = regular("out/x")
     entry.pax_headers = {field: value}
@@ -164,14 +166,16 @@ def test_fails_when_a_node_sends_what_no_file_can_have(
     assert not list((tmp_path / "out").glob(".dlcluster-*"))
 
 
-def test_fails_when_the_archive_ends_in_a_file(connection: Connection, results: Path, tmp_path: Path) -> None:
+def test_archive_that_ends_early_is_reported_with_its_count_of_files(
+    connection: MasterConnection, results: Path, tmp_path: Path
+) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     cut = replace(whole, command=f"{whole.command} | head -c 100000")
     with pytest.raises(ClusterError, match=r"^the archive ended too early, after \d files \(unexpected end of data\)$"):
         download(connection, cut, tmp_path)
 
 
-def test_file_changed_while_read_is_a_warning(connection: Connection, results: Path, tmp_path: Path) -> None:
+def test_file_changed_while_read_is_a_warning(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     changed = replace(whole, command=f"{whole.command}; echo 'tar: log: file changed as we read it' >&2; exit 1")
     got = download(connection, changed, tmp_path)
@@ -179,7 +183,7 @@ def test_file_changed_while_read_is_a_warning(connection: Connection, results: P
 
 
 def test_much_on_standard_error_does_not_stop_the_archive(
-    connection: Connection, results: Path, tmp_path: Path
+    connection: MasterConnection, results: Path, tmp_path: Path
 ) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     loud = replace(whole, command=f"head -c 5000000 /dev/zero >&2; {whole.command}")

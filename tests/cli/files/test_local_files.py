@@ -57,7 +57,7 @@ def test_gitignore_counts_outside_git_too(tmp_path: Path) -> None:
     assert sorted(find_files(tmp_path)) == [".gitignore", "docs/runs", "sub/.gitignore", "train.py"]
 
 
-def test_fails_when_there_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_or_too_large_files_are_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a", "b", "c")
     monkeypatch.setattr(local_files, "MAX_FILES", 2)
     with pytest.raises(UsageError, match=r"more than 1 GiB or 2 files that would be sent: list data in \.gitignore"):
@@ -69,7 +69,7 @@ def test_fails_when_there_is_too_much(tmp_path: Path, monkeypatch: pytest.Monkey
         find_files(tmp_path)
 
 
-def test_fails_where_there_is_no_project(tmp_path: Path, home: Path) -> None:
+def test_directory_without_a_project_is_refused(tmp_path: Path, home: Path) -> None:
     for directory, message in (
         (home, f"{home} is not a project: change to its directory, or use --no-sync"),
         (Path("/"), "/ is not a project: change to its directory, or use --no-sync"),
@@ -113,7 +113,7 @@ def test_a_submodule_that_is_not_checked_out_has_no_files(tmp_path: Path) -> Non
     assert sorted(find_files(top)) == [".gitmodules", "train.py"]
 
 
-def test_fails_when_git_fails_in_a_checkout(tmp_path: Path) -> None:
+def test_failure_of_git_in_a_checkout_is_reported(tmp_path: Path) -> None:
     write(tmp_path, "train.py", "sub/secret")
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text("secret\n")

@@ -52,7 +52,7 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     ("path", "message"),
     [("mycode/runs", "master has no ~/mycode/runs"), ("worker2:/data/x", "worker2 has no /data/x")],
 )
-def test_fails_when_the_node_has_no_such_path(
+def test_path_that_the_node_lacks_is_reported(
     path: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing(*_: object) -> Download:

@@ -11,7 +11,7 @@ import pytest
 
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import FOLDER, remote_name, upload
-from cli.ssh.remote import Connection
+from cli.ssh.remote import MasterConnection
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def contents(top: Path) -> dict[str, object]:
     }
 
 
-def test_upload_sends_all_files_and_then_only_changed_ones(connection: Connection, project: Path, copy: Path) -> None:
+def test_upload_sends_all_files_and_then_only_changed_ones(
+    connection: MasterConnection, project: Path, copy: Path
+) -> None:
     shown: list[int] = []
     first = upload(connection, project, show=lambda size: nullcontext(shown.append))
     assert contents(copy) == contents(project)
@@ -68,7 +70,7 @@ def test_upload_sends_all_files_and_then_only_changed_ones(connection: Connectio
     assert last.sent_files == 5
 
 
-def test_upload_replaces_a_link_instead_of_its_target(connection: Connection, project: Path, copy: Path) -> None:
+def test_upload_replaces_a_link_instead_of_its_target(connection: MasterConnection, project: Path, copy: Path) -> None:
     upload(connection, project)
     outside = copy.parents[1] / "outside"
     outside.write_text("mine")
@@ -79,8 +81,8 @@ def test_upload_replaces_a_link_instead_of_its_target(connection: Connection, pr
     assert outside.read_text() == "mine"
 
 
-def test_fails_when_the_copy_there_is_of_another_directory(
-    connection: Connection, project: Path, copy: Path, tmp_path: Path
+def test_copy_of_another_directory_is_not_overwritten(
+    connection: MasterConnection, project: Path, copy: Path, tmp_path: Path
 ) -> None:
     upload(connection, project)
     other = tmp_path / "other" / "my-job"
@@ -96,8 +98,8 @@ def test_fails_when_the_copy_there_is_of_another_directory(
         upload(connection, other, to="../x")
 
 
-def test_fails_during_another_upload(
-    connection: Connection, project: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+def test_second_upload_is_refused_while_the_first_runs(
+    connection: MasterConnection, project: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.files.upload.LOCK_WAIT_S", 1)
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +117,7 @@ def test_remote_directory_name_is_safe(tmp_path: Path, name: str, expected: str)
     assert remote_name(tmp_path / name) == expected
 
 
-def test_a_command_that_ends_early_gives_its_reason(connection: Connection) -> None:
+def test_a_command_that_ends_early_gives_its_reason(connection: MasterConnection) -> None:
     chunks = [bytes(1 << 18)] * 40
     done = connection.output("head -c 512 >/dev/null; echo 'no space left' >&2; exit 1", chunks=chunks)
     assert (done.exit_code, done.stderr) == (1, "no space left\n")
@@ -123,7 +125,9 @@ def test_a_command_that_ends_early_gives_its_reason(connection: Connection) -> N
         connection.output("head -c 512 >/dev/null", chunks=chunks)
 
 
-def test_fails_when_the_master_has_no_room(connection: Connection, project: Path, remote_home: Path) -> None:
+def test_failure_to_write_on_the_master_is_reported(
+    connection: MasterConnection, project: Path, remote_home: Path
+) -> None:
     folder = remote_home / FOLDER
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("in the way")

@@ -9,7 +9,7 @@ import pytest
 
 from cli.cluster_context import ClusterContext
 from cli.files.upload import Upload
-from cli.ssh.remote import Connection, Output
+from cli.ssh.remote import MasterConnection, Output
 from cli.verbs.jobs import run
 
 JOB = "20260101-000000-abcdef0"
@@ -56,10 +56,10 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
     monkeypatch.chdir(tmp_path)
 
     @contextmanager
-    def connected(_: object) -> Iterator[tuple[ClusterContext, Connection]]:
+    def connected(_: object) -> Iterator[tuple[ClusterContext, MasterConnection]]:
         membership = type("Membership", (), {"members": (1, 2, 3)})
         context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"}), "membership": membership})
-        yield cast(ClusterContext, context), cast(Connection, made)
+        yield cast(ClusterContext, context), cast(MasterConnection, made)
 
     for verb in ("run", "jobs", "logs", "stop"):
         monkeypatch.setattr(f"cli.verbs.jobs.{verb}.connect_to_master", connected)

@@ -88,7 +88,7 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
         ("[1]", "the master has a job record that cannot be used: "),
     ],
 )
-def test_fails_when_the_master_lists_no_jobs(
+def test_unusable_list_of_jobs_is_reported(
     master: Master, answer: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master.set_answer("launch list", answer)

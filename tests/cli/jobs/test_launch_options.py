@@ -40,7 +40,7 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert [host.name for host in job.hosts] == ["one", "two"]
     assert job.environment == {"A": "b:c", "B": "d=e", "HERE": "v"}
     assert job.venv == str(Path.home() / "env")
-    assert (job.secrets, job.restarts.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
+    assert (job.secrets, job.restart_policy.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
     assert job.wait is not None
     assert job.wait.timeout_s == 7200
     assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).words(), "x"], environ={}).force
@@ -100,7 +100,7 @@ def test_hidden_value_reaches_the_launcher_unchanged(
         (LaunchOptions(env=("KEY",)), "--env KEY passes on only one line, and the value of KEY has several"),
     ],
 )
-def test_fails_when_a_hidden_value_cannot_be_passed_on(options: LaunchOptions, message: str) -> None:
+def test_hidden_value_that_cannot_be_passed_on_is_refused(options: LaunchOptions, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         options.check({"KEY": "a\nb"})
     assert str(raised.value).startswith(message)

@@ -200,7 +200,7 @@ def test_run_detached_prints_the_id_alone(master: Master, capsys: pytest.Capture
     assert out == {"version": 1, "cluster": "demo", "job": JOB, "directory": "~/my-job"}
 
 
-def test_fails_when_the_job_does_not_start(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reason_of_a_job_that_does_not_start_is_printed(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     master.set_answer("launch --detach", code=1, stderr="launch: GPU 0 of w1 is in use\n")
     assert main(["run", "--no-sync", "--", "x"]) == 1
     assert error_line(capsys) == "the job did not start: GPU 0 of w1 is in use"
@@ -223,7 +223,7 @@ def test_option_to_without_sync_is_refused(master: Master, capsys: pytest.Captur
     assert error_line(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
 
 
-def test_fails_when_the_script_is_not_in_the_directory(
+def test_missing_script_is_reported_before_anything_runs(
     master: Master, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--", "trian.py"]) == EXIT_USAGE

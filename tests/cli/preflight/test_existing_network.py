@@ -82,14 +82,14 @@ def test_cluster_with_its_own_network_makes_no_call(account: Account) -> None:
     assert account.check(existing_network.check_subnets) == []
 
 
-def test_fails_when_a_subnet_is_not_in_the_vpc(account: Account) -> None:
+def test_subnet_outside_the_vpc_is_a_problem(account: Account) -> None:
     account.settings = ExistingVpc(account).account.settings
     account.answers("ec2", "describe_subnets", {"Subnets": [subnet(WORKERS)]})
     found = account.finds(existing_network.check_subnets)
     assert (found.level, found.sentence) == ("problem", f"master_subnet_id {MASTER}: no subnet of {VPC}")
 
 
-def test_fails_when_a_subnet_has_too_few_free_addresses(vpc: ExistingVpc) -> None:
+def test_subnets_with_too_few_free_addresses_are_problems(vpc: ExistingVpc) -> None:
     vpc.subnets = [subnet(MASTER, free=0, public=True), subnet(WORKERS, free=2)]
     assert [found.split(":")[1] for found in vpc.findings()] == [
         f" {WORKERS} has 2 free addresses, the cluster needs 3 there",
@@ -104,25 +104,25 @@ def test_a_master_in_the_workers_subnet_takes_one_address_more(vpc: ExistingVpc)
     assert "has 3 free addresses, the cluster needs 4 there" in found
 
 
-def test_fails_when_the_master_has_no_way_to_the_internet(vpc: ExistingVpc) -> None:
+def test_masters_subnet_without_internet_gateway_is_a_problem(vpc: ExistingVpc) -> None:
     vpc.master_routes = [LOCAL, NAT]
     [found] = vpc.findings()
     assert found.startswith(f"problem: {MASTER} has no default route to an internet gateway")
 
 
-def test_fails_when_a_default_route_leads_nowhere(vpc: ExistingVpc) -> None:
+def test_default_route_to_nowhere_is_a_problem(vpc: ExistingVpc) -> None:
     vpc.worker_routes = [LOCAL, NAT | {"State": "blackhole"}]
     [found] = vpc.findings()
     assert f"the default route of {WORKERS} (rtb-1) leads to a target that no longer exists" in found
 
 
-def test_fails_when_workers_in_a_public_subnet_get_no_public_addresses(vpc: ExistingVpc) -> None:
+def test_workers_without_public_addresses_in_a_public_subnet_are_a_problem(vpc: ExistingVpc) -> None:
     vpc.worker_routes = [LOCAL, IGW]
     [found] = vpc.findings()
     assert f"modify-subnet-attribute --region eu-west-1 --subnet-id {WORKERS} --map-public-ip-on-launch" in found
 
 
-def test_fails_when_the_master_starts_without_a_public_address(vpc: ExistingVpc) -> None:
+def test_master_without_a_public_address_is_a_problem(vpc: ExistingVpc) -> None:
     """The agent associates the Elastic IP only later, and needs S3 and EC2 before that."""
     vpc.subnets = [subnet(MASTER), subnet(WORKERS)]
     [found] = vpc.findings()
@@ -163,7 +163,7 @@ def test_a_closed_endpoint_counts_behind_a_nat_gateway_too(vpc: ExistingVpc, *, 
 
 
 @pytest.mark.parametrize("missing", range(len(ALL)))
-def test_fails_when_an_endpoint_is_missing(vpc: ExistingVpc, missing: int) -> None:
+def test_missing_endpoint_is_a_problem_with_its_command(vpc: ExistingVpc, missing: int) -> None:
     name = ALL[missing]["ServiceName"]
     vpc.worker_routes, vpc.endpoints = [LOCAL], [each for each in ALL if each["ServiceName"] != name]
     [found] = vpc.findings()
@@ -171,7 +171,7 @@ def test_fails_when_an_endpoint_is_missing(vpc: ExistingVpc, missing: int) -> No
     assert f"create-vpc-endpoint --region eu-west-1 --vpc-id {VPC} --service-name {name} " in found
 
 
-def test_fails_when_the_endpoint_of_a_secrets_service_is_missing(vpc: ExistingVpc) -> None:
+def test_missing_endpoints_of_secrets_services_are_problems(vpc: ExistingVpc) -> None:
     vpc.worker_routes, vpc.endpoints = [LOCAL], ALL
     vpc.account.settings["secrets"] = ("ssm:/team/wandb", "secretsmanager:team/hub")
     first, second = vpc.findings()
@@ -180,7 +180,7 @@ def test_fails_when_the_endpoint_of_a_secrets_service_is_missing(vpc: ExistingVp
 
 
 @pytest.mark.parametrize("useless", [{"RouteTableIds": ["rtb-main"]}, {"RouteTableIds": ["rtb-1"], "State": "pending"}])
-def test_fails_when_an_endpoint_does_not_serve_the_subnet(vpc: ExistingVpc, useless: dict[str, Any]) -> None:
+def test_endpoint_that_does_not_serve_the_subnet_counts_as_missing(vpc: ExistingVpc, useless: dict[str, Any]) -> None:
     vpc.worker_routes, vpc.endpoints = [LOCAL], [endpoint("s3") | useless, *ALL[1:]]
     [found] = vpc.findings()
     assert "no gateway endpoint of s3" in found
@@ -190,7 +190,7 @@ def test_fails_when_an_endpoint_does_not_serve_the_subnet(vpc: ExistingVpc, usel
     ("attribute", "option"),
     [("enableDnsSupport", "--enable-dns-support"), ("enableDnsHostnames", "--enable-dns-hostnames")],
 )
-def test_fails_when_the_vpc_does_not_resolve_names(vpc: ExistingVpc, attribute: str, option: str) -> None:
+def test_vpc_that_does_not_resolve_names_is_a_problem_with_a_fix(vpc: ExistingVpc, attribute: str, option: str) -> None:
     vpc.dns[attribute] = False
     [found] = vpc.findings()
     assert found == (
@@ -229,7 +229,7 @@ def test_a_private_cluster_in_an_existing_vpc_needs_no_elastic_ip(account: Accou
     assert (found.level, found.sentence) == ("ok", "a private cluster in an existing VPC needs none")
 
 
-def test_fails_when_a_private_node_would_be_in_a_public_subnet(vpc: ExistingVpc) -> None:
+def test_public_subnet_is_a_problem_for_a_private_cluster(vpc: ExistingVpc) -> None:
     vpc.account.settings["private"] = True
     [found] = vpc.findings()
     assert found.startswith(f"problem: {MASTER} leads to an internet gateway, where nodes without a public address")

@@ -79,7 +79,7 @@ def test_findings_become_ok_once_the_account_is_fixed(app: Path, capsys: pytest.
     assert found["cdk bootstrap"] == "ok version 28 is there"
 
 
-def test_fails_when_there_are_no_credentials(
+def test_missing_credentials_are_the_only_problem_shown(
     app: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -91,7 +91,7 @@ def test_fails_when_there_are_no_credentials(
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "http_proxy"])
-def test_fails_when_aws_cannot_be_reached(
+def test_unreachable_aws_is_the_only_problem_shown(
     app: Path, variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if variable == "http_proxy":
@@ -111,7 +111,7 @@ def test_fails_when_aws_cannot_be_reached(
         (["-c", "worker_count"], "-c must be name=value, got 'worker_count'"),
     ],
 )
-def test_fails_when_a_setting_is_wrong(
+def test_wrong_setting_is_a_usage_error(
     app: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["preflight", *words]) == 2

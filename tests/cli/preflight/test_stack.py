@@ -46,7 +46,7 @@ def test_stack_that_blocks_a_deploy_is_named_with_a_fix(account: Account, status
     assert f"stack demo is {status}" in found.sentence
 
 
-def test_fails_when_the_stack_is_something_else(account: Account) -> None:
+def test_foreign_stack_of_the_same_name_is_a_problem(account: Account) -> None:
     is_in(account, "CREATE_COMPLETE", [])
     found = account.finds(check_stack)
     assert (found.level, found.fix) == ("problem", "choose another cluster_name")

@@ -47,7 +47,7 @@ def test_a_stack_that_names_no_release_is_older() -> None:
     assert release_line("").startswith("0.2.0, stack of an earlier release, master 0.2.0 (abc): cdk deploy brings")
 
 
-def test_fails_when_nodes_are_too_old_for_secrets() -> None:
+def test_secrets_are_refused_for_nodes_of_an_earlier_release() -> None:
     check_secrets_are_known([NODE, WORKER, replace(WORKER, draining=True, release="")])
     with pytest.raises(ClusterError, match=r"^--secret needs nodes of this release, and worker2 run an earlier one: "):
         check_secrets_are_known([NODE, replace(WORKER, release="")])

@@ -282,7 +282,7 @@ def test_why_fails_when_a_source_is_unavailable(
     assert last.startswith("part of the answer is missing: cannot call AWS: Could not connect to the endpoint")
 
 
-def test_fails_when_no_stack_ever_had_the_name(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_that_no_stack_ever_had_is_reported(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--cluster", "nobody"]) == EXIT_NO_CLUSTER
     expected = "dlcluster: no stack nobody in eu-west-1, and none was deleted in the last 90 days\n"
     assert capsys.readouterr().err == expected

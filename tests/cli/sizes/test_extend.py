@@ -70,6 +70,6 @@ def test_an_expired_cluster_is_not_resumed(deployed: Deployed, capsys: pytest.Ca
 
 @pytest.mark.parametrize("time", ["8", "0h", "8 h", "tomorrow", "-8h", "99999h"])
 @pytest.mark.usefixtures("deployed")
-def test_fails_when_it_is_no_time(time: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_that_is_no_time_is_a_usage_error(time: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["extend", time]) == EXIT_USAGE
     assert capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pyt
     assert (deployed.lines, deployed.sizes()) == ([], DECLARED)
 
 
-def test_fails_when_the_deploy_fails(
+def test_failed_deploy_leaves_the_sizes_unchanged(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_words: object, **_options: object) -> object:

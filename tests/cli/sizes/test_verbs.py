@@ -246,7 +246,7 @@ def test_a_wait_ends_when_another_call_changes_the_sizes(
 
 
 @pytest.mark.parametrize("words", [["pause", "--yes"], ["resume"], ["resize", "3", "--yes"]])
-def test_fails_while_cloudformation_changes_the_stack(
+def test_sizes_stay_while_cloudformation_changes_the_stack(
     deployed: Deployed, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     original = getattr(BaseClient, CALL)
@@ -272,6 +272,8 @@ def test_fails_while_cloudformation_changes_the_stack(
     ],
 )
 @pytest.mark.usefixtures("deployed")
-def test_fails_with_contradictory_arguments(words: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_arguments_are_a_usage_error(
+    words: list[str], output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == EXIT_USAGE
     assert error_line(capsys).startswith(output)

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.contract import ALLOW_LIST_SIZE
-from cli.aws.allow_list import CHANGE_TIMEOUT_S, AllowList, Entry
+from cli.aws.allow_list import CHANGE_TIMEOUT_S, AllowedBlock, AllowList
 from cli.aws.clients import connect
 from cli.aws.clusters import find_cluster
 from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
@@ -100,8 +100,8 @@ def test_an_address_whose_time_has_passed_is_removed_and_named(
     verb: str, stacks: Stacks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     past = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
-    allow_list(stacks).add(Entry(cidr=HOME, until=past))
-    allow_list(stacks).add(Entry(cidr=OFFICE, until=datetime.now(timezone.utc) + timedelta(hours=1)))
+    allow_list(stacks).add(AllowedBlock(cidr=HOME, until=past))
+    allow_list(stacks).add(AllowedBlock(cidr=OFFICE, until=datetime.now(timezone.utc) + timedelta(hours=1)))
     outputs = {"ClusterAllowList": attribute("PrefixListId", "Allowed"), "ClusterNetworks": "10.0.0.0/16"}
     stacks.update(template(**outputs), "demo")
     put_members(stacks.physical_id("Table", "demo"), [], region=REGION)
@@ -126,13 +126,13 @@ def test_entry_of_another_tool_is_kept(stacks: Stacks) -> None:
     ec2 = stacks.aws.client("ec2")
     odd = [{"Cidr": OFFICE, "Description": "until 2026-02-31T12:00:00Z"}, {"Cidr": HOME}]
     ec2.modify_managed_prefix_list(PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=odd)
-    assert allow_list(stacks).entries() == (Entry(cidr=HOME), Entry(cidr=OFFICE))
+    assert allow_list(stacks).entries() == (AllowedBlock(cidr=HOME), AllowedBlock(cidr=OFFICE))
     assert allow_list(stacks).remove_expired(datetime.now(timezone.utc)) == ()
 
 
 def test_entries_expire_by_the_time_of_aws_not_of_this_machine(stacks: Stacks) -> None:
     now = datetime.now(timezone.utc)
-    allow_list(stacks).add(Entry(cidr=HOME, until=now.replace(microsecond=0) + timedelta(hours=1)))
+    allow_list(stacks).add(AllowedBlock(cidr=HOME, until=now.replace(microsecond=0) + timedelta(hours=1)))
     assert allow_list(stacks).remove_expired(now + timedelta(days=1)) == ()
     assert [*entries(stacks)] == [HOME]
 
@@ -155,11 +155,13 @@ def test_a_colleague_may_change_the_list_meanwhile(stacks: Stacks) -> None:
             return ec2.modify_managed_prefix_list(**request)
 
     racing: Any = Racing()
-    assert AllowList(racing, list_id, sleep=lambda _: None).add(Entry(cidr=HOME))
+    assert AllowList(racing, list_id, sleep=lambda _: None).add(AllowedBlock(cidr=HOME))
     assert {*entries(stacks)} == {OFFICE, HOME}
 
 
-def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_list_is_reported_with_the_command_to_remove_one(
+    stacks: Stacks, capsys: pytest.CaptureFixture[str]
+) -> None:
     full = [{"Cidr": f"203.0.113.{n}/32", "Description": ""} for n in range(ALLOW_LIST_SIZE)]
     stacks.aws.client("ec2").modify_managed_prefix_list(
         PrefixListId=stacks.physical_id("Allowed", "demo"), AddEntries=full
@@ -168,7 +170,7 @@ def test_fails_when_the_list_is_full(stacks: Stacks, capsys: pytest.CaptureFixtu
     assert error_line(capsys) == "the list is full with 20 addresses: dlcluster allow-ip --remove CIDR removes one"
 
 
-def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
+def test_list_that_does_not_settle_is_given_up(stacks: Stacks) -> None:
     class Stuck:
         """EC2 where a change never ends."""
 
@@ -182,7 +184,7 @@ def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
     now = iter(range(0, 1000, 10))
     waiting = AllowList(stuck, "pl-1", clock=lambda: next(now), sleep=lambda _: None)
     with pytest.raises(ClusterError, match=f"waited {CHANGE_TIMEOUT_S:.0f} s for changes of the list pl-1 to end"):
-        waiting.add(Entry(cidr=HOME))
+        waiting.add(AllowedBlock(cidr=HOME))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_fails_when_the_list_does_not_settle(stacks: Stacks) -> None:
     ],
     ids=["private", "older"],
 )
-def test_fails_when_the_cluster_has_no_list(
+def test_cluster_without_a_list_is_reported(
     outputs: dict[str, str], message: str, stacks: Stacks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stacks.update(template(**outputs), name="demo")
@@ -214,7 +216,9 @@ def test_fails_when_the_cluster_has_no_list(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_fails_with_contradictory_arguments(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_arguments_are_a_usage_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["allow-ip", *words]) == EXIT_USAGE
     assert error_line(capsys) == message
 

@@ -95,7 +95,7 @@ def test_forged_membership_runs_no_command(
     [*((forgery, ["status"]) for forgery in FORGED), *(("an address elsewhere", words) for words in VERBS)],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
-def test_fails_in_one_line_when_the_membership_is_forged(
+def test_forged_membership_is_refused_in_one_line(
     deploy: Deploy, tmp_path: Path, capsys: pytest.CaptureFixture[str], forgery: str, words: list[str]
 ) -> None:
     """Try each forgery with one verb and each verb with one forgery: all verbs read the record in one place."""
@@ -117,7 +117,7 @@ def test_fails_in_one_line_when_the_membership_is_forged(
     ],
     ids=["deep", "long", "list", "text", "negative", "many", "old"],
 )
-def test_fails_in_one_line_when_a_record_has_another_form(
+def test_record_of_another_form_is_refused_in_one_line(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], attributes: dict[str, Any]
 ) -> None:
     fleet, client = deploy(), boto3.client("dynamodb", region_name=REGION)

@@ -22,7 +22,7 @@ from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
-from cli.ssh.session_manager import CarriedSession, PluginCall
+from cli.ssh.session_manager import PluginCall, PluginSession
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.conftest import REGION, Deploy, Fleet, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
@@ -127,7 +127,9 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
 
 
 @pytest.mark.usefixtures("plugin")
-def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_cluster_and_node_are_reported_with_the_known_ones(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ssm-proxy", "other", "master"]) == EXIT_NO_CLUSTER
     assert error_line(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
     assert main(["ssm-proxy", "demo", "worker9"]) == EXIT_USAGE
@@ -136,7 +138,7 @@ def test_fails_when_there_is_no_such_cluster_or_node(fleet: Fleet, capsys: pytes
 
 @pytest.mark.parametrize("node", ["master", "worker2", "worker9"])
 @pytest.mark.parametrize("state", ["removed", "ended"])
-def test_fails_when_the_cluster_is_paused(
+def test_paused_cluster_is_reported_with_the_command_to_resume(
     fleet: Fleet, node: str, state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if state == "removed":
@@ -161,7 +163,7 @@ def test_fails_when_the_cluster_is_paused(
     ],
 )
 @pytest.mark.parametrize("line", ["ssm-proxy demo worker2", "run -- true", "jobs"])
-def test_fails_when_no_session_starts(
+def test_reason_why_no_session_starts_is_printed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -180,7 +182,7 @@ def test_fails_when_no_session_starts(
 
 @pytest.mark.usefixtures("fleet")
 @pytest.mark.parametrize("line", ["ssm-proxy demo master", "jobs"])
-def test_fails_before_a_session_starts_when_the_plugin_is_missing_or_old(
+def test_no_session_starts_with_a_missing_or_old_plugin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
 ) -> None:
     answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
@@ -286,7 +288,7 @@ def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.Cap
             user=getpass.getuser(),
             host_key=node.host_key,
             identity=str(tmp_path / "identity"),
-            session=session_to("127.0.0.61", node.port),
+            start_session=session_to("127.0.0.61", node.port),
         )
         command = "head -c 3000000 /dev/zero; exit 9"
         assert run_command(target, command, stdout_fd=1, stderr_fd=2) == 9
@@ -297,7 +299,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> Non
     """Otherwise AWS's plugin would end the session, and with it the command on the node."""
     script = "import os, time; os.write(1, b'SSH-%d\\n' % os.getsid(0)); time.sleep(60)"
     with (tmp_path / "errors").open("w+b") as errors:
-        session = CarriedSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
+        session = PluginSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
         try:
             session.await_server()
             line = session.socket.recv(100)
@@ -311,7 +313,7 @@ STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): thr
 
 
 @pytest.mark.timeout(60)
-def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin itself stays alive, connected to AWS."""
     monkeypatch.setattr("cli.ssh.remote.SILENCE_S", 0.5)
     monkeypatch.setattr("cli.ssh.remote.KEEPALIVE_S", 0.1)
@@ -323,14 +325,14 @@ def test_fails_when_a_node_behind_the_plugin_falls_silent(tmp_path: Path, monkey
             user=getpass.getuser(),
             host_key=node.host_key,
             identity=str(tmp_path / "identity"),
-            session=lambda: PluginCall(words=words, environment={}),
+            start_session=lambda: PluginCall(words=words, environment={}),
         )
         with pytest.raises(ClusterError, match="the connection to deeplearning-master was lost"):
             run_command(target, f"touch {shlex.quote(str(tmp_path / 'silent'))}; sleep 5", stdout_fd=1, stderr_fd=2)
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_fails_with_the_plugins_own_reason(stream: str) -> None:
+def test_plugins_own_reason_is_part_of_the_error(stream: str) -> None:
     """AWS's plugin prints the reason to its standard output, the local AWS's to its standard error."""
     words = (sys.executable, "-c", f"import sys; print('Cannot perform start session: EOF', file=sys.{stream})")
     target = SshTarget(
@@ -338,7 +340,7 @@ def test_fails_with_the_plugins_own_reason(stream: str) -> None:
         user="ubuntu",
         host_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k",
         identity=None,
-        session=lambda: PluginCall(words=words, environment={}),
+        start_session=lambda: PluginCall(words=words, environment={}),
     )
     with pytest.raises(ClusterError, match=r"server answered \(session-manager-plugin: .*start session: EOF\)"):
         run_command(target, "true", stdout_fd=1, stderr_fd=2)

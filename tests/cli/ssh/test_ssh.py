@@ -153,7 +153,7 @@ def test_ssh_keeps_arguments_and_the_exit_code(site: Site) -> None:
 
 
 @pytest.mark.parametrize("node", ["master", "worker2"])
-def test_fails_when_a_host_key_is_not_the_tables(site: Site, node: str) -> None:
+def test_host_key_that_is_not_the_tables_is_refused(site: Site, node: str) -> None:
     swap_keys(site)
     done = site.dlcluster("ssh", node, "--", "echo in")
     assert done.returncode == 255

@@ -19,7 +19,7 @@ from cli.sizes.groups import GroupState
 from cli.up import checks, end_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.lock import STALE_S, Lock, TakenError
-from cli.up.search import Search
+from cli.up.zone_rounds import ZoneRounds
 
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
 ZONE = "us-east-1a"
@@ -155,7 +155,7 @@ def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatc
     ended: list[str] = []
     monkeypatch.setattr("cli.up.fleet.read_groups", lambda *_: groups)
     monkeypatch.setattr("cli.up.fleet.end_fleet", lambda *_, **__: ended.append("all"))
-    monkeypatch.setattr("cli.up.fleet.attempts.begin", lambda *_: pytest.fail("it began an attempt"))
+    monkeypatch.setattr("cli.up.fleet.begin_attempt", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
     fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="belong to no recorded attempt"):
@@ -167,17 +167,17 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
     end = datetime.now(timezone.utc) + timedelta(hours=1)
     tried: list[str] = []
 
-    def refuse(_: Search, zone: str, **__: Any) -> ZoneOutcome:
+    def refuse(_: ZoneRounds, zone: str, **__: Any) -> ZoneOutcome:
         tried.append(zone)
         return ZoneOutcome(zone=zone, launched={}, reason="no room")
 
     def oversleep(_: float) -> None:
-        monkeypatch.setattr(Search, "_is_over", lambda _, pause: True)
+        monkeypatch.setattr(ZoneRounds, "_is_over", lambda _, backoff_s: True)
 
-    monkeypatch.setattr(Search, "_try", refuse)
-    monkeypatch.setattr("cli.up.search.time.sleep", oversleep)
+    monkeypatch.setattr(ZoneRounds, "_try", refuse)
+    monkeypatch.setattr("cli.up.zone_rounds.time.sleep", oversleep)
     placement: Any = SimpleNamespace(lock=table.lock())
-    assert len([*Search(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
+    assert len([*ZoneRounds(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
     assert tried == [ZONE]
 
 
@@ -193,7 +193,7 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
     monkeypatch.setattr(end_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
     monkeypatch.setattr(end_fleet, "await_gone", lambda *_, **__: None)
     monkeypatch.setattr(end_fleet, "_await_late", take)
-    monkeypatch.setattr("cli.up.end_fleet.attempts.forget", lambda *_: pytest.fail("it forgot another's attempt"))
+    monkeypatch.setattr("cli.up.end_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
         end_fleet.end_fleet(lock.clients, cluster, lock)

@@ -49,7 +49,9 @@ def test_nproc_per_node_counts_gpus_and_cores(environ: dict[str, str]) -> None:
         ("--nproc-per-node all x y", "0", "--nproc-per-node must be a whole number from 1 to 256, got 'all'"),
     ],
 )
-def test_fails_when_ranks_cannot_be_counted(line: str, gpus: str, message: str, environ: dict[str, str]) -> None:
+def test_contradictory_counts_of_ranks_are_usage_errors(
+    line: str, gpus: str, message: str, environ: dict[str, str]
+) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ | {GPUS: gpus})
     assert str(caught.value) == message

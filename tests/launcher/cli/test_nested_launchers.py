@@ -32,7 +32,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 )
 def test_the_word_torchrun_is_dropped(line: str, meant: str, environ: dict[str, str]) -> None:
     job, same = parse(line, environ), parse(meant, environ)
-    assert (job.command, job.hosts, job.restarts) == (same.command, same.hosts, same.restarts)
+    assert (job.command, job.hosts, job.restart_policy) == (same.command, same.hosts, same.restart_policy)
 
 
 def test_the_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) -> None:
@@ -82,7 +82,7 @@ def test_nested_launcher_is_refused_with_the_right_command(line: str, works: str
         "conda run -n pytorch torchrun t.py",
     ],
 )
-def test_fails_when_a_shell_line_starts_ranks(line: str, environ: dict[str, str]) -> None:
+def test_shell_line_that_starts_ranks_is_refused(line: str, environ: dict[str, str]) -> None:
     for words in ([line], ["bash", "-c", line], ["env", "A=1", "bash", "-lc", line]):
         with pytest.raises(UsageError, match=r"^torchrun starts ranks itself.* write only python t\.py in its place"):
             parse_options(words, environ=environ)

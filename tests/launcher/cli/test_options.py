@@ -6,7 +6,7 @@ from bootstrap.contract import KEEP_VARIABLE
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
-from launcher.spec import Restarts
+from launcher.spec import RestartPolicy
 from launcher.sync.request import Fetch, SyncRequest
 from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
 
@@ -23,7 +23,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:
     job = parse("python train.py", environ)
     assert job.hosts == tuple(Host(name=f"deeplearning-worker{slot}", slots=1) for slot in (1, 2, 3))
-    assert not job.local
+    assert not job.is_local
     assert job.command == ("python", "train.py")
 
 
@@ -42,7 +42,7 @@ def test_slots_override_gpus_and_the_command_line_overrides_slots(environ: dict[
 def test_a_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
     assert parse("--launcher local -n 4 python x", environ).hosts == (Host(name="localhost", slots=4),)
     assert parse("--launcher local python x", {GPUS: "2"}).hosts == (Host(name="localhost", slots=2),)
-    assert parse("--launcher local python x", {}).local
+    assert parse("--launcher local python x", {}).is_local
 
 
 def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str, str]) -> None:
@@ -129,10 +129,11 @@ def test_the_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None
 
 
 def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str]) -> None:
-    assert parse("x y", environ).restarts.max_restarts == 0
-    assert parse("-n 2 --max-restarts 3 x y", environ).restarts == Restarts(max_restarts=3, min_nodes=2, rejoin_s=600)
+    assert parse("x y", environ).restart_policy.max_restarts == 0
+    policy = parse("-n 2 --max-restarts 3 x y", environ).restart_policy
+    assert policy == RestartPolicy(max_restarts=3, min_nodes=2, rejoin_s=600)
     asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 600 x y", environ)
-    assert asked.restarts == Restarts(max_restarts=3, min_nodes=1, rejoin_s=0)
+    assert asked.restart_policy == RestartPolicy(max_restarts=3, min_nodes=1, rejoin_s=0)
     assert asked.grace_s == 600
 
 
@@ -140,12 +141,12 @@ def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "node.json"
-    monkeypatch.setattr("launcher.cli.wait_options.NODE_CONFIG", str(config))
+    monkeypatch.setattr("launcher.hosts.cluster_size.NODE_CONFIG", str(config))
     for text, seconds in (('{"setup_timeout_s": 900}', 1500), ('{"setup_timeout_s": null}', 600), ("{}", 600)):
         config.write_text(text)
-        assert parse("--max-restarts 1 x y", environ).restarts.rejoin_s == seconds
+        assert parse("--max-restarts 1 x y", environ).restart_policy.rejoin_s == seconds
     config.write_text('{"setup_timeout_s": 900}')
-    assert parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restarts.rejoin_s == 5
+    assert parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restart_policy.rejoin_s == 5
 
 
 def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:
@@ -223,13 +224,13 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("", "no command given, as in: launch python train.py"),
     ],
 )
-def test_fails_when_the_command_line_is_wrong(line: str, message: str, environ: dict[str, str]) -> None:
+def test_wrong_command_line_is_a_usage_error(line: str, message: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
     assert str(caught.value).startswith(message)
 
 
-def test_fails_when_this_machine_is_not_a_cluster_node(tmp_path: Path) -> None:
+def test_machine_outside_a_cluster_is_reported_with_advice(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         parse("python x.py", {PATH: str(tmp_path / "workers")})
     assert str(caught.value) == (
@@ -252,7 +253,7 @@ def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) 
 
 
 @pytest.mark.parametrize("asked", ["-1", "61", "long"])
-def test_fails_when_connections_cannot_be_kept_so_long(asked: str, environ: dict[str, str]) -> None:
+def test_unusable_time_to_keep_connections_is_a_usage_error(asked: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
         parse("python x", environ | {KEEP_VARIABLE: asked})
 

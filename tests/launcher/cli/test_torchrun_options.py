@@ -61,8 +61,9 @@ def test_a_torchrun_line_is_parsed_as_torchrun_parses_it(
         assert list(job.command) == command, line
         assert {host.slots for host in job.hosts} == {config.nproc_per_node}, line
         assert len(job.hosts) == min(config.max_nodes, NODES), line
-        assert (job.restarts.max_restarts, job.restarts.min_nodes) == (config.max_restarts, config.min_nodes), line
-        assert job.local == ("--standalone" in line), line
+        policy = job.restart_policy
+        assert (policy.max_restarts, policy.min_nodes) == (config.max_restarts, config.min_nodes), line
+        assert job.is_local == ("--standalone" in line), line
 
 
 def test_ranks_have_torchruns_variables(cluster: Cluster, tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int)
         ("--use_env x.py", "--use_env is not supported: leave it out: ranks have LOCAL_RANK in any case"),
     ],
 )
-def test_fails_when_a_torchrun_line_would_mean_another_job(line: str, message: str, environ: dict[str, str]) -> None:
+def test_torchrun_line_that_would_mean_another_job_is_refused(line: str, message: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(line, environ)
     assert str(caught.value).startswith(message)

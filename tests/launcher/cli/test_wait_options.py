@@ -1,16 +1,13 @@
 """Test which jobs are queued, for how long, and which can never start."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from launcher.cli import host_options
 from launcher.cli.options import parse_options
-from launcher.cli.wait_options import declared_nodes
 from launcher.errors import UsageError
 from launcher.spec import Job, Wait
-from tests.bootstrap.identities import instance_id, public_key
 
 DAY_S = 86400
 DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"
@@ -53,7 +50,7 @@ def test_wait_option_gives_a_job_exclusive_nodes_without_gpus(environ: dict[str,
 
 def test_waiting_job_restarts_only_on_as_many_nodes(environ: dict[str, str]) -> None:
     job = parse("--wait -n 3 --max-restarts 1", environ)
-    assert (len(job.hosts), job.restarts.min_nodes) == (2, 3)
+    assert (len(job.hosts), job.restart_policy.min_nodes) == (2, 3)
 
 
 def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str]) -> None:
@@ -74,27 +71,7 @@ def test_only_hosts_of_the_clusters_file_are_the_clusters(environ: dict[str, str
         ("--wait --wait-timeout soon", f"{DURATION} 'soon'"),
     ],
 )
-def test_fails_when_a_job_can_never_start(line: str, reason: str, environ: dict[str, str]) -> None:
+def test_job_that_can_never_start_is_refused(line: str, reason: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError) as failure:
         parse(line, environ)
     assert str(failure.value) == reason
-
-
-@pytest.mark.parametrize(("trains", "declared"), [(True, 3), (False, 2)])
-def test_master_that_does_not_train_is_not_counted(tmp_path: Path, *, trains: bool, declared: int) -> None:
-    state, config = tmp_path / "state", tmp_path / "config"
-    member = {
-        "node_index": 1,
-        "instance_id": instance_id(1),
-        "address": "10.0.0.1",
-        "node_type": "master",
-        "host_key": public_key(1),
-        "mount": "",
-        "draining": False,
-        "setup": "",
-    }
-    values = {"instance_id": instance_id(1), "generation": 4, "desired_nodes": 3, "members": [member]}
-    state.write_text(json.dumps(values))
-    config.write_text(json.dumps({"master_trains": trains}))
-    assert declared_nodes(state, config) == declared
-    assert declared_nodes(tmp_path / "none", config) is None

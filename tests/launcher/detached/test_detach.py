@@ -164,7 +164,9 @@ def test_systemd_stop_timeout_covers_the_grace_period(shell: Shell) -> None:
     assert "'TimeoutStopSec=650'" in (shell.runtime / "seen").read_text()
 
 
-def test_fails_when_a_detached_job_does_not_start(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+def test_reason_of_a_detached_job_that_does_not_start_is_printed(
+    shell: Shell, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert shell.launch("true", hosts=(FIRST, "127.0.0.77")) == 1
     output = capfd.readouterr()
     assert output.out == ""
@@ -193,7 +195,7 @@ def test_sigterm_ends_a_start_and_its_job(shell: Shell) -> None:
     assert not [*shell.runtime.glob("*.json")]
 
 
-def test_fails_when_the_unit_cannot_be_stopped(shell: Shell) -> None:
+def test_unit_that_cannot_be_stopped_is_reported(shell: Shell) -> None:
     shell.cluster.program("systemctl", "exit 1")
     shell.cluster.program("systemd-run", "sleep 0.3\nkill -TERM $PPID\nexec sleep 100")
     with pytest.raises(LaunchError, match=r"job \S+ may still be running: cannot stop its unit: "):
@@ -210,25 +212,25 @@ def test_job_ended_by_a_shutdown_is_failed_and_not_cancelled(shell: Shell) -> No
     assert job.reason == "stopped by SIGTERM: the user's systemd is stopping"
 
 
-def test_fails_when_jobs_would_end_with_the_last_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detaching_without_linger_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detach, "LINGER", tmp_path)
     with pytest.raises(LaunchError, match="first run sudo loginctl enable-linger someone"):
         detach.check_linger("someone")
 
 
-def test_fails_when_the_users_systemd_does_not_run(shell: Shell) -> None:
+def test_missing_systemd_of_the_user_is_reported(shell: Shell) -> None:
     (shell.runtime / "systemd").rmdir()
     with pytest.raises(LaunchError, match=r"is not running: .*/systemd does not exist"):
         shell.launch("true")
 
 
-def test_fails_without_systemd_run(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_systemd_run_is_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LaunchError, match="--detach: cannot run systemd-run: No such file or directory"):
         shell.launch("true")
 
 
-def test_fails_when_no_log_can_be_kept(shell: Shell, tmp_path: Path) -> None:
+def test_job_whose_log_cannot_be_kept_is_refused(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / ".local").write_text("no directory")
     with pytest.raises(LaunchError, match=r"--detach: cannot keep the job's log: .*/.local"):
         shell.launch("true")

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from launcher.durable import mirror, resume
 from launcher.durable.bucket import JobBucket
-from launcher.durable.denied import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from launcher.durable.denied import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.resume import DurableJobService
 from launcher.durable_state import directory_of, mark_ended
@@ -75,11 +75,11 @@ def test_denied_job_is_listed_and_others_resume(master: NewMaster, capsys: pytes
 
 
 def test_denied_job_is_retried_with_backoff_and_resumes(master: NewMaster) -> None:
-    master.denied_until = 4 * LONGEST_PAUSE_S
-    master.pass_time(until=6 * LONGEST_PAUSE_S)
-    pauses = [after - before for before, after in zip(master.asked_at, master.asked_at[1:], strict=False)]
-    assert pauses == [10, 20, 40, 80, 160, *[LONGEST_PAUSE_S] * (len(pauses) - 5)]
-    assert len(pauses) > 5
+    master.denied_until = 4 * MAX_BACKOFF_S
+    master.pass_time(until=6 * MAX_BACKOFF_S)
+    backoffs = [after - before for before, after in zip(master.asked_at, master.asked_at[1:], strict=False)]
+    assert backoffs == [10, 20, 40, 80, 160, *[MAX_BACKOFF_S] * (len(backoffs) - 5)]
+    assert len(backoffs) > 5
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
     assert [job.waiting for job in all_jobs()] == [None, None]
 
@@ -90,7 +90,7 @@ def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: py
     )
     assert capsys.readouterr().out == f"{master.denied} CANCELLED\n"
     master.denied_until = 0
-    master.pass_time(until=LONGEST_PAUSE_S)
+    master.pass_time(until=MAX_BACKOFF_S)
     assert master.open_jobs() == [master.readable]
     assert [record.job.id for record in master.bucket.all()[0]] == [master.readable]
     assert not directory_of(master.denied).exists()
@@ -127,7 +127,7 @@ def test_empty_job_directory_does_not_hide_the_stored_job(master: NewMaster) -> 
     assert master.open_jobs() == [master.readable]
     assert mirror.denied_jobs() == [master.denied]
     master.denied_until = 0
-    master.pass_time(until=FIRST_PAUSE_S)
+    master.pass_time(until=FIRST_BACKOFF_S)
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
 
 
@@ -146,8 +146,8 @@ def test_full_disk_delays_durable_jobs_and_loses_none(master: NewMaster, monkeyp
     with monkeypatch.context() as full:
         full.setattr(mirror, "write_atomically", fail)
         with pytest.raises(OSError, match="No space"):
-            master.pass_time(until=LONGEST_PAUSE_S)
-    master.pass_time(until=2 * LONGEST_PAUSE_S)
+            master.pass_time(until=MAX_BACKOFF_S)
+    master.pass_time(until=2 * MAX_BACKOFF_S)
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
 
 
@@ -167,12 +167,12 @@ def test_service_makes_one_call_at_a_time_while_s3_is_silent(
     for number in range(3):
         master.service._denied.add(f"20261123-10000{number}-000aaaa", DENIAL)
     monkeypatch.setattr(master.bucket, "get", get)
-    master.now = FIRST_PAUSE_S
+    master.now = FIRST_BACKOFF_S
     for _ in range(3):
         master.service.fetch_denied(connect)
     assert (len(asked), len(connected)) == (1, 1)
     monkeypatch.setattr(master.bucket, "get", lambda job_id: asked.append(job_id))
-    master.now = 10 * FIRST_PAUSE_S
+    master.now = 10 * FIRST_BACKOFF_S
     master.service.fetch_denied(connect)
     assert (len(asked), len(connected)) == (5, 2)
 

@@ -12,7 +12,7 @@ from launcher.durable import mirror, resume
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.resume import READY_S, DurableJobService
-from launcher.durable.short_attempts import FIRST_PAUSE_S, LONG_S, LONGEST_PAUSE_S, MOST_SHORT
+from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS
 from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
 from launcher.history.journal import jobs_directory
@@ -168,7 +168,7 @@ def test_failed_start_is_retried_with_backoff(master: Master, bucket: JobBucket,
     lose_the_master(record)
     master.service.fetch(bucket)
     master.errors[record.job.id] = "GPU 0 is in use"
-    times = [0, FIRST_PAUSE_S - 1, FIRST_PAUSE_S, 2 * FIRST_PAUSE_S, 3 * FIRST_PAUSE_S]
+    times = [0, FIRST_BACKOFF_S - 1, FIRST_BACKOFF_S, 2 * FIRST_BACKOFF_S, 3 * FIRST_BACKOFF_S]
     counts = []
     for at in times:
         master.step(at=at)
@@ -185,18 +185,18 @@ def test_a_job_fails_after_ten_short_attempts_in_a_row(
     master.service.fetch(bucket)
     if error:
         master.errors[record.job.id] = error
-    pauses, ended, at = [], 0.0, 0.0
+    backoffs, ended, at = [], 0.0, 0.0
     while (state := all_jobs()[0].state) is JobState.WAITING:
         before = len(master.started)
         master.step(at=at)
         if len(master.started) > before:
-            pauses.append(at - ended)
+            backoffs.append(at - ended)
             master.running.clear()  # by the next step, the attempt has lost a node
             ended = at
         at += 5
-    assert (state, len(master.started)) == (JobState.FAILED, MOST_SHORT)
-    assert pauses[1] < 2 * FIRST_PAUSE_S
-    assert LONGEST_PAUSE_S <= pauses[-1] <= LONGEST_PAUSE_S + 5
+    assert (state, len(master.started)) == (JobState.FAILED, MAX_SHORT_ATTEMPTS)
+    assert backoffs[1] < 2 * FIRST_BACKOFF_S
+    assert MAX_BACKOFF_S <= backoffs[-1] <= MAX_BACKOFF_S + 5
     assert f"10 attempts in a row did not start or ran for less than 600 s, the last: {error or ''}" in str(
         all_jobs()[0].reason
     )

@@ -55,7 +55,9 @@ def test_equal_files_are_stored_once(home: Path, submit: Submit) -> None:
     assert len([key for key in keys() if "/files/" in key]) == 1
 
 
-def test_fails_when_the_files_are_too_large(home: Path, submit: Submit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_files_are_refused_and_nothing_is_stored(
+    home: Path, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(archive, "MAX_SIZE", 2_000_000)
     source = project(home)
     (source / "set").write_bytes(bytes(3_000_000))

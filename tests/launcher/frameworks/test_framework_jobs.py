@@ -83,7 +83,7 @@ def test_ctrl_c_leaves_no_server_and_no_scheduler(cluster: Cluster) -> None:
     assert cluster.ranks() == []
 
 
-def test_fails_when_the_interface_is_not_there(cluster: Cluster) -> None:
+def test_missing_interface_ends_the_job_with_its_name(cluster: Cluster) -> None:
     result = cluster.run("-n", "2", "-s", "1", "sleep 1000", environment={"DMLC_INTERFACE": "eth77"})
     assert result.code == 1
     assert b"DMLC_INTERFACE must name an interface of lo, " in result.stderr
@@ -161,7 +161,7 @@ def test_mpiruns_exit_code_is_the_jobs(cluster: Cluster, mpirun: dict[str, str])
     assert result.reason == f"launch: {FIRST}: mpirun ended with exit code 9"
 
 
-def test_fails_without_mpirun(cluster: Cluster, tmp_path: Path) -> None:
+def test_missing_mpirun_exits_with_127(cluster: Cluster, tmp_path: Path) -> None:
     result = cluster.run("--launcher", "mpi", "python", "x")
     assert result.code == 127
     assert b"mpirun: command not found" in result.stderr

@@ -17,7 +17,7 @@ ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
     return Job(
         hosts=tuple(Host(name=f"n{node}", slots=count) for node, count in enumerate(slots)),
-        local=False,
+        is_local=False,
         framework=framework,
         servers=servers,
         environment=environment,
@@ -100,7 +100,7 @@ def test_mxnets_workers_have_task_ids_in_the_order_of_the_hosts_file() -> None:
 
 @pytest.mark.parametrize("framework", ["torch", "mxnet", "horovod"])
 def test_ranks_of_every_framework_have_job_id_and_restart_count(framework: str) -> None:
-    third = JobTopology(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart=2)
+    third = JobTopology(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart_count=2)
     nodes = load_framework(framework).plan(job(framework, [1, 1], servers=2), third)
     everybody = [one.environment for node in nodes for one in node]
     assert {(one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_RUN_ID"]) for one in everybody} == {("2", "j")}
@@ -112,7 +112,7 @@ def test_the_users_interface_takes_precedence_over_an_address() -> None:
     assert not any("DMLC_NODE_HOST" in process.environment for node in nodes for process in node)
 
 
-def test_fails_when_mxnets_interface_is_the_loopback_of_several_machines() -> None:
+def test_loopback_of_several_machines_is_refused_for_mxnet() -> None:
     with pytest.raises(UsageError) as caught:
         plan(job("mxnet", [1, 1], servers=1, DMLC_INTERFACE="lo"))
     assert str(caught.value) == "DMLC_INTERFACE must be the interface that leads to the other nodes, got 'lo'"
@@ -178,7 +178,7 @@ def test_the_runners_start_mpiruns_daemons() -> None:
     assert mpirun.environment["OMPI_MCA_orte_leave_session_attached"] == "1"
 
 
-def test_fails_when_mpirun_would_split_the_launchers_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_path_with_blanks_is_refused_for_mpirun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpi, "PROGRAM", Path("/home/me/my code/launcher/__main__.py"))
     with pytest.raises(UsageError, match="needs a launcher whose path has no blanks, got '/home/me/my code/launcher"):
         plan(job("mpi", [1, 1]))

@@ -118,7 +118,7 @@ def test_deliver_waits_for_the_receiver(name: str) -> None:
     assert codes == [0]
 
 
-def test_fails_when_no_command_arrives(name: str) -> None:
+def test_waiting_for_a_command_that_never_arrives_times_out(name: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
         rendezvous.await_command(name, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):

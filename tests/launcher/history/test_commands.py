@@ -77,7 +77,7 @@ def test_a_job_that_did_not_start_is_recorded_as_failed(cluster: Cluster) -> Non
     assert job.reason.startswith("cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
 
 
-def test_fails_when_the_command_line_is_wrong_and_leaves_no_record(cluster: Cluster) -> None:
+def test_wrong_command_line_leaves_no_record(cluster: Cluster) -> None:
     assert cluster.run("--bogus", "true").code == 2
     assert run_subcommand(cluster, "list", "--json").stdout == b"[]\n"
 
@@ -200,7 +200,7 @@ def test_stop_needs_a_prefix_of_one_job_when_two_run(cluster: Cluster) -> None:
         (["logs", "--rank", "1", "--node", "a"], "launch: argument --node: not allowed with argument "),
     ],
 )
-def test_fails_when_a_subcommands_line_is_wrong(cluster: Cluster, words: list[str], reason: str) -> None:
+def test_wrong_line_of_a_subcommand_is_a_usage_error(cluster: Cluster, words: list[str], reason: str) -> None:
     result = run_subcommand(cluster, *words)
     assert (result.code, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
     assert result.reason.startswith(reason)

@@ -102,7 +102,7 @@ LATEST = "{None SUCCEEDED}, {twin WAITING} (twin), {twin RUNNING} (twin)"
         ("", f"matches no job; the latest are: {LATEST}"),
     ],
 )
-def test_fails_when_a_word_means_no_job_or_several(job_ids: dict[str, str], word: str, problem: str) -> None:
+def test_word_for_no_job_or_several_is_a_usage_error(job_ids: dict[str, str], word: str, problem: str) -> None:
     for find in (job_lookup.find, job_lookup.find_running):
         with pytest.raises(UsageError) as caught:
             find(word)
@@ -143,7 +143,7 @@ def test_unfinished_job_is_closed_once_the_disk_has_space(disk: Path, uploads: l
     assert "its disk was full" in job_lookup.DIED
 
 
-def test_fails_to_record_on_a_full_disk_that_a_launcher_was_killed(disk: Path) -> None:
+def test_kill_that_a_full_disk_cannot_record_is_reported(disk: Path) -> None:
     fill(disk)
     with pytest.raises(LaunchError) as caught:
         commands._kill(replace(GOING, pid=os.getpid()))

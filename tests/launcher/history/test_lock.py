@@ -52,7 +52,7 @@ def test_jobs_are_shown_on_a_file_system_without_locks(directory: Path, capfd: p
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_fails_to_stop_a_job_on_a_file_system_without_locks(directory: Path) -> None:
+def test_stop_is_refused_on_a_file_system_without_locks(directory: Path) -> None:
     with pytest.raises(LaunchError) as caught:
         commands.main(["stop"])
     assert str(caught.value) == f"{directory / LOCK_FILE}: cannot be locked: No locks available"
@@ -65,7 +65,7 @@ def test_a_note_names_the_record_that_cannot_be_written(directory: Path) -> None
     assert journal.write_error == f"{directory}: No locks available"
 
 
-def test_fails_to_stop_a_job_of_another_machine_without_a_signal_here(directory: Path) -> None:
+def test_stop_of_another_machines_job_sends_no_signal_here(directory: Path) -> None:
     with subprocess.Popen(["sleep", "1000"]) as bystander, (directory / LOCK_FILE).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         write_record(directory, replace(RECORD, pid=bystander.pid, machine="elsewhere", boot_id="x"))

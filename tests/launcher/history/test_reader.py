@@ -88,7 +88,7 @@ def test_following_ends_when_the_reader_closes(tmp_path: Path, directory: Path) 
         assert reader.wait(60) == 0
 
 
-def test_fails_when_a_log_was_removed(tmp_path: Path) -> None:
+def test_removed_log_is_reported(tmp_path: Path) -> None:
     ended = subprocess.run(
         command("j", "rank-0.log"),
         env={"HOME": str(tmp_path)},

@@ -24,7 +24,7 @@ def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest
     async def attempts() -> None:
         journal.on_synced("sha256:d")
         for restart, host in enumerate(("a", "b")):
-            journal.on_running({host: ["rank-0.log"]}, restart=restart, gpus={host: None})
+            journal.on_running({host: ["rank-0.log"]}, restart_count=restart, gpus={host: None})
 
     journal.begin()
     asyncio.run(attempts())
@@ -134,7 +134,7 @@ def test_a_hanging_git_does_not_delay_the_job(
             begun.set()
 
         monkeypatch.setattr(journals, "start_upload", upload)
-        journal.on_running({"a": ["rank-0.log"]}, restart=0, gpus={"a": None})
+        journal.on_running({"a": ["rank-0.log"]}, restart_count=0, gpus={"a": None})
         await asyncio.wait_for(begun.wait(), 60)
 
     journal = Journal(JOB, job_id="j", cwd="/")

@@ -27,7 +27,7 @@ def test_sshd_address_is_used_unless_tunnelled(name: str, seen: str | None, addr
     assert address_for_peers(name, seen) == address
 
 
-def test_fails_when_a_name_has_no_address() -> None:
+def test_name_without_an_address_is_reported() -> None:
     with pytest.raises(LaunchError, match=r"no-such-host\.invalid: "):
         address_for_peers("no-such-host.invalid", None)
 

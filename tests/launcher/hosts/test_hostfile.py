@@ -41,7 +41,7 @@ def test_a_host_may_have_a_port_and_slots() -> None:
         ("a slots=\n", "f: slots of a must be a whole number from 1 to 256, got ''"),
     ],
 )
-def test_fails_when_the_file_is_wrong(text: str, message: str) -> None:
+def test_wrong_hosts_file_is_a_usage_error(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_hosts(text, source="f")
     assert str(caught.value) == message

@@ -198,7 +198,7 @@ def test_the_launcher_has_one_thread(cluster: Cluster) -> None:
     assert threads == 1
 
 
-def test_fails_when_the_command_line_is_wrong(cluster: Cluster) -> None:
+def test_wrong_command_line_exits_with_2_and_one_line(cluster: Cluster) -> None:
     result = subprocess.run(
         [sys.executable, str(Path(__file__).parents[3] / "launcher"), "--engine", "caffe", "python"],
         env=cluster.environment | {"DEEPLEARNING_WORKERS_PATH": os.devnull},

@@ -11,12 +11,12 @@ from launcher.transport.ssh import error_kind
 DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (publickey)."
 
 
-@pytest.mark.parametrize("is_worker", [True, False])
+@pytest.mark.parametrize("lacks_cluster_key", [True, False])
 def test_error_on_a_worker_names_the_master_as_the_place_to_launch(
-    monkeypatch: pytest.MonkeyPatch, is_worker: bool
+    monkeypatch: pytest.MonkeyPatch, lacks_cluster_key: bool
 ) -> None:
-    monkeypatch.setattr(connect, "is_worker", lambda: is_worker)
-    assert ("run launch there" in connect.with_advice(LaunchError(DENIED, kind=LOGIN_DENIED))) == is_worker
+    monkeypatch.setattr(connect, "lacks_cluster_key", lambda: lacks_cluster_key)
+    assert ("run launch there" in connect.with_advice(LaunchError(DENIED, kind=LOGIN_DENIED))) == lacks_cluster_key
     elsewhere = LaunchError("elsewhere: Permission denied (publickey).", kind=LOGIN_DENIED)
     assert connect.with_advice(elsewhere).endswith("(publickey).")
 
@@ -30,8 +30,8 @@ def test_only_new_nodes_are_retried_after_a_denied_login() -> None:
 
 def test_node_with_the_cluster_key_is_not_a_worker(tmp_path: Path) -> None:
     config, key = tmp_path / "node.json", tmp_path / "key"
-    assert not connect.is_worker(config, key)
+    assert not connect.lacks_cluster_key(config, key)
     config.touch()
-    assert connect.is_worker(config, key)
+    assert connect.lacks_cluster_key(config, key)
     key.touch()
-    assert not connect.is_worker(config, key)
+    assert not connect.lacks_cluster_key(config, key)

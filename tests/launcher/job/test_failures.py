@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.job.connect import KEX_ADVICE
-from launcher.transport.protocol import VERSION
+from launcher.transport.protocol import PROTOCOL_VERSION
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
@@ -18,13 +18,14 @@ OUT_OF_MEMORY = ": killed (SIGKILL), often out of memory"
 NO_KEY = "Host key verification failed."
 
 
-def test_fails_when_a_node_has_another_release(cluster: Cluster) -> None:
+def test_node_of_another_release_is_refused(cluster: Cluster) -> None:
     old = cluster.program("ssh", "printf '\\0deeplearning-runner 1\\n'; exec sleep 1000")
     path = f"{old.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, SECOND], environment={"PATH": path})
     assert result.code == 1
     assert result.reason == (
-        f"launch: cannot reach 1 of 2 nodes, nothing started: {SECOND}: its runner speaks version 1 and not {VERSION}"
+        f"launch: cannot reach 1 of 2 nodes, nothing started: {SECOND}: its runner speaks version 1 "
+        f"and not {PROTOCOL_VERSION}"
     )
 
 
@@ -42,19 +43,19 @@ def test_a_killed_rank_has_a_shells_exit_code(cluster: Cluster) -> None:
     assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137{OUT_OF_MEMORY}"
 
 
-def test_fails_when_the_command_is_not_found(cluster: Cluster) -> None:
+def test_command_that_is_not_found_exits_with_127(cluster: Cluster) -> None:
     result = cluster.run("no-such-program", "--option")
     assert result.code == 127
     assert b"no-such-program: command not found" in result.stderr
     assert "ended with exit code 127" in result.reason
 
 
-def test_fails_when_the_command_is_not_executable(cluster: Cluster) -> None:
+def test_command_that_is_not_executable_exits_with_126(cluster: Cluster) -> None:
     result = cluster.run("/etc/passwd", "x")
     assert result.code == 126
 
 
-def test_fails_when_a_node_is_unreachable_before_anything_starts(cluster: Cluster) -> None:
+def test_nothing_starts_if_a_node_is_unreachable(cluster: Cluster) -> None:
     touched = cluster.directory / "touched"
     result = cluster.run(f"touch {touched}", hosts=[FIRST, SECOND, "127.0.0.77"])
     assert result.code == 1
@@ -91,7 +92,7 @@ def with_timeout(cluster: Cluster, tmp_path: Path, *, constant: str, seconds: in
 
 
 @pytest.mark.usefixtures("full_backlog")
-def test_fails_when_a_host_drops_all_packets(cluster: Cluster, tmp_path: Path) -> None:
+def test_nothing_starts_if_a_host_drops_all_packets(cluster: Cluster, tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     short_timeout_cluster = with_timeout(cluster, tmp_path, constant="transport/ssh.CONNECT_TIMEOUT_S", seconds=2)
     result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, SILENT_HOST])
@@ -104,7 +105,7 @@ def test_fails_when_a_host_drops_all_packets(cluster: Cluster, tmp_path: Path) -
     assert not touched.exists()
 
 
-def test_fails_when_a_host_accepts_and_never_answers(cluster: Cluster, nodes: Path, tmp_path: Path) -> None:
+def test_nothing_starts_if_a_host_accepts_and_never_answers(cluster: Cluster, nodes: Path, tmp_path: Path) -> None:
     touched, pids = tmp_path / "touched", tmp_path / "pids"
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
     ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
@@ -118,7 +119,7 @@ def test_fails_when_a_host_accepts_and_never_answers(cluster: Cluster, nodes: Pa
     wait_until_gone([int(pid) for pid in pids.read_text().split()], seconds=60)
 
 
-def test_fails_when_a_host_key_is_unknown(cluster: Cluster, nodes: Path) -> None:
+def test_unknown_host_key_is_reported_with_its_node(cluster: Cluster, nodes: Path) -> None:
     known = nodes / "known_hosts"
     kept = known.read_text()
     known.write_text("".join(line for line in kept.splitlines(True) if SECOND not in line))
@@ -139,7 +140,7 @@ def test_the_error_for_localhost_names_this_machines_host_name(cluster: Cluster)
     assert result.reason == f"launch: cannot reach 1 of 2 nodes, nothing started: localhost: {NO_KEY} {advice}"
 
 
-def test_fails_when_the_user_is_wrong(cluster: Cluster, nodes: Path) -> None:
+def test_denied_logins_are_reported_with_their_nodes(cluster: Cluster, nodes: Path) -> None:
     path = cluster.path_with_ssh(nodes, "Host 127.*\n  User no-such-user\n")
     result = cluster.run("true", environment={"PATH": path})
     assert result.code == 1
@@ -170,7 +171,7 @@ def test_the_error_without_a_common_key_exchange_names_one_to_allow(cluster: Clu
     assert "ecdh-sha2-nistp256" in own
 
 
-def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
+def test_unresolvable_name_is_reported_in_one_line(cluster: Cluster) -> None:
     result = cluster.run("true", hosts=["no-such-host.invalid", SECOND])
     assert result.code == 1
     assert result.reason.startswith(
@@ -179,7 +180,7 @@ def test_fails_when_a_name_cannot_be_resolved(cluster: Cluster) -> None:
     assert result.stderr.count(b"\n") == 1
 
 
-def test_fails_when_a_connection_is_lost(cluster: Cluster) -> None:
+def test_lost_connection_ends_the_job_with_the_lost_node(cluster: Cluster) -> None:
     # The rank's parent is the runner; to the master, its end looks like a lost node.
     result = cluster.run("if [ $RANK = 2 ]; then kill -9 $PPID; fi; sleep 1000")
     assert result.code == 1

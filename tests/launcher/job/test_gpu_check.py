@@ -68,7 +68,7 @@ def test_a_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: Cluster)
     assert cluster.run("-n", "1", "true", environment=with_smi(cluster, HANGS)).code == 0
 
 
-def test_fails_when_another_job_has_claimed_the_gpus(cluster: Cluster) -> None:
+def test_gpus_claimed_by_another_job_are_refused_until_it_ends(cluster: Cluster) -> None:
     environment = with_smi(cluster, QUIET)
     one_gpu = ("-n", "1", "--env", "CUDA_VISIBLE_DEVICES:0")
     with cluster.start(*one_gpu, "echo up; sleep 1000", environment=environment) as first:
@@ -97,7 +97,7 @@ HOST = Host(name="a", slots=2)
 
 def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return Job(hosts=(HOST,), local=False, framework=framework, servers=0, environment=environment, command=command)
+    return Job(hosts=(HOST,), is_local=False, framework=framework, servers=0, environment=environment, command=command)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_single_process_may_take_every_gpu_of_its_node() -> None:
 
 def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert gpus_of(replace(job(), local=True), HOST) == ("2", "3")
+    assert gpus_of(replace(job(), is_local=True), HOST) == ("2", "3")
     assert gpus_of(job(), HOST) == ("0", "1")
 
 

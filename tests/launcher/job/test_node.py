@@ -12,7 +12,7 @@ from launcher.job.failure import Failure
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, clear_preempted_if_silent
 from launcher.spec import NodeSpec, ProcessSpec
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import Frame, FrameType
 
 LEAVER, OTHER = Host(name="deeplearning-worker3"), Host(name="deeplearning-worker2")
@@ -38,7 +38,9 @@ def stopped_node(
     async def end() -> Node:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
         missing_cwd = MissingCwd([host], wanted="/", stderr=log)
-        node = Node(cast(Connection, Runner(host)), spec, {FrameType.STDOUT: log, FrameType.STDERR: log}, missing_cwd)
+        node = Node(
+            cast(RunnerConnection, Runner(host)), spec, {FrameType.STDOUT: log, FrameType.STDERR: log}, missing_cwd
+        )
         node.stop()
         failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
         for kind, payload in answers:

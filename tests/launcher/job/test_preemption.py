@@ -13,7 +13,7 @@ from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job import preemption
 from launcher.job.failure import Failure
-from launcher.job.preemption import NodeStateReader, departure_failure, parse_cluster_view, wait_for_node_loss
+from launcher.job.preemption import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, launcher_lines, read_lines
 
@@ -46,7 +46,7 @@ HOSTS: dict[Host, str | None] = {
 
 
 def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
-    found = departure_failure(HOSTS if hosts is None else hosts, parse_cluster_view(text))
+    found = node_loss_failure(HOSTS if hosts is None else hosts, parse_cluster_view(text))
     return None if found is None else found.reason
 
 
@@ -62,17 +62,17 @@ def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | Non
 
 @pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
 def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, preempted: bool) -> None:
-    found = departure_failure(HOSTS, parse_cluster_view(text))
+    found = node_loss_failure(HOSTS, parse_cluster_view(text))
     assert found is not None
     assert found.preempted is preempted
 
 
 def test_a_notice_for_the_launchers_own_node_is_final() -> None:
-    own, other = (departure_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
+    own, other = (node_loss_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
-    assert own.final
+    assert own.permanent
     assert other is not None
-    assert not other.final
+    assert not other.permanent
 
 
 def test_a_node_that_joins_or_changes_its_index_fails_no_job() -> None:
@@ -122,7 +122,7 @@ def cluster_with_state_file(cluster: Cluster, tmp_path: Path) -> tuple[Cluster, 
     contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
     file.write_text(state())
     # The last attempt to reach the nodes takes at most the timeout for a login, also on a busy machine.
-    change_constants(launcher, {"job/attempt.SHORT_S": 0.0, "transport/ssh.CONNECT_TIMEOUT_S": 60})
+    change_constants(launcher, {"job/attempt.SHORT_ATTEMPT_S": 0.0, "transport/ssh.CONNECT_TIMEOUT_S": 60})
     return dataclasses.replace(cluster, launcher=launcher), file
 
 
@@ -171,7 +171,7 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
 
 
 @pytest.mark.parametrize(
-    ("code", "after", "of_process"),
+    ("code", "after", "is_process_exit"),
     [
         (1, state(node_indexes=[1, 2]), False),
         (1, state(draining=[1]), False),
@@ -180,14 +180,14 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
     ],
 )
 def test_failure_on_a_leaving_node_does_not_end_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, of_process: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, is_process_exit: bool
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""
-    monkeypatch.setattr(preemption, "LOSS_S", 0.2 if of_process else 60.0)
+    monkeypatch.setattr(preemption, "LOSS_S", 0.2 if is_process_exit else 60.0)
     monkeypatch.setattr(preemption, "POLL_S", 0.01)
     file = tmp_path / "node.json"
     file.write_text(state())
-    failure = Failure(exit_code=code, reason="rank 2 ended", of_process=True, instances=HOSTS)
+    failure = Failure(exit_code=code, reason="rank 2 ended", is_process_exit=True, instances=HOSTS)
 
     async def watch() -> Failure:
         log = LogSink(tmp_path)
@@ -197,4 +197,4 @@ def test_failure_on_a_leaving_node_does_not_end_the_job(
         (tmp_path / "new").replace(file)
         return await watching
 
-    assert asyncio.run(watch()).of_process is of_process
+    assert asyncio.run(watch()).is_process_exit is is_process_exit

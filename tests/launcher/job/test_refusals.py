@@ -12,7 +12,7 @@ from launcher.job import framework_check
 from launcher.job.checks import read_secrets_on_nodes
 from launcher.job.failure import Failure
 from launcher.sync import rpc
-from launcher.transport.connection import Connection
+from launcher.transport.connection import RunnerConnection
 from tests.launcher.job_records import JOB
 
 HOST = Host(name="a")
@@ -32,7 +32,7 @@ def failure_of(check: Any) -> Failure:
 def test_unreadable_secret_is_a_refusal_and_a_lost_node_is_not(
     monkeypatch: pytest.MonkeyPatch, error: LaunchError, *, refused: bool
 ) -> None:
-    async def call(_connection: Connection, **_values: object) -> None:
+    async def call(_connection: RunnerConnection, **_values: object) -> None:
         raise error
 
     monkeypatch.setattr(rpc, "call", call)
@@ -44,7 +44,7 @@ def test_missing_framework_or_environment_is_a_refusal(monkeypatch: pytest.Monke
     async def lacking(*_words: object) -> tuple[str, list[Any]]:
         return "horovod", [NODE]
 
-    async def call(_connection: Connection, **_values: object) -> dict[str, bool]:
+    async def call(_connection: RunnerConnection, **_values: object) -> dict[str, bool]:
         return {"has_python": False}
 
     monkeypatch.setattr(framework_check, "nodes_lacking_framework", lacking)

@@ -12,10 +12,10 @@ import pytest
 
 from launcher.history.journal import Journal
 from launcher.job import attempt as attempts
-from launcher.job.attempt import Attempt
+from launcher.job.attempt import JobAttempt
 from launcher.job.failure import Failure
 from launcher.paths import JOBS_DIR, LOCK_FILE
-from launcher.spec import Job, Restarts
+from launcher.spec import Job, RestartPolicy
 from tests.launcher.conftest import (
     ADDRESSES,
     Cluster,
@@ -107,7 +107,7 @@ def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: Cluster, unreachab
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_fails_when_too_few_nodes_return(patient_cluster: Cluster, unreachable_dir: Path) -> None:
+def test_job_ends_if_too_few_nodes_return(patient_cluster: Cluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     options = ("--max-restarts", "1", "--rejoin-timeout", "1")
     result = patient_cluster.run(*options, f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
@@ -237,15 +237,15 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     ends, output = [taken, taken, failed, taken, failed, failed], []
 
     async def attempt(
-        _job: Job, attempt: Attempt, *_: object, label: str = "start", has_waited: bool = False
+        _job: Job, attempt: JobAttempt, *_: object, label: str = "start", has_waited: bool = False
     ) -> Failure:
-        output.append((attempt.restart, label))
+        output.append((attempt.restart_count, label))
         return ends[len(output) - 1]
 
     monkeypatch.setattr(attempts, "first_attempt", attempt)
     monkeypatch.setattr(attempts, "restart_job", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
-    job = replace(JOB, restarts=Restarts(max_restarts=1))
+    job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
     assert asyncio.run(attempts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
     uncounted = "restart (not counted)"
     assert output == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
@@ -263,10 +263,10 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     async def attempt(*_: object, **__: object) -> Failure:
         return Failure(exit_code=1, reason="r", preempted=True)
 
-    monkeypatch.setattr(attempts, "SHORT_S", short_s)
+    monkeypatch.setattr(attempts, "SHORT_ATTEMPT_S", short_s)
     monkeypatch.setattr(attempts, "start_and_follow", attempt)
     journal = Journal(JOB, job_id="j", cwd="/")
-    this = Attempt(job_id="j", restart=1, cwd="/", streams={}, observer=journal)
+    this = JobAttempt(job_id="j", restart_count=1, cwd="/", streams={}, observer=journal)
     failure = asyncio.run(attempts.run_attempt(JOB, [], this))
     assert failure is not None
     assert failure.preempted is uncounted

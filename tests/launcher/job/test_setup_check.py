@@ -32,7 +32,7 @@ def state(sha256: str, doing: str = "done") -> str:
     ],
     ids=["two", "with and without", "running"],
 )
-def test_fails_when_nodes_have_not_run_the_same_setup(states: tuple[str, ...], why: str) -> None:
+def test_job_on_nodes_with_different_setups_is_refused(states: tuple[str, ...], why: str) -> None:
     with pytest.raises(BusyError if "setup runs" in why else RefusedError, match=f"^nothing started, .*{why}"):
         check_setup([*zip(HOSTS, states, strict=True)])
 

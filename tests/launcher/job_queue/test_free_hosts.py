@@ -20,7 +20,7 @@ from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
 from launcher.job_queue.turn import Ticket, assign_nodes
 from launcher.session import start_in_turn
-from launcher.spec import Job, Restarts, Wait
+from launcher.spec import Job, RestartPolicy, Wait
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
 
@@ -265,9 +265,9 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     monkeypatch.setattr(restarts, "connect_available", connect)
     monkeypatch.setattr(restarts, "nodes_lacking_framework", no_framework_is_lacking)
     monkeypatch.setattr(restarts, "close_connections", close)
-    monkeypatch.setattr(restarts, "PAUSE_S", 0.0)
+    monkeypatch.setattr(restarts, "RETRY_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
-    again = replace(job(source, nodes=3), restarts=Restarts(rejoin_s=rejoin_s))
+    again = replace(job(source, nodes=3), restart_policy=RestartPolicy(rejoin_s=rejoin_s))
     found = asyncio.run(restarts.gather_nodes(again, streams, Claims()))
     assert [connection.host.name for connection in found.connections] == [*left]  # in the order of the list
     assert sorted(closed) == sorted(NODES)

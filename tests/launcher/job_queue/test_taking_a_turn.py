@@ -152,7 +152,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
         async def start(_job: object, _has_waited: object) -> None:
             started.append(name)
             if runs:
-                journal.on_running({"a": []}, restart=0, gpus={"a": ["0", "1"]})
+                journal.on_running({"a": []}, restart_count=0, gpus={"a": ["0", "1"]})
             await asyncio.sleep(0.1)  # long enough for the other one to look
 
         return await start_in_turn(job, ticket, start=start)

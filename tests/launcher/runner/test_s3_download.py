@@ -70,7 +70,7 @@ def test_a_large_file_that_waits_for_the_disk_delays_no_other(tmp_path: Path, mo
 
 
 @pytest.mark.usefixtures("bucket")
-def test_fails_when_a_large_file_cannot_be_written_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_that_the_disk_refuses_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_file: int) -> None:
         raise OSError(5, "Input/output error")
 

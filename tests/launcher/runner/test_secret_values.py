@@ -107,7 +107,7 @@ def test_secret_error_names_the_source_and_a_fix(service: Service) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, "with\0nul"])
-def test_fails_when_a_value_cannot_be_a_variable(service: Service, value: object) -> None:
+def test_value_that_cannot_be_a_variable_is_refused(service: Service, value: object) -> None:
     service.answers(value)
     with pytest.raises(LaunchError, match=r"^ssm:x: must be text without NUL characters"):
         read_secrets({"A": "ssm:x"})

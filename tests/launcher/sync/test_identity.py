@@ -101,7 +101,7 @@ def test_a_node_sends_nothing_to_a_peer_without_the_key(identity: str, listener:
     assert got == [b"file"]
 
 
-def test_fails_when_the_previous_node_does_not_connect(
+def test_previous_node_that_does_not_connect_counts_as_lost(
     identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 0.1)
@@ -109,7 +109,7 @@ def test_fails_when_the_previous_node_does_not_connect(
         accept(listener, identity)
 
 
-def test_fails_when_the_next_node_cannot_be_reached(identity: str) -> None:
+def test_unreachable_next_node_is_reported_with_its_address(identity: str) -> None:
     with socket.socket() as unlistened:
         unlistened.bind(("127.0.0.1", 0))
         port = unlistened.getsockname()[1]
@@ -117,7 +117,7 @@ def test_fails_when_the_next_node_cannot_be_reached(identity: str) -> None:
             connect("127.0.0.1", port, name="worker2", identity=identity)
 
 
-def test_fails_without_openssl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_openssl_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/no/such/place")
     with pytest.raises(LaunchError, match="cannot run openssl, which creates the TLS key for the sync: No such file"):
         new_sync_key()

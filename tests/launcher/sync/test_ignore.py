@@ -52,6 +52,6 @@ def test_later_patterns_win() -> None:
     assert not Ignore([".git", "!.git"]).matches(".git", is_directory=True)
 
 
-def test_fails_when_a_pattern_makes_no_sense() -> None:
+def test_invalid_pattern_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"patterns as in a .gitignore, got 'x\[z-a\]'"):
         Ignore(["x[z-a]"])

@@ -59,7 +59,7 @@ def test_relay_writes_the_needed_files(source: Path, tmp_path: Path) -> None:
     assert contents(tmp_path) == {"b": b"b"}
 
 
-def test_fails_when_a_file_arrives_damaged(source: Path, tmp_path: Path) -> None:
+def test_damaged_file_is_not_kept(source: Path, tmp_path: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     copy, needed = copy_of(manifest, tmp_path)
     damaged = stream_of(source, manifest).replace(b"aaaa", b"aaca", 1)
@@ -68,7 +68,7 @@ def test_fails_when_a_file_arrives_damaged(source: Path, tmp_path: Path) -> None
     assert contents(tmp_path) == {}
 
 
-def test_fails_when_the_previous_node_disconnects(source: Path, tmp_path: Path) -> None:
+def test_file_cut_off_by_the_previous_node_is_not_kept(source: Path, tmp_path: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     copy, needed = copy_of(manifest, tmp_path)
     with pytest.raises(NeighbourLostError, match="the previous node in the chain stopped sending"):
@@ -76,7 +76,7 @@ def test_fails_when_the_previous_node_disconnects(source: Path, tmp_path: Path) 
     assert contents(tmp_path) == {}
 
 
-def test_fails_when_the_next_node_disconnects(source: Path, tmp_path: Path) -> None:
+def test_next_node_that_disconnects_counts_as_lost(source: Path, tmp_path: Path) -> None:
     manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
     ours, theirs = socket.socketpair()

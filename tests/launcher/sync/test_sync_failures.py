@@ -39,7 +39,7 @@ def fail(site: Site, directory: str = "code", *options: str) -> str:
     return result.reason
 
 
-def test_fails_when_one_node_cannot_write_the_files(site: Site) -> None:
+def test_nothing_starts_if_one_node_cannot_replace_a_directory(site: Site) -> None:
     site.write("train.py", "old")
     assert site.run("--sync-dst-dir", "code", "true", cwd=site.source).code == 0
     site.write("train.py", "new and longer")
@@ -53,7 +53,7 @@ def test_fails_when_one_node_cannot_write_the_files(site: Site) -> None:
     )
 
 
-def test_fails_when_the_destination_is_a_file(site: Site) -> None:
+def test_nothing_starts_if_the_destination_is_a_file(site: Site) -> None:
     for address in (SECOND, THIRD):
         (site.homes[address] / "code").write_text("")
     assert fail(site) == "launch: nothing started, 2 of 3 nodes: " + "; ".join(
@@ -61,7 +61,7 @@ def test_fails_when_the_destination_is_a_file(site: Site) -> None:
     )
 
 
-def test_fails_when_files_cannot_be_written(site: Site) -> None:
+def test_nothing_starts_if_the_destination_is_not_writable(site: Site) -> None:
     site.write("a", "a")
     (site.homes[SECOND] / "code").symlink_to("/proc")
     reason = fail(site)
@@ -69,7 +69,7 @@ def test_fails_when_files_cannot_be_written(site: Site) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
-def test_fails_when_a_disk_has_no_room(site: Site) -> None:
+def test_nothing_starts_if_a_disk_has_no_room(site: Site) -> None:
     (site.source / "large").write_bytes(bytes(3 << 20))
     with small_disk(site.homes[THIRD] / "code"):
         reason = fail(site)
@@ -80,7 +80,7 @@ def test_fails_when_a_disk_has_no_room(site: Site) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
-def test_fails_when_a_disk_fills_up_during_the_sync(site: Site) -> None:
+def test_disk_that_fills_up_during_the_sync_is_reported_with_its_node(site: Site) -> None:
     """Use up the inodes, which the check of free space does not see; the node in the middle of the chain reports it."""
     for number in range(2000):
         site.write(f"{number}", "x")
@@ -112,7 +112,7 @@ def stall(launcher: Path) -> None:
     sender.write_text(text.replace(sent, sent + wait))
 
 
-def test_fails_when_a_node_dies_while_it_receives(site: Site, stalling_launcher: Path) -> None:
+def test_nothing_starts_if_a_node_dies_while_it_receives(site: Site, stalling_launcher: Path) -> None:
     (site.source / "large").write_bytes(os.urandom(LARGE))
     options = ("--sync-dst-dir", "code", "echo started")
     with replace(site, launcher=stalling_launcher).start(*options, cwd=site.source) as launcher:
@@ -126,7 +126,9 @@ def test_fails_when_a_node_dies_while_it_receives(site: Site, stalling_launcher:
     assert [[path.name for path in (home / "code").iterdir()] for home in site.homes.values()] == [["large"]] * 3
 
 
-def test_fails_when_a_node_hangs_while_it_receives(site: Site, short_timeout_launcher: Path, tmp_path: Path) -> None:
+def test_nothing_starts_if_a_node_hangs_while_it_receives(
+    site: Site, short_timeout_launcher: Path, tmp_path: Path
+) -> None:
     (site.source / "large").write_bytes(os.urandom(LARGE))
     launcher_copy = Path(shutil.copytree(short_timeout_launcher.parent, tmp_path / "copy")) / "launcher"
     stall(launcher_copy)
@@ -185,19 +187,19 @@ def is_runner(entry: Path, home: Path) -> bool:
     return any(b"launcher/runner/" in word for word in words[1:]) and f"HOME={home}".encode() in environment
 
 
-def test_fails_when_the_source_cannot_be_read(site: Site) -> None:
+def test_unreadable_source_is_a_usage_error(site: Site) -> None:
     (site.source / ".launchignore").write_bytes(b"\xff\xfe")
     result = site.run("--sync-dst-dir", "code", "true", cwd=site.source)
     assert (result.code, result.reason) == (2, f"launch: cannot read {site.source}/.launchignore: not a text file")
 
 
-def test_fails_when_the_copy_would_be_above_the_source(site: Site) -> None:
+def test_destination_above_the_source_is_a_usage_error(site: Site) -> None:
     result = site.run("--sync-dst-dir", str(site.directory), "true", cwd=site.source)
     assert result.code == 2
     assert result.reason.startswith("launch: --sync-dst-dir must not be above the current directory, got '/")
 
 
-def test_fails_when_another_launch_sends_to_the_same_directory(site: Site, stalling_launcher: Path) -> None:
+def test_second_sync_to_the_same_directory_is_refused(site: Site, stalling_launcher: Path) -> None:
     (site.source / "large").write_bytes(os.urandom(LARGE))
     with replace(site, launcher=stalling_launcher).start("--sync-dst-dir", "code", "true", cwd=site.source) as first:
         wait_for_part(site.homes[SECOND], first)
@@ -206,7 +208,7 @@ def test_fails_when_another_launch_sends_to_the_same_directory(site: Site, stall
     assert f"{SECOND}: {site.homes[SECOND]}/code: another launch is sending files to it" in reason
 
 
-def test_fails_when_the_sync_takes_too_long(site: Site) -> None:
+def test_sync_that_takes_too_long_starts_nothing(site: Site) -> None:
     site.program("python3", "exec sleep 60")
     result = site.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
     assert (result.code, result.stdout) == (1, b"")

@@ -190,7 +190,7 @@ def test_file_changed_during_the_sync_arrives_in_its_last_state(site: Site) -> N
     assert [(home / "code/growing").read_text() for home in site.far] == ["x" * 1000 + "end\n"] * 2
 
 
-def test_fails_when_a_file_keeps_changing(site: Site) -> None:
+def test_nothing_starts_while_a_file_keeps_changing(site: Site) -> None:
     path = site.write("log", "x")
     site.program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
     code, output = send(site, command="touch started")

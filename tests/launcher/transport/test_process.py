@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.transport.process import Process
+from launcher.transport.process import PipedProcess
 
 
 def open_descriptors() -> set[str]:
@@ -18,7 +18,7 @@ def open_descriptors() -> set[str]:
 def test_a_missing_program_leaves_no_descriptor_open() -> None:
     before = open_descriptors()
     with pytest.raises(FileNotFoundError):
-        Process.start(["/nowhere/ssh"])
+        PipedProcess.start(["/nowhere/ssh"])
     assert open_descriptors() == before
 
 
@@ -33,5 +33,5 @@ def test_a_lack_of_descriptors_leaves_none_open(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "pipe", scarce)
     with pytest.raises(OSError, match="Too many open files"):
-        Process.start(["true"])
+        PipedProcess.start(["true"])
     assert open_descriptors() == before

@@ -54,7 +54,7 @@ def test_kms_key_is_described_only_if_it_is_set_and_not_the_default(account: Acc
         (OWNER, "does not let the account's roles", {**OWNER, "Action": ["kms:*"]}),
     ],
 )
-def test_fails_when_a_statement_is_missing_which_is_printed(
+def test_missing_statement_is_a_problem_and_is_printed(
     with_key: Account, lacking: dict[str, Any], message: str, missing: dict[str, Any]
 ) -> None:
     has_key(with_key, *(each for each in (OWNER, USE, GRANT, LOGS) if each is not lacking))
@@ -68,7 +68,7 @@ def test_fails_when_a_statement_is_missing_which_is_printed(
     assert json.loads(found.fix.removeprefix("add to its policy: ")) == missing
 
 
-def test_fails_when_logs_of_another_cluster_alone_may_use_it(with_key: Account) -> None:
+def test_key_for_another_clusters_logs_alone_is_a_problem(with_key: Account) -> None:
     other = json.loads(json.dumps(LOGS).replace("log-group:demo-", "log-group:other-"))
     has_key(with_key, OWNER, USE, GRANT, other)
     cloudformation_may(with_key)
@@ -82,9 +82,7 @@ def test_fails_when_logs_of_another_cluster_alone_may_use_it(with_key: Account) 
         ({"KeySpec": "RSA_2048"}, f"{KEY} is RSA_2048: disks and logs take only symmetric keys"),
     ],
 )
-def test_fails_when_nothing_can_be_encrypted_with_it(
-    with_key: Account, described: dict[str, str], message: str
-) -> None:
+def test_key_that_cannot_encrypt_is_a_problem(with_key: Account, described: dict[str, str], message: str) -> None:
     has_key(with_key, **described)
     found = with_key.finds(check_kms_key)
     assert (found.level, found.sentence) == ("problem", message)
@@ -98,13 +96,13 @@ def test_missing_or_foreign_key_is_reported(with_key: Account) -> None:
     assert (found.level, found.fix) == ("problem", f"choose a key of account {ACCOUNT}")
 
 
-def test_fails_when_cloudformation_may_not_encrypt(with_key: Account) -> None:
+def test_cloudformation_without_the_right_to_encrypt_is_a_problem(with_key: Account) -> None:
     has_key(with_key, OWNER, USE, GRANT, LOGS)
     cloudformation_may(with_key, "implicitDeny")
     assert with_key.check(check_kms_key)[1].level == "problem"
 
 
-def test_fails_when_there_is_no_boundary(account: Account) -> None:
+def test_missing_boundary_is_a_problem(account: Account) -> None:
     account.settings["permissions_boundary"] = "limit"
     arn = f"arn:aws:iam::{ACCOUNT}:policy/limit"
     account.answers("iam", "get_policy", {"Policy": {"Arn": arn}}, {"PolicyArn": arn})

@@ -104,7 +104,7 @@ def test_a_cluster_without_an_end_needs_no_schedules(account: Account) -> None:
     assert account.check(permissions.check_schedule_permissions) == []
 
 
-def test_fails_when_cloudformation_may_not_create_roles(account: Account) -> None:
+def test_cloudformation_without_the_right_to_create_roles_is_a_problem(account: Account) -> None:
     account.context["@aws-cdk/core:bootstrapQualifier"] = "team"
     expected = {
         "PolicySourceArn": EXECUTOR.replace("hnb659fds", "team"),

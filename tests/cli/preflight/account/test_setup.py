@@ -46,7 +46,7 @@ def test_existing_key_pair_passes(account: Account) -> None:
         ([], "aws ec2 import-key-pair --region eu-west-1 --key-name 'min' "),
     ],
 )
-def test_fails_when_the_key_pair_is_missing(account: Account, names: list[str], fix: str) -> None:
+def test_missing_key_pair_is_a_problem_with_a_fix(account: Account, names: list[str], fix: str) -> None:
     account.settings["key_name"] = "min"
     pairs(account, *names)
     found = account.finds(checks.check_key_pair)
@@ -65,7 +65,7 @@ def test_the_bootstrap_must_be_recent(account: Account, version: str, level: str
     assert account.finds(checks.check_cdk_bootstrap).level == level
 
 
-def test_fails_when_the_account_is_not_bootstrapped(account: Account) -> None:
+def test_account_without_bootstrap_is_a_problem_with_a_fix(account: Account) -> None:
     account.context["@aws-cdk/core:bootstrapQualifier"] = "team"
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": "/cdk-bootstrap/team/version"})
     found = account.finds(checks.check_cdk_bootstrap)

@@ -37,7 +37,7 @@ def test_account_key_with_the_documented_policy_passes(account: Account, stateme
         ((OWNER, USE), ["CreateGrant"], ""),
     ],
 )
-def test_fails_when_auto_scaling_may_not_use_the_key(
+def test_key_that_auto_scaling_may_not_use_is_a_problem(
     account: Account, statements: Any, granted: list[str], denied: str
 ) -> None:
     has_key(account)
@@ -51,7 +51,7 @@ def test_fails_when_auto_scaling_may_not_use_the_key(
         assert found.fix.startswith(f"allow {ROLE} in its policy")
 
 
-def test_fails_when_the_key_is_disabled(account: Account) -> None:
+def test_disabled_key_is_a_problem_with_a_fix(account: Account) -> None:
     has_key(account, KeyState="PendingDeletion")
     found = account.finds(check_volume_key)
     assert (found.level, found.fix) == ("problem", "aws ec2 reset-ebs-default-kms-key-id --region eu-west-1")

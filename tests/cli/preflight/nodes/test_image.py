@@ -41,14 +41,14 @@ def test_unknown_type_is_checked_with_the_deploys_image(account: Account) -> Non
     assert account.finds(check_image).level == "ok"
 
 
-def test_fails_when_there_is_no_such_parameter(account: Account) -> None:
+def test_missing_parameter_is_a_problem_with_a_fix(account: Account) -> None:
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": PARAMETER})
     result = account.finds(check_image)
     assert (result.level, result.sentence) == ("problem", f"there is no SSM parameter {PARAMETER} in eu-west-1")
     assert "aws ssm get-parameters-by-path" in result.fix
 
 
-def test_fails_when_the_users_parameter_is_wrong(account: Account) -> None:
+def test_wrong_parameter_of_the_user_is_to_be_corrected(account: Account) -> None:
     account.settings["ami"] = "/my/ami"
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": "/my/ami"})
     assert account.finds(check_image).fix == "correct ami"
@@ -88,7 +88,7 @@ def test_preflight_fails_when_the_pinned_image_is_deregistered(account: Account)
     assert (result.level, result.fix) == ("problem", f"cdk context --reset '{PIN}'")
 
 
-def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
+def test_image_that_the_user_cannot_use_is_a_problem(account: Account) -> None:
     account.settings["ami"] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
     result = account.finds(check_image)
@@ -107,7 +107,7 @@ def test_fails_when_the_users_image_is_not_theirs(account: Account) -> None:
         ),
     ],
 )
-def test_fails_when_the_image_does_not_suit(account: Account, changes: dict[str, Any], sentence: str) -> None:
+def test_unsuitable_image_is_a_problem(account: Account, changes: dict[str, Any], sentence: str) -> None:
     account.settings["ami"] = AMI
     describe_image(account, **changes)
     result = account.finds(check_image)

@@ -45,7 +45,7 @@ def test_type_not_offered_in_the_zone_is_reported_with_advice(account: Account) 
     )
 
 
-def test_fails_without_naming_zones_when_the_cluster_runs_already(account: Account) -> None:
+def test_no_zone_is_proposed_while_the_cluster_runs(account: Account) -> None:
     offer(account, ["eu-west-1c"])
     stack = {"StackName": "demo", "CreationTime": "2026-01-01T00:00:00Z", "StackStatus": "CREATE_COMPLETE"}
     account.answers("cloudformation", "describe_stacks", {"Stacks": [stack]})

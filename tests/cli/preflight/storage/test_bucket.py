@@ -59,15 +59,13 @@ def test_check_passes_for_a_bucket_kept_by_an_earlier_cluster(account_with_exist
     ("code", "message"),
     [("404", "there is no bucket kept"), ("403", "bucket kept belongs to another account, or you may not read it")],
 )
-def test_fails_when_the_bucket_is_not_there_or_not_ours(
-    account_with_existing_bucket: Account, code: str, message: str
-) -> None:
+def test_missing_or_foreign_bucket_is_a_problem(account_with_existing_bucket: Account, code: str, message: str) -> None:
     account_with_existing_bucket.refuses("s3", "head_bucket", code)
     found = account_with_existing_bucket.finds(bucket.check_bucket)
     assert (found.level, found.sentence.startswith(message)) == ("problem", True)
 
 
-def test_fails_when_the_bucket_is_in_another_region(account_with_existing_bucket: Account) -> None:
+def test_bucket_in_another_region_is_a_problem(account_with_existing_bucket: Account) -> None:
     account_with_existing_bucket.answers("s3", "head_bucket", {"BucketRegion": "us-west-2"})
     found = account_with_existing_bucket.finds(bucket.check_bucket)
     assert (found.level, found.sentence) == ("problem", "kept is in us-west-2")

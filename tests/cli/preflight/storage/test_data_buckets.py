@@ -32,7 +32,7 @@ def test_traffic_from_another_region_is_warned_of(account_with_data_bucket: Acco
     assert (found.level, found.sentence) == ("warning", "images/2026 is in us-west-2, from where traffic costs money")
 
 
-def test_fails_when_there_is_no_such_bucket(account_with_data_bucket: Account) -> None:
+def test_missing_data_bucket_is_a_problem(account_with_data_bucket: Account) -> None:
     account_with_data_bucket.refuses("s3", "head_bucket", "404", OWN)
     found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence) == ("problem", "there is no bucket images")

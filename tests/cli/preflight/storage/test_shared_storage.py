@@ -75,12 +75,12 @@ def test_cluster_without_an_existing_file_system_makes_no_call(account: Account,
     assert (found.level, message in found.sentence) == ("ok", True)
 
 
-def test_fails_when_there_is_no_such_file_system(account_with_own_vpc: Account) -> None:
+def test_missing_file_system_is_a_problem(account_with_own_vpc: Account) -> None:
     account_with_own_vpc.refuses("efs", "describe_file_systems", "FileSystemNotFound")
     assert account_with_own_vpc.finds(check_shared_storage).sentence == f"no file system {ID} in eu-west-1"
 
 
-def test_fails_when_the_file_system_is_not_ready(account_with_own_vpc: Account) -> None:
+def test_file_system_that_is_not_ready_is_a_problem(account_with_own_vpc: Account) -> None:
     account_with_own_vpc.answers("efs", "describe_file_systems", {"FileSystems": [system("deleting")]})
     assert account_with_own_vpc.finds(check_shared_storage).sentence == f"{ID} is deleting"
 
@@ -111,7 +111,7 @@ def test_reachable_mount_target_in_the_zone_passes(account_with_existing_vpc: Ac
         (mount_target(), 2049, "10.0.1.0/28", f"lets port 2049 in from {BLOCK}", f"CidrIp={BLOCK}"),
     ],
 )
-def test_fails_when_the_nodes_could_not_reach_it(
+def test_unreachable_file_system_is_a_problem_with_a_fix(
     account_with_existing_vpc: Account, target: dict[str, Any], port: int, cidr: str, message: str, fix: str
 ) -> None:
     in_the_vpc(account_with_existing_vpc, target, port=port, cidr=cidr)

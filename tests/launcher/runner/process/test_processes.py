@@ -43,7 +43,7 @@ def test_unexecutable_program_is_skipped_on_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "error"), [(0o644, PermissionError), (None, FileNotFoundError)])
-def test_fails_when_no_program_can_be_run(tmp_path: Path, mode: int | None, error: type[OSError]) -> None:
+def test_program_that_cannot_run_raises_oserror(tmp_path: Path, mode: int | None, error: type[OSError]) -> None:
     if mode is not None:
         put(tmp_path, mode=mode)
     with pytest.raises(error):

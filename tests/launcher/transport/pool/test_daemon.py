@@ -16,8 +16,8 @@ import pytest
 from launcher.peer_credentials import is_same_user
 from launcher.transport.pool import client, daemon
 from launcher.transport.pool.client import DIRECTORY, IdleConnection, fetch_idle, keep_idle
-from launcher.transport.pool.daemon import DaemonConfig, Entry, PoolDaemon
-from launcher.transport.process import Process
+from launcher.transport.pool.daemon import DaemonConfig, DaemonEntry, PoolDaemon
+from launcher.transport.process import PipedProcess
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def long_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_S", 60.0)
 
 
-def kept(host: str) -> tuple[IdleConnection, Process]:
-    process = Process.start(["cat"])
+def kept(host: str) -> tuple[IdleConnection, PipedProcess]:
+    process = PipedProcess.start(["cat"])
     return IdleConnection(host=host, fingerprint="abc", process=process), process
 
 
@@ -49,7 +49,10 @@ def take(environ: dict[str, str], hosts: Sequence[str] = ()) -> IdleConnection:
 
 def test_a_daemon_config_is_parsed_as_it_was_written() -> None:
     config = DaemonConfig(
-        3, 60.0, "/run/a b/x.sock", [Entry("[ü]:22", "ab", (4, 5, 6, 7)), Entry("n\udcff", "cd", (8, 9, 10, 11))]
+        3,
+        60.0,
+        "/run/a b/x.sock",
+        [DaemonEntry("[ü]:22", "ab", (4, 5, 6, 7)), DaemonEntry("n\udcff", "cd", (8, 9, 10, 11))],
     )
     read = DaemonConfig.from_text(config.to_text())
     assert (read.listener, read.seconds, read.socket_path) == (3, 60.0, "/run/a b/x.sock")
@@ -187,7 +190,7 @@ def test_a_daemon_answers_only_its_own_user(runtime: Path, monkeypatch: pytest.M
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(runtime / "s"))
         listener.listen()
-        keeps = PoolDaemon(listener, [Entry("one", "abc", fds)])
+        keeps = PoolDaemon(listener, [DaemonEntry("one", "abc", fds)])
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
             channel.connect(str(runtime / "s"))
             channel.send(b"one")

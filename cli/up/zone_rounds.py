@@ -12,14 +12,14 @@ from cli.up.fleet import ZoneOutcome
 from cli.up.placement import Placement
 from cli.up.recovery import fleet_of
 
-FIRST_PAUSE_S: Final = 30.0
-LONGEST_PAUSE_S: Final = 600.0
-"""Longest pause between rounds of the zones; pauses double each time."""
+FIRST_BACKOFF_S: Final = 30.0
+MAX_BACKOFF_S: Final = 600.0
+"""Longest back-off between rounds of the zones; it doubles each time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
-    """Searches for a zone with room for a cluster's nodes."""
+class ZoneRounds:
+    """Search for a zone with room for a cluster's nodes, round after round."""
 
     placement: Placement
     declared: ClusterSizes
@@ -33,22 +33,22 @@ class Search:
 
         An attempt that was already begun in a zone is completed first.
         """
-        pause, place = FIRST_PAUSE_S, begun
+        backoff_s, current = FIRST_BACKOFF_S, begun
         order = sorted(self.zones, key=lambda zone: zone != begun)
         while True:
             for zone in order:
-                yield (outcome := self._try(zone, moves=zone != place))
-                place = zone
+                yield (outcome := self._try(zone, moves=zone != current))
+                current = zone
                 if outcome.is_complete or outcome.is_final or (self.until is not None and self._is_over(0.0)):
                     return
-            if self._is_over(pause):
+            if self._is_over(backoff_s):
                 return
-            print(f"dlcluster: no zone has room; trying again in {pause:.0f} s", file=sys.stderr)
+            print(f"dlcluster: no zone has room; trying again in {backoff_s:.0f} s", file=sys.stderr)
             self.placement.lock.hold()
-            time.sleep(pause)
+            time.sleep(backoff_s)
             if self._is_over(0.0):  # the machine may have slept for longer
                 return
-            pause, order = min(2 * pause, LONGEST_PAUSE_S), list(self.zones)
+            backoff_s, order = min(2 * backoff_s, MAX_BACKOFF_S), list(self.zones)
 
     def _try(self, zone: str, *, moves: bool) -> ZoneOutcome:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
@@ -56,9 +56,9 @@ class Search:
             self.placement.move(zone)
         return fleet_of(self.placement, self.declared).start(zone)
 
-    def _is_over(self, pause: float) -> bool:
-        """Return True if an attempt after a pause would start too late."""
-        return self.until is None or datetime.now(timezone.utc) + timedelta(seconds=pause) >= self.until
+    def _is_over(self, backoff_s: float) -> bool:
+        """Return True if an attempt after a back-off would start too late."""
+        return self.until is None or datetime.now(timezone.utc) + timedelta(seconds=backoff_s) >= self.until
 
 
 def parse_until(text: str, now: datetime) -> datetime | None:

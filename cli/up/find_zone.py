@@ -10,14 +10,14 @@ from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
-from cli.up.attempt import recorded
+from cli.up.attempt import recorded_attempt
 from cli.up.checks import fleet_rate, sort_by_score
 from cli.up.fleet import ZoneOutcome
 from cli.up.lock import TakenError
 from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table
-from cli.up.search import Search
+from cli.up.zone_rounds import ZoneRounds
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
@@ -66,9 +66,9 @@ def _find(
     zone = found.zone
     if not found.is_complete:
         zones = sort_by_score([each for each in props.zones if each not in lacking], scores or {})
-        search = Search(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
+        rounds = ZoneRounds(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
-        for outcome in search.run(found.zone):
+        for outcome in rounds.run(found.zone):
             tried.append(outcome)
             if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
@@ -87,7 +87,7 @@ def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) 
             groups = read_groups(placement.clients.autoscaling, placement.name)
         except ClusterError:
             return  # the groups do not exist yet
-        if is_paused(groups) and not instance_ids(groups) and recorded(groups) is None:
+        if is_paused(groups) and not instance_ids(groups) and recorded_attempt(groups) is None:
             return
     total = fleet_rate(props, prices).total
     rate = "an unknown price" if total is None else f"{total:.2f} USD"

@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cli.reports.block import parse_deployed_block
+from cli.reports.capacity_block import parse_deployed_block
 
 OUTPUT = "cr-0123456789abcdef0 2026-12-01T11:30:00Z 2026-12-02T10:50:00Z 2026-12-02T11:30:00Z"
 NAME = "Capacity Block cr-0123456789abcdef0"
