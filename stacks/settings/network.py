@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
-from bootstrap.contract import NODE_TYPES
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.values import PARSER, SettingsError, ipv4_block, parse_list, require, shown
 
@@ -78,12 +76,9 @@ class NetworkSettings(CapacitySettings):
         return not self.zones or self.availability_zone is not None
 
     @property
-    def initial_sizes(self) -> ClusterSizes:
-        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
-
-        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
-        """
-        return self.fleet_sizes if self.is_placed and self.starts_nodes else dict.fromkeys(NODE_TYPES, PAUSED)
+    def starts_nodes(self) -> bool:
+        """Return True if a deploy starts nodes; until the zone is chosen, ``dlcluster up`` starts them."""
+        return super().starts_nodes and self.is_placed
 
     def _check_zones(self) -> None:
         zones, chosen = self.zones, self.availability_zone
