@@ -1,4 +1,4 @@
-"""Compute the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
+"""Define the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
 
 These are CloudFormation (on deploys and rollbacks), the schedule of ``expires``, the master of an idle cluster, and
 ``dlcluster`` (pause, resume, resize). docs/how/sizes.md describes what each does to a group in each state.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from bootstrap.contract import MASTER, WORKER, NodeType
+from bootstrap.contract import NodeType
 
 
 class SizeRequest(TypedDict):
@@ -53,17 +53,6 @@ ClusterSizes = Mapping[NodeType, GroupSize]
 
 PAUSED: Final = GroupSize(least=0, desired=0, most=0)
 """Size of a paused group: MaxSize 0 keeps Auto Scaling from launching any node."""
-
-
-def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
-    """Return the sizes that the settings declare.
-
-    MinSize is the number of nodes that a deploy requires: CloudFormation creates no group that has fewer.
-    """
-    return {
-        MASTER: GroupSize(least=1, desired=1, most=1),
-        WORKER: GroupSize(least=needed_workers, desired=worker_count, most=worker_count),
-    }
 
 
 def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> GroupSize:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bootstrap import contract
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from stacks.catalogue import instance_types
 from stacks.catalogue.gpu_types import InstanceType
 from stacks.settings.values import Settings, SettingsError, require, shown
@@ -139,6 +139,17 @@ class CapacitySettings(Settings):
         require(0 <= count <= _MAX_GPUS, "gpu_count", count, f"0 to {_MAX_GPUS}")
         if known is not None:
             require(count == known.gpus, "gpu_count", count, f"{known.gpus} or left out for {known.name}")
+
+
+def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
+    """Return the sizes that the settings declare.
+
+    MinSize is the number of nodes that a deploy requires: CloudFormation fails the deploy if fewer start.
+    """
+    return {
+        contract.MASTER: GroupSize(least=1, desired=1, most=1),
+        contract.WORKER: GroupSize(least=needed_workers, desired=worker_count, most=worker_count),
+    }
 
 
 def nearest_type_hint(name: str) -> str:

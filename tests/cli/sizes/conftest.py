@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from botocore.session import Session
 
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
+from stacks.settings.capacity import declared_sizes
 from tests.cli.conftest import KEY, put_members
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.local.aws.templates import cluster, group, launch_template, reference, resource
