@@ -147,8 +147,8 @@ def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
     MinSize is the number of nodes that a deploy requires: CloudFormation fails the deploy if fewer start.
     """
     return {
-        contract.MASTER: GroupSize(least=1, desired=1, most=1),
-        contract.WORKER: GroupSize(least=needed_workers, desired=worker_count, most=worker_count),
+        contract.MASTER: GroupSize(min_size=1, desired=1, max_size=1),
+        contract.WORKER: GroupSize(min_size=needed_workers, desired=worker_count, max_size=worker_count),
     }
 
 
