@@ -20,7 +20,7 @@ from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must receive the signals of ``size.min_size`` nodes, in addition to a setup's time."""
+"""Time within which CloudFormation must receive ``size.min_size`` nodes' signals, in addition to a setup's time."""
 
 SPOT_OPTIONS: Final = {
     "MarketType": "spot",
