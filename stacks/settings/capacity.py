@@ -37,11 +37,11 @@ class CapacitySettings(Settings):
     def check(self) -> None:
         """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""
         super().check()
-        count, most = self.worker_count, contract.MOST_WORKERS
+        count, maximum = self.worker_count, contract.MOST_WORKERS
         # The table could not serve more agents (docs/healing.md).
-        require(0 <= count <= most, "worker_count", count, f"0 to {most}")
-        least = self.min_workers
-        require(least is None or 0 <= least <= count, "min_workers", least, f"0 to worker_count, which is {count}")
+        require(0 <= count <= maximum, "worker_count", count, f"0 to {maximum}")
+        needed = self.min_workers
+        require(needed is None or 0 <= needed <= count, "min_workers", needed, f"0 to worker_count, which is {count}")
         self._check_gpu_count()
         for setting, name in (("instance_type", self.instance_type), ("master_instance_type", self.master_type)):
             if instance_types.find(name) is None and not _TYPE.fullmatch(name):

@@ -51,8 +51,8 @@ def measure(group: ProcessGroup, device: torch.device) -> Measurement:
         if seconds >= ENOUGH_S or size >= largest:
             break
         size *= GROWTH
-    least, most = REPEATS
-    repeats = max(least, min(most, int(MEASURED_S / seconds)))
+    minimum, maximum = REPEATS
+    repeats = max(minimum, min(maximum, int(MEASURED_S / seconds)))
     typical = median(_all_reduce_s(data, group) for _ in range(repeats))
     ranks = torch.distributed.get_world_size(group)
     return Measurement(size=size, seconds=_slowest(typical, group, device), ranks=ranks)
