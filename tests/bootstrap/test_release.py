@@ -35,7 +35,7 @@ def test_changed_release_alone_causes_no_new_membership(cluster: Cluster) -> Non
     generation = cluster.table.read_membership().generation
     master = cluster.node("master", release=OLD)
     for _ in range(5):
-        master.agent.step()
+        master.agent.run_pass()
         cluster.clock.now += 20.0
     assert (cluster.table.read_membership().generation, releases(cluster)) == (generation, {1: NEW})
     cluster.run([master, cluster.node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})

@@ -178,7 +178,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
     forge(cluster, **forged)
     for _ in range(3):
         for worker in nodes[1:]:
-            worker.agent.step()
+            worker.agent.run_pass()
     assert texts(nodes) == right
     kept = [message for message in caplog.messages if message.startswith("keeping the last good membership")]
     assert len(kept) == 2, "one line a worker"

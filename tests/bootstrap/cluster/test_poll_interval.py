@@ -40,7 +40,7 @@ class AgentSchedule:
         for node in nodes:
             if self._cluster.clock.now >= self._due.get(node.instance_id, 0.0):
                 self._calls.clear()
-                self._due[node.instance_id] = self._cluster.clock.now + node.agent.step()
+                self._due[node.instance_id] = self._cluster.clock.now + node.agent.run_pass()
                 spent[node.instance_id].update(self._calls)
         return spent
 
@@ -110,18 +110,18 @@ def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Cluste
     master = cluster.node("master", settings={"min_nodes": 1})
     cluster.run([master], until=all_ready([master]))
     cluster.clock.now += EAGER_RECONCILE_S
-    assert master.agent.step() == EAGER_RECONCILE_S
+    assert master.agent.run_pass() == EAGER_RECONCILE_S
     worker = cluster.node("worker", settings={"min_nodes": 1})
     cluster.run([worker, master], until=all_ready([worker]))
     cluster.clock.now += STEADY_RECONCILE_S
-    assert master.agent.step() == 6.0
+    assert master.agent.run_pass() == 6.0
 
 
 def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
-    assert worker.agent.step() == 1.0
+    assert worker.agent.run_pass() == 1.0
     cluster.clock.now += EAGER_RECONCILES_FOR_S
-    assert worker.agent.step() == 6.0
+    assert worker.agent.run_pass() == 6.0
 
 
 def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, schedule: AgentSchedule) -> None:
@@ -227,16 +227,16 @@ def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: Cluster, call
     worker = nodes[1]
     first = Membership(generation=1, desired_nodes=LARGEST, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), first)
-    worker.agent.step()
+    worker.agent.run_pass()
     changed = Membership(generation=2, desired_nodes=LARGEST, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), changed)
     cluster.clock.now += 50.0
     calls.clear()
-    wait = worker.agent.step()
+    wait = worker.agent.run_pass()
     assert calls["GetItem"] == 1
     assert 1.0 < wait <= round_s(LARGEST)
     cluster.clock.now += wait
-    worker.agent.step()
+    worker.agent.run_pass()
     assert calls["GetItem"] == 3
-    worker.agent.step()
+    worker.agent.run_pass()
     assert calls["GetItem"] == 4

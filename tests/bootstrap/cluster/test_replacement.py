@@ -80,7 +80,7 @@ def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Clust
     new = cluster.replacement("master", of=nodes)
     for _ in range(5):
         for node in [new, *nodes]:
-            node.agent.step()
+            node.agent.run_pass()
         cluster.clock.now += 10.0
     assert cluster.by_index()[1] == old.instance_id
     assert [authorized_keys(node) for node in workers] == ["", ""]

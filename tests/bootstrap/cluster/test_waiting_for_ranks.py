@@ -83,7 +83,7 @@ def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: i
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=grace_s):
         nodes[1].metadata.notice = ENDING
-        nodes[1].agent.step()
+        nodes[1].agent.run_pass()
         drop(cluster, nodes, nodes[1])
         run_seconds(cluster, nodes[1:2], allowed_s, every_s=SPARSE_S)
         assert cluster.completed == []
@@ -166,7 +166,7 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cl
         assert calls["DescribeAutoScalingGroups"] <= 60 / 15 + 1
         # And it still drops other nodes in time.
         worker.metadata.notice = ENDING
-        worker.agent.step()
+        worker.agent.run_pass()
         drop(cluster, nodes, worker)
         assert cluster.completed == []
 

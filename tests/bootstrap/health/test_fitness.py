@@ -47,7 +47,7 @@ def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: Cluster) ->
     master = master_with(cluster, Gpus(3))
     run_passes(cluster, master, 3)
     cluster.clock.now += 600.0
-    master.agent.step()
+    master.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} gpus 3/4")]
     assert cluster.unhealthy == []
 

@@ -32,7 +32,7 @@ def run(cluster: Cluster, nodes: list[TestNode], *, seconds: float) -> None:
     end = cluster.clock.now + seconds
     while cluster.clock.now < end:
         for node in nodes:
-            node.agent.step()
+            node.agent.run_pass()
         cluster.clock.now += 15.0
 
 
