@@ -94,7 +94,7 @@ class Membership:
         """Return the member with this instance ID; None if there is none."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
-    def is_listed(self, instance_id: str) -> bool:
+    def is_active(self, instance_id: str) -> bool:
         """Return True if the instance is an active member."""
         return any(member.instance_id == instance_id for member in self.active_members)
 

@@ -108,7 +108,7 @@ class TerminationHandler:
         """
         if notice.ending and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
             return True
-        return notice.must_drain and membership.is_listed(self._instance_id)
+        return notice.must_drain and membership.is_active(self._instance_id)
 
     def delay_termination(self) -> None:
         """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the node may end."""
@@ -137,7 +137,7 @@ class TerminationHandler:
         """Return True if every other node has dropped this one, or had time to, and its ranks have ended."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
-        if membership is None or membership.is_listed(self._instance_id):
+        if membership is None or membership.is_active(self._instance_id):
             dropped_at = noticed_at + MAX_DRAIN_S
             return now >= dropped_at and self._ranks_are_over(dropped_at)
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
