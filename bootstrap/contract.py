@@ -11,7 +11,7 @@ NodeType = Literal["master", "worker"]
 MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
-MOST_WORKERS: Final = 500
+MAX_WORKERS: Final = 500
 """Largest number of workers, set by the table's read rate (docs/healing.md); readers reject a larger membership."""
 
 # ---- files and directories on a node ----

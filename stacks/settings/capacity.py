@@ -37,7 +37,7 @@ class CapacitySettings(Settings):
     def check(self) -> None:
         """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""
         super().check()
-        count, maximum = self.worker_count, contract.MOST_WORKERS
+        count, maximum = self.worker_count, contract.MAX_WORKERS
         # The table could not serve more agents (docs/healing.md).
         require(0 <= count <= maximum, "worker_count", count, f"0 to {maximum}")
         needed = self.min_workers

@@ -18,7 +18,7 @@ from bootstrap.cluster.poll_interval import (
     round_s,
 )
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
-from bootstrap.contract import MOST_WORKERS
+from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
@@ -145,7 +145,7 @@ def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: Agen
 
 # ---- the largest cluster ----
 
-LARGEST = MOST_WORKERS + 1
+LARGEST = MAX_WORKERS + 1
 PARTITION_UNITS = 3000
 """Reads per second that DynamoDB serves from one item."""
 PASS_S = 0.05
