@@ -291,7 +291,7 @@ SHA256_FIELD: Final = "sha256"
 SSH_PORT: Final = 22
 
 # ---- limits ----
-LONGEST_GRACE_S: Final = 600
+MAX_GRACE_S: Final = 600
 """Longest time between TERM and KILL (``launch --grace``), for which a node that ends waits for its ranks."""
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""

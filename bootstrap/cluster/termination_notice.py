@@ -76,7 +76,7 @@ class TerminationHandler:
     """Sends the node's Auto Scaling group the requests that a notice requires.
 
     A termination waits until the other nodes have dropped this one, and then for its ranks: at most TERM_S and their
-    grace period, whose limit is LONGEST_GRACE_S.
+    grace period, whose limit is MAX_GRACE_S.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
-from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, LONGEST_GRACE_S, WORKERS_PATH_VARIABLE
+from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
 from launcher.cli.nested_launchers import NestedLauncherCall, find_nested_launcher, refuse_nested_launchers
 from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
@@ -114,7 +114,7 @@ def _parser() -> _Parser:
         metavar="S",
         help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S} plus setup_timeout)",
     )
-    grace_help = f"seconds between TERM and KILL, at most {LONGEST_GRACE_S} (default: {GRACE_S:g})"
+    grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
     parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
     parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
@@ -171,7 +171,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
         restarts=_restarts(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
-        grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=LONGEST_GRACE_S),
+        grace_s=GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", most=MAX_GRACE_S),
         name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
         durable=options.durable,

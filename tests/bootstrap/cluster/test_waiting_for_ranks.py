@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, SPOT_NOTICE_S, TERM_S, TerminationNotice
-from bootstrap.contract import DRAIN_TIMEOUT_S, LONGEST_GRACE_S
+from bootstrap.contract import DRAIN_TIMEOUT_S, MAX_GRACE_S
 from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
@@ -78,7 +78,7 @@ def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: Cluster) -> None:
     assert completes_after(cluster, nodes, nodes[1], most=5) <= 2
 
 
-@pytest.mark.parametrize(("grace_s", "allowed_s"), [(60, 60), (10**6, LONGEST_GRACE_S)])
+@pytest.mark.parametrize(("grace_s", "allowed_s"), [(60, 60), (10**6, MAX_GRACE_S)])
 def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: int, allowed_s: int) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=grace_s):
@@ -172,5 +172,5 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cl
 
 
 def test_aws_grants_more_than_the_longest_wait() -> None:
-    longest = MAX_DRAIN_S + TERM_S + LONGEST_GRACE_S
+    longest = MAX_DRAIN_S + TERM_S + MAX_GRACE_S
     assert longest < MOST_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S
