@@ -33,7 +33,7 @@ EAGER_PASSES_FOR_S: Final = 300.0
 STEADY_PASS_S: Final = 6.0
 """Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node learns
 that another is draining before that one ends."""
-LONGEST_RETRY_S: Final = 15.0
+MAX_BACKOFF_S: Final = 15.0
 """Longest pause between failing passes, and between reports of a failure, in seconds."""
 
 
@@ -239,7 +239,7 @@ class Agent:
         The stack gets a failure signal if the deploy needs this node. Otherwise, the group replaces the node if its own
         machine is broken. A node that waits for peers is not replaced, because a new instance would wait too.
         """
-        self._next_report = self._host.monotonic() + LONGEST_RETRY_S
+        self._next_report = self._host.monotonic() + MAX_BACKOFF_S
         why = self._problem.name or self._what_is_missing()
         if (cluster := self._cluster) is None:
             log.warning("not ready in time: %s", why)
@@ -291,7 +291,7 @@ class Agent:
         if self._notice.ending:
             return EAGER_PASS_S
         if self._problem.failed_passes:
-            return min(LONGEST_RETRY_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
+            return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
         now = self._host.monotonic()
         if self._notice.must_drain or (not self.is_signalled and now - self._start < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RANDOM: Final = random.SystemRandom()
-LARGEST_STEP: Final = 1_000_000
+MAX_STEP: Final = 1_000_000
 """Largest step of the generation after a forged record; random, so that the forger cannot have guessed the number."""
 
 
@@ -48,7 +48,7 @@ class Coordinator:
         autoscaling: "AutoScalingClient",
         ec2: "EC2Client",
         remembered: Membership = EMPTY,
-        random_step: Callable[[], int] = lambda: RANDOM.randint(1, LARGEST_STEP),
+        random_step: Callable[[], int] = lambda: RANDOM.randint(1, MAX_STEP),
         monotonic: Callable[[], float] = time.monotonic,
         shared_storage: Callable[[], str] = lambda: "",
     ) -> None:

@@ -21,7 +21,7 @@ from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 ENDING = TerminationNotice(ending=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir
-MOST_HEARTBEAT_TIMEOUTS = 100
+MAX_HEARTBEAT_TIMEOUTS = 100
 """Heartbeat timeouts after which AWS ends the wait in any case (Amazon EC2 Auto Scaling User Guide, "Considerations and
 limitations for lifecycle hooks")."""
 SPARSE_S = 5
@@ -173,4 +173,4 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cl
 
 def test_aws_grants_more_than_the_longest_wait() -> None:
     longest = MAX_DRAIN_S + TERM_S + MAX_GRACE_S
-    assert longest < MOST_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S
+    assert longest < MAX_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S

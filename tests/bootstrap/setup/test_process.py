@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import SetupError
-from bootstrap.setup.process import LONGEST_LINE, run_program
+from bootstrap.setup.process import MAX_LINE, run_program
 
 pytestmark = pytest.mark.allow_subprocess
 ENVIRON = {"PATH": os.environ["PATH"]}
@@ -114,4 +114,4 @@ def test_large_output_is_streamed_completely_in_little_memory(run: Callable[...,
     lines = run("seq 20000; head -c 1000000 /dev/zero | tr '\\0' x")
     assert lines[:20000] == [str(number) for number in range(1, 20001)]
     assert sum(map(len, lines[20000:])) == 1_000_000
-    assert max(map(len, lines)) == LONGEST_LINE
+    assert max(map(len, lines)) == MAX_LINE
