@@ -12,7 +12,7 @@ from stacks.settings.values import Settings, SettingsError, require, shown
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _MAX_GPUS: Final = 16
-_LONGEST_TYPE: Final = 60
+_MAX_TYPE_LENGTH: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,5 +154,5 @@ def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
 
 def nearest_type_hint(name: str) -> str:
     """Return ", did you mean TYPE?" for a misspelt type, or nothing."""
-    near = instance_types.nearest(name) if len(name) <= _LONGEST_TYPE else None
+    near = instance_types.nearest(name) if len(name) <= _MAX_TYPE_LENGTH else None
     return f", did you mean {near}?" if near else ""

@@ -24,9 +24,9 @@ _HEX: Final = "and 8 or 17 hex digits"
 _OWN_VPC_CIDR: Final = "10.0.0.0/16"
 _RESERVED_ADDRESSES: Final = 5
 """Number of addresses that AWS reserves in each subnet."""
-_SMALLEST_SUBNET: Final = 28
+_MAX_SUBNET_PREFIX: Final = 28
 """Prefix length of the smallest subnet that AWS creates."""
-MOST_ZONES: Final = 6
+MAX_ZONES: Final = 6
 """Number of zones of the largest region."""
 
 
@@ -82,7 +82,7 @@ class NetworkSettings(CapacitySettings):
 
     def _check_zones(self) -> None:
         zones, chosen = self.zones, self.availability_zone
-        require(len(zones) <= MOST_ZONES, "zones", zones, f"at most {MOST_ZONES} zones")
+        require(len(zones) <= MAX_ZONES, "zones", zones, f"at most {MAX_ZONES} zones")
         for zone in zones:
             require(_ZONE.fullmatch(zone), "zones", zone, "zones like us-east-1a")
         if zones and self.vpc_id is not None:
@@ -115,7 +115,7 @@ class NetworkSettings(CapacitySettings):
                 raise SettingsError(f"vpc_cidr must not overlap {taken}, got {shown(cidr)}: {reason}")
         # Divide it into equal parts whose number is a power of two: for one zone, the halves of the block.
         parts = 1 << (2 * max(1, len(self.zones)) - 1).bit_length()
-        longest = _SMALLEST_SUBNET - parts.bit_length() + 1
+        longest = _MAX_SUBNET_PREFIX - parts.bit_length() + 1
         require(block.prefixlen <= longest, "vpc_cidr", cidr, f"at most /{longest} for {len(self.zones)} zones")
         room = block.num_addresses // parts - _RESERVED_ADDRESSES
         fits = self.worker_count <= room or self.vpc_id is not None

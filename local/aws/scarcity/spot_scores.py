@@ -14,8 +14,8 @@ from moto.ec2.responses.instances import InstanceResponse
 from local.aws.moto_patching import add
 from local.aws.scarcity.capacity import free_places, zones_offering
 
-_MOST: Final = 10
-_MOST_OF_FEW_TYPES: Final = 3
+_MAX_SCORE: Final = 10
+_MAX_SCORE_OF_FEW_TYPES: Final = 3
 _FEW: Final = 3
 
 
@@ -42,7 +42,7 @@ def _scores(response: Any) -> ActionResult:
 
 def _of_zones(backend: EC2Backend, types: list[str], target: int) -> dict[str, int]:
     """Return the scores by zone ID; a zone that offers none of the types has none."""
-    maximum = _MOST if len(types) >= _FEW else _MOST_OF_FEW_TYPES
+    maximum = _MAX_SCORE if len(types) >= _FEW else _MAX_SCORE_OF_FEW_TYPES
     found: dict[str, int] = {}
     for zone in backend.zones[backend.region_name]:
         offered = [each for each in types if zone.name in zones_offering(backend.region_name, each)]
