@@ -24,7 +24,7 @@ READ_S: Final = 120.0
 """Longest time to read one range, in seconds, with all attempts: the other ranks wait for it (timeouts.STEP_S)."""
 FIRST_PAUSE_S: Final = 1.0
 """Upper bound of the first random pause before a retry, in seconds; it doubles with each retry."""
-LONGEST_PAUSE_S: Final = 16.0
+MAX_BACKOFF_S: Final = 16.0
 """Limit of the growing pause, in seconds."""
 METADATA_S: Final = 5
 """Longest wait for the machine's credentials, in seconds; boto3's second is too short on a new machine."""
@@ -85,7 +85,7 @@ class S3Object:
             if time.monotonic() + pause > deadline:
                 raise self._unreadable(failure) from failure
             time.sleep(pause)
-            longest = min(2 * longest, LONGEST_PAUSE_S)
+            longest = min(2 * longest, MAX_BACKOFF_S)
 
     def _append_rest(self, content: bytearray, begin: int, size: int) -> None:
         """Append what is missing of a range. Raises BotoCoreError if the connection breaks before its end."""
