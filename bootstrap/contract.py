@@ -97,8 +97,8 @@ LAUNCH_COMMAND: Final = "/usr/local/bin/launch"
 PYTORCH_PYTHON: Final = "/opt/pytorch/bin/python"
 """Python of the PyTorch Deep Learning AMIs (AWS Deep Learning AMIs release notes)."""
 
-BLOCK_BEGIN: Final = "# BEGIN deeplearning-cdk"
-BLOCK_END: Final = "# END deeplearning-cdk"
+MARKER_BEGIN: Final = "# BEGIN deeplearning-cdk"
+MARKER_END: Final = "# END deeplearning-cdk"
 """Markers around our lines in a shared file; we change no line outside them."""
 
 # ---- host names ----

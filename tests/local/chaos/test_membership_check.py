@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
+from bootstrap.contract import MARKER_BEGIN, MARKER_END
 from local.chaos.membership_check import (
     Instance,
     NodeView,
@@ -98,15 +98,15 @@ def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
 
 
 def test_only_the_agents_block_of_the_hosts_file_is_read() -> None:
-    own = f"{BLOCK_BEGIN}\n10.0.0.1 one two\n10.0.0.2 two\n{BLOCK_END}\n"
+    own = f"{MARKER_BEGIN}\n10.0.0.1 one two\n10.0.0.2 two\n{MARKER_END}\n"
     assert hosts_of(f"127.0.0.1 localhost\n{own}10.0.0.3 three\n") == {"one": "10.0.0.1", "two": "10.0.0.1"}
     assert hosts_of("127.0.0.1 localhost\n") == {}
 
 
 def test_several_keys_for_a_name_are_all_seen() -> None:
-    text = f"{BLOCK_BEGIN}\none,10.0.0.1 ssh-ed25519 A\none ssh-ed25519 B\n{BLOCK_END}\n"
+    text = f"{MARKER_BEGIN}\none,10.0.0.1 ssh-ed25519 A\none ssh-ed25519 B\n{MARKER_END}\n"
     assert known_hosts_of(text) == {"one": "ssh-ed25519 A, ssh-ed25519 B", "10.0.0.1": "ssh-ed25519 A"}
 
 
 def test_variables_are_read_from_the_agents_block() -> None:
-    assert variables_of(f"A=1\n{BLOCK_BEGIN}\nB=2\n{BLOCK_END}\n") == {"B": "2"}
+    assert variables_of(f"A=1\n{MARKER_BEGIN}\nB=2\n{MARKER_END}\n") == {"B": "2"}
