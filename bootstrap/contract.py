@@ -148,7 +148,7 @@ def group_name(cluster_name: str, node_type: NodeType) -> str:
 
 EXPIRES_TAG: Final = "deeplearning:expires"
 """Tag of the master's group: time from which AWS pauses the cluster, ISO 8601 in UTC; absent if it never does."""
-BLOCK_PAUSES_TAG: Final = "deeplearning:block-pauses"
+CAPACITY_BLOCK_PAUSES_TAG: Final = "deeplearning:block-pauses"
 """Tag of the master's group: time at which AWS pauses the cluster because its Capacity Block ends; absent without
 one."""
 IDLE_STOP_TAG: Final = "deeplearning:idle-stop"
@@ -190,7 +190,7 @@ EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time at which the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
 """``delete`` if the stack is deleted after the pause; absent otherwise."""
-BLOCK_OUTPUT: Final = "CapacityBlock"
+CAPACITY_BLOCK_OUTPUT: Final = "CapacityBlock"
 """ID of the Capacity Block, its start, the time at which its nodes go, and its end, with spaces between; or absent."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
