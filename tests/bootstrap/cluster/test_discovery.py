@@ -114,7 +114,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
 
 
 @pytest.mark.parametrize(
-    ("state", "address", "grouped", "gone", "reachable"),
+    ("state", "address", "in_group", "has_left", "reachable"),
     [
         ("pending", "10.0.0.1", True, False, True),
         ("running", "10.0.0.1", True, False, True),
@@ -127,10 +127,10 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
     ],
 )
 def test_ec2_state_determines_reachable_and_gone(
-    state: str, address: str | None, grouped: bool, gone: bool, reachable: bool
+    state: str, address: str | None, in_group: bool, has_left: bool, reachable: bool
 ) -> None:
-    instance = Instance(instance_id="i-1", state=state, address=address, grouped=grouped)
-    assert (instance.gone, instance.reachable) == (gone, reachable)
+    instance = Instance(instance_id="i-1", state=state, address=address, in_group=in_group)
+    assert (instance.has_left, instance.reachable) == (has_left, reachable)
 
 
 def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> None:
@@ -138,8 +138,8 @@ def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> N
     [(instance_id, _)] = cluster.instances("worker")
     [tag] = cluster.clients.ec2.describe_tags(Filters=[{"Name": "key", "Values": [GROUP_TAG]}])["Tags"]
     assert tag["ResourceId"] == instance_id
-    assert describe_instances(cluster.clients.ec2, {instance_id})[instance_id].grouped
+    assert describe_instances(cluster.clients.ec2, {instance_id})[instance_id].in_group
     cluster.clients.autoscaling.detach_instances(
         InstanceIds=[instance_id], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=True
     )
-    assert not describe_instances(cluster.clients.ec2, {instance_id})[instance_id].grouped
+    assert not describe_instances(cluster.clients.ec2, {instance_id})[instance_id].in_group

@@ -151,7 +151,7 @@ def test_stopped_node_leaves_the_lists_and_is_queried_until_it_returns(
 ) -> None:
     _, before = form_cluster(cluster)
     instances = {
-        name: Instance(instance_id=name, state="running", address=address, grouped=True)
+        name: Instance(instance_id=name, state="running", address=address, in_group=True)
         for node_type in ROLES
         for name, address in cluster.instances(node_type)
     }
