@@ -46,20 +46,20 @@ def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture
     [
         ("heal", ("heal", (), {})),
         ("partition worker2", ("partition", ("i-worker2", None), {})),
-        ("reconnect worker2 master", ("reconnect", ("i-worker2", "i-master"), {})),
+        ("reconnect worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
         ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),
         ("spot-notice worker2 --seconds 5", ("spot_notice", ("i-worker2",), {"seconds": 5.0})),
         ("throttle", ("throttle", ALL, {"share": 1.0, "name": None, "seed": 0})),
         ("throttle ec2 0.3", ("throttle", ("ec2",), {"share": 0.3, "name": None, "seed": 0})),
-        ("throttle all 0", ("stop_throttling", ALL, {"name": None})),
+        ("throttle all 0", ("end_throttle", ALL, {"name": None})),
         (
             "api-errors s3 --node worker2 --seed 4",
             ("api_errors", ("s3",), {"share": 1.0, "name": "i-worker2", "seed": 4}),
         ),
-        ("api-errors s3 0", ("stop_api_errors", ("s3",), {"name": None})),
+        ("api-errors s3 0", ("end_api_errors", ("s3",), {"name": None})),
         ("api-outage", ("api_outage", ALL, {"refuse": False})),
         ("api-outage --refuse", ("api_outage", ALL, {"refuse": True})),
-        ("api-back worker2", ("api_back", ("i-worker2",), {})),
+        ("api-back worker2", ("end_api_outage", ("i-worker2",), {})),
     ],
 )
 def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
