@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each fault."""
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for name, fault in FAULT_TYPES.items():
-        if fault.done:
+        if fault.report:
             verbs.add_parser(name, help=fault.help).add_argument("node", metavar="NODE", help=NODE)
     notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
     notice.add_argument("node", metavar="NODE", help=NODE)
@@ -104,7 +104,7 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
         return f"gave notice to {node}: it ends in {options.seconds:g} s"
     fault = FAULT_TYPES[options.fault]
     fault.begin(faults, node.instance_id)
-    return f"{fault.done} {node}"
+    return f"{fault.report} {node}"
 
 
 def _change_storage(faults: Faults, options: argparse.Namespace) -> str:

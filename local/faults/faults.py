@@ -208,7 +208,7 @@ class FaultType:
     end_method: Callable[..., None] | None = None
     """Method of Faults that a plan calls at the end, with the same instances; None if the fault cannot be undone."""
     help: str = ""
-    done: str = ""
+    report: str = ""
     """Report of the command line, before the node's name; empty for a fault that is no command or takes arguments."""
     node_count: int = 1
     """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
@@ -223,7 +223,7 @@ class FaultType:
         return self.end_method is not None or "seconds" in self.plan_options
 
     def begin(self, faults: Faults, *instances: str, **options: float) -> None:
-        """Cause the fault."""
+        """Cause the fault, by the method's name: ``faults`` may be a test's stand-in with methods of its own."""
         getattr(faults, self.begin_method.__name__)(*instances, **options)
 
     def end(self, faults: Faults, *instances: str) -> None:
@@ -234,50 +234,52 @@ class FaultType:
 
 FAULT_TYPES: Final[Mapping[str, FaultType]] = {
     "kill": FaultType(
-        help="end all of a node's processes at once, as when its host crashes", done="killed", begin_method=Faults.kill
+        help="end all of a node's processes at once, as when its host crashes",
+        report="killed",
+        begin_method=Faults.kill,
     ),
-    "terminate": FaultType(help="terminate a node through EC2", done="terminated", begin_method=Faults.terminate),
+    "terminate": FaultType(help="terminate a node through EC2", report="terminated", begin_method=Faults.terminate),
     "kill-agent": FaultType(
-        help="send SIGKILL to a node's agent", done="killed the agent of", begin_method=Faults.kill_agent
+        help="send SIGKILL to a node's agent", report="killed the agent of", begin_method=Faults.kill_agent
     ),
     "freeze": FaultType(
         help="hang a node: nothing runs, nothing answers",
-        done="froze",
+        report="froze",
         begin_method=Faults.freeze,
         end_method=Faults.end_freeze,
     ),
-    "thaw": FaultType(help="resume a frozen node", done="thawed", begin_method=Faults.end_freeze, is_planned=False),
+    "thaw": FaultType(help="resume a frozen node", report="thawed", begin_method=Faults.end_freeze, is_planned=False),
     "partition": FaultType(begin_method=Faults.partition, end_method=Faults.end_partition),
     "partition-pair": FaultType(begin_method=Faults.partition, end_method=Faults.end_partition, node_count=2),
-    "reboot": FaultType(help="reboot a node through EC2", done="rebooted", begin_method=Faults.reboot),
+    "reboot": FaultType(help="reboot a node through EC2", report="rebooted", begin_method=Faults.reboot),
     "spot-notice": FaultType(begin_method=Faults.spot_notice, plan_options=("seconds",)),
     "rebalance-recommendation": FaultType(
         help="announce in a node's metadata that a spot interruption is likely",
-        done="recommended a rebalance to",
+        report="recommended a rebalance to",
         begin_method=Faults.rebalance_recommendation,
         is_planned=False,
     ),
     "fill-disk": FaultType(
         help="fill a node's disk",
-        done="filled the disk of",
+        report="filled the disk of",
         begin_method=Faults.fill_disk,
         end_method=Faults.end_fill_disk,
     ),
     "free-disk": FaultType(
         help="release the space that fill-disk took",
-        done="freed the disk of",
+        report="freed the disk of",
         begin_method=Faults.end_fill_disk,
         is_planned=False,
     ),
     "metadata-outage": FaultType(
         help="stop a node's metadata service from answering",
-        done="cut off the metadata of",
+        report="cut off the metadata of",
         begin_method=Faults.metadata_outage,
         end_method=Faults.end_metadata_outage,
     ),
     "metadata-back": FaultType(
         help="let a node's metadata service answer again",
-        done="restored the metadata of",
+        report="restored the metadata of",
         begin_method=Faults.end_metadata_outage,
         is_planned=False,
     ),
@@ -291,4 +293,4 @@ FAULT_TYPES: Final[Mapping[str, FaultType]] = {
 }
 """Every fault by its name, except the outage of the shared storage.
 
-The command line parses the arguments of those without a ``done`` itself."""
+The command line parses the arguments of those without a ``report`` itself."""

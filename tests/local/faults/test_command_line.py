@@ -35,10 +35,10 @@ def calls(line: str) -> list[Any]:
     return recorder.calls
 
 
-@pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.done])
+@pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.report])
 def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert calls(f"{verb} worker2") == [(verb.replace("-", "_"), ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{FAULT_TYPES[verb].done} worker2 (i-worker2, 10.0.1.4)\n"
+    assert capsys.readouterr().out == f"{FAULT_TYPES[verb].report} worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(
