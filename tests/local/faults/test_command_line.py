@@ -10,6 +10,8 @@ from local.faults.faults import FAULT_TYPES
 from local.faults.targets import FaultTarget
 
 ALL = (None,)
+UNDOING = {"thaw": "end_freeze", "free-disk": "end_fill_disk", "metadata-back": "end_metadata_outage"}
+"""Methods of the commands that undo a fault of one node."""
 
 
 class Recorder:
@@ -37,7 +39,8 @@ def calls(line: str) -> list[Any]:
 
 @pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.report])
 def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert calls(f"{verb} worker2") == [(verb.replace("-", "_"), ("i-worker2",), {})]
+    method = UNDOING.get(verb, verb.replace("-", "_"))
+    assert calls(f"{verb} worker2") == [(method, ("i-worker2",), {})]
     assert capsys.readouterr().out == f"{FAULT_TYPES[verb].report} worker2 (i-worker2, 10.0.1.4)\n"
 
 
