@@ -93,7 +93,7 @@ def test_wrong_mode_is_corrected(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
 
 
-def test_fails_when_disk_is_full_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_text("old")
 

@@ -63,7 +63,7 @@ def test_a_release_is_named_by_version_and_bundle() -> None:
 
 
 @pytest.mark.parametrize("value", ["0.1.0", "0.1.0:0123456789AB", f"{OLD}\n", "-o x:0123456789ab", 1, None])
-def test_fails_when_a_record_names_another_kind_of_release(value: object) -> None:
+def test_release_in_a_record_must_be_version_and_hash(value: object) -> None:
     assert check_release(OLD) == OLD
     with pytest.raises(RecordError, match=r"^release must be VERSION:HASH, got "):
         check_release(value)

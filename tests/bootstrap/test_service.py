@@ -46,7 +46,7 @@ def test_bad_config_fails_the_deploy_at_once_and_once(cluster: Cluster, tmp_path
     assert cluster.signals == [("WorkerGroup", "FAILURE", "i-1 bad-config")]
 
 
-def test_fails_when_there_is_no_config(tmp_path: Path) -> None:
+def test_missing_config_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"/etc/deeplearning/node\.json must be written before"):
         service.read_config(tmp_path)
 

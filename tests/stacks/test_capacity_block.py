@@ -222,12 +222,12 @@ def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
         ({"EndDate": None}, "is no Capacity Block with a start and an end"),
     ],
 )
-def test_fails_when_the_block_does_not_fit(make: Make, facts: dict[str, Any], message: str) -> None:
+def test_block_that_does_not_fit_is_refused_with_the_reason(make: Make, facts: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as raised:
         make(facts=facts)
     assert str(raised.value) == f"capacity_reservation {BLOCK} {message}"
 
 
-def test_fails_when_nothing_can_be_looked_up() -> None:
+def test_look_up_without_credentials_asks_for_them() -> None:
     with pytest.raises(SettingsError, match="needs credentials, as the block's dates are looked up"):
         ClusterStack(cdk.App(), "ClusterStack", props=ClusterProps(**SETTINGS))

@@ -157,13 +157,13 @@ def test_passed_expiry_is_an_error_for_deploy_but_not_for_synth(
         ({"expiry_action": "delete"}, "expires must be set with expiry_action delete, got None"),
     ],
 )
-def test_fails_when_the_action_does_not_fit(settings: dict[str, Any], message: str) -> None:
+def test_action_that_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ClusterProps(**settings)
 
 
 @pytest.mark.parametrize("expires", ["8h", "2026-12-01", "2026-12-01T18:00:00", "2026-13-01T18:00:00Z", "now"])
-def test_fails_when_it_is_no_time_with_a_zone(expires: str) -> None:
+def test_time_without_a_zone_is_refused(expires: str) -> None:
     with pytest.raises(SettingsError, match="expires must be a time with its zone, like 2026-12-01T18:00:00"):
         ClusterProps(expires=expires)
 
@@ -201,7 +201,7 @@ def test_a_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
 
 
 @pytest.mark.parametrize("idle_stop", ["9m", "30", "0m", "30s", "soon", ""])
-def test_fails_when_the_idle_time_is_none_or_too_short(idle_stop: str) -> None:
+def test_idle_time_below_ten_minutes_is_refused(idle_stop: str) -> None:
     with pytest.raises(SettingsError, match="idle_stop must be a time like 30m, 2h or 1d, at least 10m, got"):
         ClusterProps(idle_stop=idle_stop)
 

@@ -52,7 +52,7 @@ def test_unprocessed_keys_are_requested_again(stubbed: StubbedTable) -> None:
     assert waits == [0.1]
 
 
-def test_fails_when_the_table_stays_busy(stubbed: StubbedTable) -> None:
+def test_busy_table_is_an_error_that_counts_the_unread_keys(stubbed: StubbedTable) -> None:
     stubber, table = stubbed.stubber, stubbed.table
     for _attempt in range(5):
         stubber.add_response("batch_get_item", _answer([], left=[1]), _request([1]))

@@ -76,7 +76,7 @@ def test_ending_and_standby_instances_do_not_count(cluster: Cluster) -> None:
     assert {name for name, counted in groups[1].instances.items() if counted} == {"i-01", "i-02", "i-03", "i-04"}
 
 
-def test_fails_when_one_of_the_groups_is_not_there_yet(cluster: Cluster) -> None:
+def test_missing_group_is_named_in_the_error(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     with pytest.raises(GroupsError, match="both Auto Scaling groups must exist, missing digits-worker"):
         describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)

@@ -48,7 +48,7 @@ def test_worker_waits_for_the_master_and_logs_it(node: Callable[[str], Simulated
     assert worker.states == ["waiting-for-master"]
 
 
-def test_fails_when_the_master_never_stores_it(node: Callable[[str], SimulatedNode]) -> None:
+def test_worker_reports_an_archive_that_never_came(node: Callable[[str], SimulatedNode]) -> None:
     worker = node("worker")
     with pytest.raises(MxnetEnvironmentError, match=r"^horovod-.* was not in the bucket in time") as failure:
         worker.provide(is_master=False)

@@ -47,6 +47,6 @@ def test_tags_mixed_from_two_key_lists_are_refused() -> None:
         (" ".join(f"{public_key(number)} k{number}" for number in range(60)), f"must take at most {MAX_TEXT}"),
     ],
 )
-def test_fails_when_a_list_is_hostile(text: str, message: str) -> None:
+def test_hostile_list_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(KeyListError, match=message):
         parse(text)

@@ -88,7 +88,7 @@ def test_every_node_has_a_host_key_of_its_own(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("start", ["deeplearning-master", "the user's machine"])
-def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluster, start: str) -> None:
+def test_node_with_an_unpublished_key_is_refused(cluster: Cluster, start: str) -> None:
     alias, key = "deeplearning-worker3", HOST_KEY
     change = (
         f"sudo systemctl stop deeplearning-agent && sudo mv {key} /root/key && sudo mv {key}.pub /root/key.pub && "

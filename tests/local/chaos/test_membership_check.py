@@ -76,7 +76,7 @@ def test_equal_views_have_no_differences() -> None:
         ({"workers_count": "3"}, "i-2: processes see 3 workers, must see 2"),
     ],
 )
-def test_fails_when_one_node_has_something_wrong(change: dict[str, Any], line: str) -> None:
+def test_difference_of_one_node_is_reported(change: dict[str, Any], line: str) -> None:
     views = {**VIEWS, "i-2": replace(RIGHT, **({"node_index": 2} | change))}
     assert line in differences(desired_nodes=2, instances=INSTANCES, views=views)
 
@@ -89,7 +89,7 @@ def test_silent_or_missing_node_is_reported() -> None:
     assert differences(desired_nodes=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: says nothing"]
 
 
-def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
+def test_moved_survivor_and_older_generation_are_reported() -> None:
     previous = Observation(generation=9, instances={2: "i-1", 3: "i-8"})
     assert differences(desired_nodes=2, instances=INSTANCES, views=VIEWS, previous=previous) == [
         "i-1 had index 2 and now has 1",

@@ -127,7 +127,7 @@ def test_schedule_acts_again_after_a_refused_call(monkeypatch: pytest.MonkeyPatc
     assert calls[:3] == [PAUSED.request(GROUPS[0])] * 3
 
 
-def test_fails_when_the_start_is_long_past() -> None:
+def test_start_long_in_the_past_is_refused() -> None:
     with pytest.raises(ScheduleError, match="cannot be earlier than 5 minutes ago"):
         Schedule(properties(after_s=-400), REGION)
 
