@@ -78,7 +78,7 @@ def test_keys_without_room_in_the_tags_are_refused() -> None:
 
 
 def test_a_changed_list_changes_the_masters_group_alone_and_replaces_nothing(synthesize: Synthesize) -> None:
-    """Neither the nodes' launch templates nor a role contains the keys, so nothing that runs is affected."""
+    # Neither the nodes' launch templates nor a role contains the keys, so nothing that runs is affected.
     before = synthesize(worker_count=1, key_name="k")
     after = synthesize(worker_count=1, key_name="k", ssh_keys=(f"a={RSA}",))
     update = compare(before, after)

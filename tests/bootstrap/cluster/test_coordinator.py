@@ -257,7 +257,7 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
 def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
-    """After its start, an agent reads a state file that contains no keys."""
+    # After its start, an agent reads a state file that contains no keys.
     keys = f"{ED25519} anna"
     group = {"ResourceId": f"{CLUSTER}-master", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
     rows = [{"Key": key, "Value": value, **group} for key, value in to_tags(parse(keys)).items()]

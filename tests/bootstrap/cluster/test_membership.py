@@ -180,7 +180,7 @@ def test_expected_nodes_are_limited_to_the_membership_size() -> None:
 
 
 def test_member_whose_type_does_not_fit_its_index_gets_another() -> None:
-    """The node type comes from the group, even if the membership was forged."""
+    # The node type comes from the group, even if the membership was forged.
     forged = tuple(replace(member, node_type="master") for member in filled(2))
     nodes = [node("i-1", "master"), node("i-2")]
     assert by_index(assign_node_indexes(forged, desired_nodes=2, nodes=nodes, departed=())) == {1: "i-1", 2: "i-2"}

@@ -184,7 +184,7 @@ def test_only_idle_clusters_are_stopped(new_node: NewNode, seed: int) -> None:
 
 @pytest.mark.parametrize("phase", range(0, 120, 20))
 def test_work_in_the_last_minute_postpones_the_pause(new_node: NewNode, phase: int) -> None:
-    """Between two heartbeats too, because a node that has reported idle reports immediately."""
+    # Between two heartbeats too, because a node that has reported idle reports immediately.
     node = new_node(0, random.Random(0))
     node.work, node.outages = [Span(0.0, 100.0 + phase)], []
     for now, verdict in verdicts([node]):

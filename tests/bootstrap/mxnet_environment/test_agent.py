@@ -55,7 +55,7 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: Cluster) -> No
 
 
 def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Cluster) -> None:
-    """A running cluster is better off with a master without MXNet than without a master."""
+    # A running cluster is better off with a master without MXNet than without a master.
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")

@@ -24,7 +24,7 @@ def test_missing_tags_mean_an_empty_key_list() -> None:
 
 
 def test_tags_mixed_from_two_key_lists_are_refused() -> None:
-    """CloudFormation may change one tag before another."""
+    # CloudFormation may change one tag before another.
     old, new = to_tags(parse(ALL)), to_tags(parse(f"{RSA} bob {ED25519} anna"))
     unhashed = {name: part for name, part in old.items() if name != TAG}
     for tags in (old | {TAG: new[TAG]}, old | {f"{TAG}:01": new[f"{TAG}:01"]}, {TAG: old[TAG]}, unhashed):

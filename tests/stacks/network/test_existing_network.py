@@ -126,7 +126,7 @@ def test_lustre_may_connect_to_the_nodes_from_anywhere_in_the_vpc(context: dict[
 
 
 def test_the_master_may_query_lustre_without_naming_it(context: dict[str, Any], tmp_path: Path) -> None:
-    """FSx defines no resource for the call: a statement that names the file system allows nothing on AWS."""
+    # FSx defines no resource for the call: a statement that names the file system allows nothing on AWS.
     template, _ = synthesize(context | LOOKED_UP, tmp_path, shared_storage="lustre:fs-0123456789abcdef0")
     found = [
         (statement["Effect"], statement["Resource"])
