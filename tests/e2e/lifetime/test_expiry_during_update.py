@@ -1,4 +1,4 @@
-"""The end of a cluster comes during an update, again after it, and after a deletion that failed.
+"""Let a cluster expire during an update, after it, and after a deletion that failed.
 
 It takes about twenty minutes, most of which passes in waiting for schedules: `make soak` runs it.
 """

@@ -110,7 +110,7 @@ def test_restored_backend_takes_the_same_steps() -> None:
 
 
 def normalised() -> TorchBackend:
-    """Network whose forward pass changes a buffer that a checkpoint needs."""
+    """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
     return TorchBackend(model, SETTINGS, device=CPU, shard=Shard())
