@@ -219,7 +219,7 @@ class FaultType:
 
     @property
     def has_duration(self) -> bool:
-        """True if a plan draws a duration; a spot notice's is the time until the interruption."""
+        """Return True if a plan draws a duration; a spot notice's is the time until the interruption."""
         return self.end_method is not None or "seconds" in self.plan_options
 
     def begin(self, faults: Faults, *instances: str, **options: float) -> None:
