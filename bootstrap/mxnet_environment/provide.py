@@ -95,7 +95,7 @@ def _fetch_or_build(
             why = f"try {tries}: {short}"
             pause = min(POLL_S * 2**tries, MAX_PAUSE_S)
             log.warning("%s: %s", why, error)
-            if error.lasting or services.monotonic() + pause >= deadline:
+            if error.is_permanent or services.monotonic() + pause >= deadline:
                 raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
             write_state(services.root, EnvironmentState(doing="pausing", why=why))
         if services.monotonic() >= deadline:

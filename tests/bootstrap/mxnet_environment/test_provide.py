@@ -142,7 +142,7 @@ def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str],
 
 def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", lasting=True)]
+    master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", is_permanent=True)]
     with pytest.raises(MxnetEnvironmentError, match=r"^to compile takes c\+\+ \(try 1\)$"):
         master.provide(is_master=True)
     assert not master.paused
