@@ -1,4 +1,7 @@
-"""Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched."""
+"""Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched.
+
+launcher/ and trainer/ have their own such file, because the packages may not import each other.
+"""
 
 import os
 import stat
