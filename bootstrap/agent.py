@@ -204,7 +204,7 @@ class Agent:
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_signalled:
             tasks.append(lambda: self._watch_health(cluster))
-            # Users log in to a master whose setup has failed, although no list contains it.
+            # Users log in to a master whose setup has failed, although the workers file omits it.
             member = self._membership.member(cluster.identity.instance_id)
             if member is not None and (not member.draining or member.has_failed_setup):
                 tasks.append(lambda: self._associate_address(cluster))
