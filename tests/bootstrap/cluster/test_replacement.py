@@ -120,6 +120,7 @@ def test_master_and_worker_lost_at_once_are_both_replaced(cluster: Cluster) -> N
     alive = [cluster.replacement("master", of=nodes), cluster.replacement("worker", of=nodes), nodes[2]]
     cluster.run(alive, until=all_ready(alive))
     run_until_agreed(cluster, alive)
+    assert {*cluster.by_index().values()} == {node.instance_id for node in alive}
 
 
 def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> None:

@@ -69,6 +69,7 @@ def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> 
     cluster.terminate(draining_node.instance_id)
     alive = [master, cluster.replacement("worker", of=nodes), other]
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
+    assert cluster.by_index() == {number: node.instance_id for number, node in enumerate(alive, 1)}
 
 
 def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None:

@@ -61,3 +61,4 @@ def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Clu
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
     write_state(node.root, EnvironmentState(doing="failed", failure="no pip", detail="no pip"))
     cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signalled)
+    assert worker.agent.is_signalled
