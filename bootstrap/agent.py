@@ -219,11 +219,11 @@ class Agent:
         self._next_health = now + HEALTH_S
         found = self._health.check_machine()
         if found != self._finding and found is not None:
-            log.warning("check failed: %s", found.what)
+            log.warning("check failed: %s", found.fault)
         self._finding = found
         self._defects = self._defects + 1 if found is not None and found.needs_replacement else 0
         if found is not None and self._defects >= DEFECTS_BEFORE_REPLACEMENT:
-            cluster.group.request_replacement(found.what)
+            cluster.group.request_replacement(found.fault)
 
     def _should_report_failure(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
@@ -264,7 +264,7 @@ class Agent:
 
     def _what_is_missing(self) -> str:
         if self._finding is not None:
-            return self._finding.what
+            return self._finding.fault
         if self._setup.outcome is None or self._setup.failure:
             return f"setup: {self._setup.failure or 'running'}"
         if self._membership.generation == 0:
