@@ -72,7 +72,7 @@ LAUNCH_PATH: Final = ReadingPath(
     max_files=10,
 )
 SIZE_PATH: Final = ReadingPath(
-    page="docs/how/sizes.md",
+    page="docs/how/stacks.md",
     folder="",
     goal="from the setting to the workers file",
     entries={"laptop": "main", "master": "run_pass"},
