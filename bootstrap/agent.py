@@ -1,7 +1,7 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
 Each pass compares the actual state with the desired one, so no event can be missed. A failure of AWS, the network or
-the disk only delays the node until a later pass. `bootstrap.service` calls `Agent.step` in a loop.
+the disk only delays the node until a later pass. `bootstrap.service` calls `Agent.run_pass` in a loop.
 """
 
 import logging
@@ -33,12 +33,12 @@ EAGER_PASSES_FOR_S: Final = 300.0
 STEADY_PASS_S: Final = 6.0
 """Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node learns
 that another is draining before that one ends."""
-LONGEST_RETRY_S: Final = 15.0
+MAX_BACKOFF_S: Final = 15.0
 """Longest pause between failing passes, and between reports of a failure, in seconds."""
 
 
 class Agent:
-    """The agent of one node; ``step`` makes one pass."""
+    """The agent of one node; ``run_pass`` makes one pass."""
 
     def __init__(self, config: NodeConfig, host: HostServices) -> None:
         self._config = config
@@ -64,14 +64,14 @@ class Agent:
         self._membership: Membership = EMPTY
         self._has_membership = False
         self._next_reconcile = 0.0
-        self._next_give_up = 0.0
+        self._next_report = 0.0
         self._next_health = 0.0
         self._defects = 0
         self._finding: Finding | None = None
         self._mxnet_environment = EnvironmentStatus(host.root, name=config.engines)
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
-        self._step = Step.METADATA
+        self._current_step = Step.METADATA
         self._problem = Problem()
 
     @property
@@ -79,12 +79,12 @@ class Agent:
         """Return True if nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
         return self._cluster is not None and self._cluster.signals.is_signalled
 
-    def step(self) -> float:
+    def run_pass(self) -> float:
         """Make one pass; return the seconds until the next."""
         error = self._attempt(self._converge)
-        self._problem.note(error, step=self._step)
-        if self._should_give_up(error):
-            self._give_up()
+        self._problem.note(error, step=self._current_step)
+        if self._should_report_failure(error):
+            self._report_not_ready()
         if self._cluster is not None:
             self._run_side_tasks(self._cluster)
         self._host.shipper.ship()
@@ -111,10 +111,10 @@ class Agent:
         """Read the instance's identity and open the AWS clients, once."""
         if self._cluster is not None:
             return self._cluster
-        self._step = Step.METADATA
+        self._current_step = Step.METADATA
         identity = self._host.identify()
         self._phases.done("identity")
-        self._step = Step.CREDENTIALS
+        self._current_step = Step.CREDENTIALS
         clients = self._host.connect(self._config.region)
         self._phases.done("credentials")
         self._host.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
@@ -136,32 +136,32 @@ class Agent:
         setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
         if setup is None:
             return
-        self._step = Step.HOST_KEY
+        self._current_step = Step.HOST_KEY
         draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
         record = own_record(
             self._config, self._host, instance_id=instance_id, draining=draining, mount=mount, setup=setup
         )
         if self._record.is_due(record, self._membership):
-            self._step = Step.TABLE
+            self._current_step = Step.TABLE
             self._record.publish(cluster.table, record)
             self._phases.done("record")
 
     def _read_membership(self, cluster: ClusterClients) -> Membership:
         """Return the membership: the master reconciles it with AWS, a worker reads the table."""
-        self._step = Step.TABLE
+        self._current_step = Step.TABLE
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._host.monotonic()
         if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
-        self._step = Step.GROUPS
+        self._current_step = Step.GROUPS
         found = cluster.coordinator.reconcile(stored)
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return found
 
     def _write_files(self, member: Member) -> None:
-        self._step = Step.FILES
+        self._current_step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
         changed = node_files(self._config, self._host).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
@@ -177,23 +177,23 @@ class Agent:
     def _signal_if_ready(self, cluster: ClusterClients) -> None:
         """Signal success once the MXNet environment is ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
-        self._step = Step.MXNET_ENVIRONMENT
+        self._current_step = Step.MXNET_ENVIRONMENT
         is_mxnet_ready = self._mxnet_environment.check()
         if self._membership.has_at_least(self._config.min_nodes):
             self._phases.done("peers")
             if not is_mxnet_ready:
                 return
             self._phases.done("engines")
-            self._step = Step.CHECKS
+            self._current_step = Step.CHECKS
             self._finding = self._health.before_ready(self._membership.active_members)
             if self._finding is None:
-                self._step = Step.STACK
+                self._current_step = Step.STACK
                 cluster.signals.success()
                 self._phases.done("signal")
 
     def _associate_address(self, cluster: ClusterClients) -> None:
         if cluster.address is not None:
-            self._step = Step.ADDRESS
+            self._current_step = Step.ADDRESS
             cluster.address.associate(self._notice.public_address)
 
     def _run_side_tasks(self, cluster: ClusterClients) -> None:
@@ -204,7 +204,7 @@ class Agent:
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
         elif cluster.signals.is_signalled:
             tasks.append(lambda: self._watch_health(cluster))
-            # Users log in to a master whose setup has failed, although no list contains it.
+            # Users log in to a master whose setup has failed, although the workers file omits it.
             member = self._membership.member(cluster.identity.instance_id)
             if member is not None and (not member.draining or member.has_failed_setup):
                 tasks.append(lambda: self._associate_address(cluster))
@@ -219,27 +219,27 @@ class Agent:
         self._next_health = now + HEALTH_S
         found = self._health.check_machine()
         if found != self._finding and found is not None:
-            log.warning("check failed: %s", found.what)
+            log.warning("check failed: %s", found.fault)
         self._finding = found
         self._defects = self._defects + 1 if found is not None and found.needs_replacement else 0
         if found is not None and self._defects >= DEFECTS_BEFORE_REPLACEMENT:
-            cluster.group.request_replacement(found.what)
+            cluster.group.request_replacement(found.fault)
 
-    def _should_give_up(self, error: RetryableError | None) -> bool:
+    def _should_report_failure(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
         # A node whose only remaining task is its signal has not failed.
         deadline = self._start + self._config.bootstrap_timeout_s
-        is_overdue = now >= deadline and self._step is not Step.STACK
+        is_overdue = now >= deadline and self._current_step is not Step.STACK
         has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, MxnetEnvironmentError))
-        return bool(has_failed) and not self.is_signalled and now >= self._next_give_up
+        return bool(has_failed) and not self.is_signalled and now >= self._next_report
 
-    def _give_up(self) -> None:
+    def _report_not_ready(self) -> None:
         """Report why this node is not ready, and keep trying.
 
         The stack gets a failure signal if the deploy needs this node. Otherwise, the group replaces the node if its own
         machine is broken. A node that waits for peers is not replaced, because a new instance would wait too.
         """
-        self._next_give_up = self._host.monotonic() + LONGEST_RETRY_S
+        self._next_report = self._host.monotonic() + MAX_BACKOFF_S
         why = self._problem.name or self._what_is_missing()
         if (cluster := self._cluster) is None:
             log.warning("not ready in time: %s", why)
@@ -264,7 +264,7 @@ class Agent:
 
     def _what_is_missing(self) -> str:
         if self._finding is not None:
-            return self._finding.what
+            return self._finding.fault
         if self._setup.outcome is None or self._setup.failure:
             return f"setup: {self._setup.failure or 'running'}"
         if self._membership.generation == 0:
@@ -291,7 +291,7 @@ class Agent:
         if self._notice.ending:
             return EAGER_PASS_S
         if self._problem.failed_passes:
-            return min(LONGEST_RETRY_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
+            return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
         now = self._host.monotonic()
         if self._notice.must_drain or (not self.is_signalled and now - self._start < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S

@@ -1,4 +1,7 @@
-"""Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched."""
+"""Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched.
+
+launcher/ and trainer/ have their own such file, because the packages may not import each other.
+"""
 
 import os
 import stat
@@ -6,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
+from bootstrap.contract import MARKER_BEGIN, MARKER_END
 
 DIRECTORY_MODE = 0o755
 
@@ -27,15 +30,15 @@ def replace_block(text: str, lines: str) -> str:
     Every other line stays byte for byte. If a user's edit has left one marker without the other, only the marker is
     removed, because the lines after it may not be ours.
     """
-    block = f"{BLOCK_BEGIN}\n{lines}{BLOCK_END}\n" if lines else ""
+    block = f"{MARKER_BEGIN}\n{lines}{MARKER_END}\n" if lines else ""
     kept: list[str] = []
     place: int | None = None
     start: int | None = None
     for line in _lines(text):
         marker = line.strip()
-        if marker == BLOCK_BEGIN:
+        if marker == MARKER_BEGIN:
             start = len(kept)
-        elif marker == BLOCK_END:
+        elif marker == MARKER_END:
             if start is not None:
                 del kept[start:]
                 place = start if place is None else place

@@ -93,7 +93,7 @@ class NodeConfig:
             raise ConfigError(f"version must be {CONFIG_VERSION}, got {self.version}")
         if self.node_type not in (MASTER, WORKER):
             raise ConfigError(f"node_type must be {MASTER} or {WORKER}, got {self.node_type!r}")
-        for name, least in (
+        for name, minimum in (
             ("bootstrap_timeout_s", 1),
             ("min_nodes", 1),
             ("gpu_count", 0),
@@ -102,8 +102,8 @@ class NodeConfig:
             ("efa_interfaces", 0),
         ):
             number = getattr(self, name)
-            if number is not None and number < least:
-                raise ConfigError(f"{name} must be at least {least}, got {number}")
+            if number is not None and number < minimum:
+                raise ConfigError(f"{name} must be at least {minimum}, got {number}")
         try:
             parse_networks(self.networks)
         except RecordError as error:

@@ -11,7 +11,7 @@ NodeType = Literal["master", "worker"]
 MASTER: Final = "master"
 WORKER: Final = "worker"
 NODE_TYPES: Final[tuple[NodeType, ...]] = (MASTER, WORKER)
-MOST_WORKERS: Final = 500
+MAX_WORKERS: Final = 500
 """Largest number of workers, set by the table's read rate (docs/healing.md); readers reject a larger membership."""
 
 # ---- files and directories on a node ----
@@ -97,8 +97,8 @@ LAUNCH_COMMAND: Final = "/usr/local/bin/launch"
 PYTORCH_PYTHON: Final = "/opt/pytorch/bin/python"
 """Python of the PyTorch Deep Learning AMIs (AWS Deep Learning AMIs release notes)."""
 
-BLOCK_BEGIN: Final = "# BEGIN deeplearning-cdk"
-BLOCK_END: Final = "# END deeplearning-cdk"
+MARKER_BEGIN: Final = "# BEGIN deeplearning-cdk"
+MARKER_END: Final = "# END deeplearning-cdk"
 """Markers around our lines in a shared file; we change no line outside them."""
 
 # ---- host names ----
@@ -148,7 +148,7 @@ def group_name(cluster_name: str, node_type: NodeType) -> str:
 
 EXPIRES_TAG: Final = "deeplearning:expires"
 """Tag of the master's group: time from which AWS pauses the cluster, ISO 8601 in UTC; absent if it never does."""
-BLOCK_PAUSES_TAG: Final = "deeplearning:block-pauses"
+CAPACITY_BLOCK_PAUSES_TAG: Final = "deeplearning:block-pauses"
 """Tag of the master's group: time at which AWS pauses the cluster because its Capacity Block ends; absent without
 one."""
 IDLE_STOP_TAG: Final = "deeplearning:idle-stop"
@@ -190,7 +190,7 @@ EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time at which the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
 """``delete`` if the stack is deleted after the pause; absent otherwise."""
-BLOCK_OUTPUT: Final = "CapacityBlock"
+CAPACITY_BLOCK_OUTPUT: Final = "CapacityBlock"
 """ID of the Capacity Block, its start, the time at which its nodes go, and its end, with spaces between; or absent."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
@@ -291,7 +291,7 @@ SHA256_FIELD: Final = "sha256"
 SSH_PORT: Final = 22
 
 # ---- limits ----
-LONGEST_GRACE_S: Final = 600
+MAX_GRACE_S: Final = 600
 """Longest time between TERM and KILL (``launch --grace``), for which a node that ends waits for its ranks."""
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""

@@ -49,15 +49,15 @@ class CommandError(BootstrapError):
 class MxnetEnvironmentError(BootstrapError):
     """The MXNet environment cannot be provided; ``short`` fits into a failure signal.
 
-    ``lasting`` means that a retry would fail in the same way.
+    ``is_permanent`` means that a retry would fail in the same way.
     """
 
     reason = "engines-failed"
 
-    def __init__(self, short: str, detail: str, *, lasting: bool = False) -> None:
+    def __init__(self, short: str, detail: str, *, is_permanent: bool = False) -> None:
         super().__init__(detail)
         self.short = short
-        self.lasting = lasting
+        self.is_permanent = is_permanent
 
 
 class SetupError(BootstrapError):

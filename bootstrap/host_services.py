@@ -131,7 +131,7 @@ def own_record(
     """Return this node's record, making its keys if it has none.
 
     Only a master has the cluster's key; on a worker, delete the copy that came with its image. Like a draining node, a
-    node whose setup has failed is in no list.
+    node whose setup has failed is in neither the hosts nor the workers file.
     """
     return NodeRecord(
         record_id=node_record_id(config.role_id(config.node_type), instance_id),

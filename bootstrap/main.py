@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "install":
             # A bundle that cannot be imported must fail here, where the user data signals it; the service could not.
             importlib.import_module("bootstrap.service")
-            logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+            _log_to_the_journal()
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
         elif arguments.command == "engines":
             _mxnet_environment()
@@ -58,10 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _log_to_the_journal() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+
+
 def _mxnet_environment() -> None:
     from bootstrap.mxnet_environment.service import provide_mxnet_environment
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    _log_to_the_journal()
     logging.getLogger("botocore").setLevel(logging.WARNING)
     provide_mxnet_environment(ROOT)
 
@@ -69,14 +73,14 @@ def _mxnet_environment() -> None:
 def _shared_storage() -> None:
     from bootstrap.shared_storage.service import serve_shared_storage
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    _log_to_the_journal()
     serve_shared_storage(ROOT)
 
 
 def _read_ahead() -> None:
     from bootstrap.read_ahead.service import read_ahead
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    _log_to_the_journal()
     read_ahead(ROOT)
 
 

@@ -39,7 +39,7 @@ def serve(root: Path) -> NoReturn:
     try:
         agent = Agent(config, _host(root, shipper))
         while True:
-            time.sleep(agent.step())
+            time.sleep(agent.run_pass())
     except Exception as error:  # report any crash, so that the stack does not wait in vain; systemd restarts the agent
         log.exception("agent crashed: %s", type(error).__name__)
         shipper.ship()  # CloudFormation terminates the node once it has the signal

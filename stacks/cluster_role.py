@@ -17,7 +17,7 @@ POLICY_SIZE: Final = 6144
 _ENVELOPE: Final = len('{"Version":"2012-10-17","Statement":}')
 _SETTINGS: Final[Mapping[str, str]] = {"Data": "data_buckets and data_keys", "Secrets": "secrets and secret_keys"}
 """Settings, by the purpose of the policy that they fill."""
-_LONGEST: Final[Mapping[str, str]] = {
+_LONGEST_VALUES: Final[Mapping[str, str]] = {
     "AWS::Partition": "aws-us-gov",
     "AWS::Region": "ap-southeast-1",
     "AWS::AccountId": "123456789012",
@@ -96,7 +96,7 @@ def _shown(value: Any) -> Any:
     if "Fn::Join" in value:
         return "".join(_shown(part) for part in value["Fn::Join"][1])
     if "Ref" in value:
-        return _LONGEST.get(value["Ref"], _LONG_NAME)
+        return _LONGEST_VALUES.get(value["Ref"], _LONG_NAME)
     if any(key.startswith("Fn::") for key in value):
         return _LONG_NAME
     return {key: _shown(each) for key, each in value.items()}

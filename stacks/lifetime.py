@@ -6,7 +6,7 @@ schedules.py creates the schedules for them.
 
 from constructs import Construct, IConstruct
 
-from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG
 from stacks.capacity_block import BlockSchedules, capacity_block
 from stacks.cluster_role import ClusterRole, RoleRules
 from stacks.expiry import Expiry
@@ -51,7 +51,7 @@ def limit_lifetime(
     block = capacity_block(scope, props)
     if block is not None:
         BlockSchedules(scope, "CapacityBlock", props=props, block=block)
-        master.tag_group(BLOCK_PAUSES_TAG, iso(block.pauses))
+        master.tag_group(CAPACITY_BLOCK_PAUSES_TAG, iso(block.pauses))
     if props.idle_stop is not None:
         allow_zero_sizes(master_role, props.cluster_name)
         master.tag_group(IDLE_STOP_TAG, str(props.idle_stop_s))

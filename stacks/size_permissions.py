@@ -16,14 +16,18 @@ from stacks.cluster_role import ClusterRole
 def allow_zero_sizes(role: ClusterRole, cluster_name: str) -> None:
     """Add the permission; its conditions refuse a call with another MinSize or MaxSize, or lacking one of them."""
     groups = _groups(cluster_name)
-    _allow(role, "Pause", [*groups.values()], least=0, most=0)
+    _allow(role, "Pause", [*groups.values()], min_size=0, max_size=0)
 
 
 def allow_declared_sizes(role: ClusterRole, cluster_name: str, sizes: ClusterSizes) -> None:
     """Add the permission to give each group its own size, under the same conditions."""
     for node_type, group in _groups(cluster_name).items():
         _allow(
-            role, f"Start{node_type.capitalize()}", [group], least=sizes[node_type].least, most=sizes[node_type].most
+            role,
+            f"Start{node_type.capitalize()}",
+            [group],
+            min_size=sizes[node_type].min_size,
+            max_size=sizes[node_type].max_size,
         )
 
 
@@ -31,14 +35,14 @@ def _groups(cluster_name: str) -> Mapping[NodeType, str]:
     return {each: f"autoScalingGroup:*:autoScalingGroupName/{group_name(cluster_name, each)}" for each in NODE_TYPES}
 
 
-def _allow(role: ClusterRole, purpose: str, groups: list[str], *, least: int, most: int) -> None:
+def _allow(role: ClusterRole, purpose: str, groups: list[str], *, min_size: int, max_size: int) -> None:
     place = f"{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}"
     role.allow(
         purpose,
         iam.PolicyStatement(
             actions=["autoscaling:UpdateAutoScalingGroup"],
             resources=[f"arn:{cdk.Aws.PARTITION}:autoscaling:{place}:{group}" for group in groups],
-            conditions={"NumericEquals": {"autoscaling:MinSize": str(least), "autoscaling:MaxSize": str(most)}},
+            conditions={"NumericEquals": {"autoscaling:MinSize": str(min_size), "autoscaling:MaxSize": str(max_size)}},
         ),
     )
     for group in groups:

@@ -73,7 +73,11 @@ class ClusterStack(cdk.Stack):
         block = self.cluster.block
         if block is None:
             return {}
-        return {contract.BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, (block.starts, block.pauses, block.ends))))}
+        return {
+            contract.CAPACITY_BLOCK_OUTPUT: " ".join(
+                (block.block_id, *map(iso, (block.starts, block.pauses, block.ends)))
+            )
+        }
 
     def _shared_storage_output(self) -> dict[str, str]:
         """Output the file system that the nodes share, which ``cdk destroy`` keeps."""

@@ -1,4 +1,4 @@
-"""Check the layout of the repository: folders, sizes of packages and files, import circles, and the launch path.
+"""Check the layout of the repository: folders, sizes of packages and files, import cycles, and the paths in docs/how.
 
 ``make lint`` runs it as ``python -m tests.layout``; each line that it prints is one broken rule.
 """
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -45,11 +46,39 @@ SHORT_FILES: Final[Mapping[str, str]] = {
 }
 """Files that may be shorter, with the reason."""
 ENTRY_POINTS: Final = ("__init__.py", "__main__.py")
-LAUNCH_PATH_PAGE: Final = "docs/how/launcher.md"
-"""Page with the table of the files that a reader opens to follow one launch."""
-LAUNCH_PATH_ROW: Final = re.compile(r"^\| \d+ \| (master|node) \| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
-"""Matches a row: where its functions run, their file, and their names."""
-MAX_LAUNCH_FILES: Final = 10
+ROW: Final = re.compile(r"^\| \d+ \| (\w+) \| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
+"""Matches a row of a reading path: where its functions run, their file, and their names."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadingPath:
+    """A table of the files that a reader opens, in this order, to follow one action through the product."""
+
+    page: str
+    folder: str
+    """Folder that the names of the files begin in."""
+    goal: str
+    """The ends of the path, for the message about its length."""
+    entries: Mapping[str, str]
+    """Machine on which functions run, and the name of the first one there."""
+    max_files: int
+
+
+LAUNCH_PATH: Final = ReadingPath(
+    page="docs/how/launcher.md",
+    folder="launcher",
+    goal="from the command to the process",
+    entries={"master": "main", "node": "main"},
+    max_files=10,
+)
+SIZE_PATH: Final = ReadingPath(
+    page="docs/how/stacks.md",
+    folder="",
+    goal="from the setting to the workers file",
+    entries={"laptop": "main", "master": "run_pass"},
+    max_files=12,
+)
+PATHS: Final = (LAUNCH_PATH, SIZE_PATH)
 
 
 def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
@@ -58,8 +87,9 @@ def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
     yield from _packages(repository)
     yield from _files(repository)
     for package in PRODUCT:
-        yield from _circles(repository, package)
-    yield from _launch_path(repository)
+        yield from _cycles(repository, package)
+    for path in PATHS:
+        yield from _reading_path(repository, path)
 
 
 def _folders(repository: Path) -> Iterator[str]:
@@ -91,8 +121,8 @@ def _files(repository: Path) -> Iterator[str]:
             yield f"{path}: {lines} lines, at least {MIN_LINES}: merge it into its neighbour"
 
 
-def _circles(repository: Path, package: str) -> Iterator[str]:
-    """Find circles between modules, and between the packages directly below a top-level one."""
+def _cycles(repository: Path, package: str) -> Iterator[str]:
+    """Find cycles between modules, and between the packages directly below a top-level one."""
     modules = {_dotted(path): repository / path for path in _modules(repository, package)}
     graph = {name: imported_modules(path, modules) - {name} for name, path in modules.items()}
     yield from _cycle(graph)
@@ -127,10 +157,10 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
 def _cycle(graph: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield a line for each set of nodes that all lead to each other."""
     reached = {name: _reachable(graph, name) for name in graph}
-    circles = {frozenset(other for other in found if name in reached[other]) for name, found in reached.items()}
-    for circle in circles:
-        if circle:
-            yield f"import circle: {' -> '.join(sorted(circle))}"
+    cycles = {frozenset(other for other in found if name in reached[other]) for name, found in reached.items()}
+    for cycle in cycles:
+        if cycle:
+            yield f"import cycle: {' -> '.join(sorted(cycle))}"
 
 
 def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
@@ -144,25 +174,27 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
     return found
 
 
-def _launch_path(repository: Path) -> Iterator[str]:
-    """Check the table of one launch's files: their number, their functions, and that earlier rows call them."""
-    page = repository / LAUNCH_PATH_PAGE
-    rows = LAUNCH_PATH_ROW.findall(page.read_text()) if page.exists() else []
+def _reading_path(repository: Path, path: ReadingPath) -> Iterator[str]:
+    """Check the number of files of a path, their functions, and that functions of earlier rows call them."""
+    page = repository / path.page
+    rows = ROW.findall(page.read_text()) if page.exists() else []
     files = [file for _, file, _ in rows]
-    if not 1 <= len(files) <= MAX_LAUNCH_FILES:
-        yield f"{LAUNCH_PATH_PAGE}: {len(files)} files from the command to the process, 1 to {MAX_LAUNCH_FILES} allowed"
-    yield from (f"{LAUNCH_PATH_PAGE}: {file} is opened twice" for file, count in Counter(files).items() if count > 1)
-    called: dict[str, set[str]] = {"master": {"main"}, "node": {"main"}}
+    if not 1 <= len(files) <= path.max_files:
+        yield f"{path.page}: {len(files)} files {path.goal}, 1 to {path.max_files} allowed"
+    yield from (f"{path.page}: {file} is opened twice" for file, count in Counter(files).items() if count > 1)
+    called = {where: {entry} for where, entry in path.entries.items()}
     for where, file, cell in rows:
-        functions = _functions(repository / "launcher" / file)
+        name_of_file = (Path(path.folder) / file).as_posix()
+        functions = _functions(repository / name_of_file)
         names = re.findall(r"`([^`]+)`", cell)
         # Calls by the file's own functions count too, because the reader has it open.
         called[where] |= {name for one in names for name in functions.get(one, ())}
         for name in names:
+            # A call of a class calls its __init__.
             if name not in functions:
-                yield f"{LAUNCH_PATH_PAGE}: launcher/{file} has no function {name}"
-            elif name.rpartition(".")[2] not in called[where]:
-                yield f"{LAUNCH_PATH_PAGE}: no function of an earlier row calls {name} of launcher/{file}"
+                yield f"{path.page}: {name_of_file} has no function {name}"
+            elif name.removesuffix(".__init__").rpartition(".")[2] not in called[where]:
+                yield f"{path.page}: no function of an earlier row calls {name} of {name_of_file}"
 
 
 def _functions(path: Path) -> dict[str, set[str]]:

@@ -71,13 +71,13 @@ def test_synth_warns_that_no_user_can_log_in(tmp_path: Path) -> None:
         ({"worker_count": "many"}, "error: worker_count must be a whole number, got 'many'\n"),
     ],
 )
-def test_fails_when_a_setting_is_wrong_with_one_line(tmp_path: Path, context: dict[str, Any], line: str) -> None:
+def test_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path, context: dict[str, Any], line: str) -> None:
     result = run_app(tmp_path, context)
     assert (result.returncode, result.stdout, result.stderr) == (2, "", line)
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_fails_when_the_environment_is_not_active_with_one_line(tmp_path: Path) -> None:
+def test_missing_environment_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     # The message of a Python without it.
     (tmp_path / "aws_cdk.py").write_text("raise ModuleNotFoundError(name='aws_cdk')\n")
     result = run_app(tmp_path / "out", {}, PYTHONPATH=str(tmp_path))
@@ -85,7 +85,7 @@ def test_fails_when_the_environment_is_not_active_with_one_line(tmp_path: Path) 
     assert (result.returncode, result.stderr) == (1, f"error: {sys.executable} has no aws_cdk: {advice}\n")
 
 
-def test_fails_when_the_zone_is_not_in_the_region_of_the_deploy(tmp_path: Path) -> None:
+def test_zone_outside_the_region_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     account = {"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"}
     result = run_app(tmp_path, {"availability_zone": "us-east-1a"}, **account)
     line = "error: availability_zone must be a zone of eu-west-1, got 'us-east-1a'\n"

@@ -40,5 +40,5 @@ def test_no_file_turns_host_key_checking_off() -> None:
         "UserKnownHostsFile /dev/null",
     ],
 )
-def test_fails_when_checking_is_off(text: str) -> None:
+def test_ssh_options_without_host_key_checks_are_found(text: str) -> None:
     assert unchecked(text)

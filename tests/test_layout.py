@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.layout import FOLDERS, LAUNCH_PATH_PAGE, MAX_LAUNCH_FILES, PRODUCT, broken_rules
+from tests.layout import FOLDERS, LAUNCH_PATH, PRODUCT, SIZE_PATH, ReadingPath, broken_rules
 
 LONG_ENOUGH = "# a line\n" * 30
 
@@ -17,12 +17,14 @@ def tree(tmp_path: Path) -> Path:
         (tmp_path / folder / "__init__.py").write_text("")
     write(tmp_path, "launcher/main.py", "def main(): run_job()\n")
     write(tmp_path, "launcher/job.py", "def run_job(): pass\n")
-    write_launch_path(tmp_path, "`main.py` | `main`", "`job.py` | `run_job`")
+    write_table(tmp_path, "`main.py` | `main`", "`job.py` | `run_job`")
+    write(tmp_path, "bootstrap/agent.py", "class Agent:\n    def run_pass(self): pass\n")
+    write_table(tmp_path, "`bootstrap/agent.py` | `Agent.run_pass`", path=SIZE_PATH)
     return tmp_path
 
 
-def write_launch_path(tree: Path, *rows: str) -> None:
-    page = tree / LAUNCH_PATH_PAGE
+def write_table(tree: Path, *rows: str, path: ReadingPath = LAUNCH_PATH) -> None:
+    page = tree / path.page
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("".join(f"| {number} | master | {row} | what happens |\n" for number, row in enumerate(rows, 1)))
 
@@ -60,36 +62,36 @@ def test_a_file_too_long_or_too_short(tree: Path, lines: int, sentence: str) -> 
     assert line.startswith(f"stacks/a.py: {sentence}")
 
 
-def test_a_circle_of_modules(tree: Path) -> None:
+def test_a_cycle_of_modules(tree: Path) -> None:
     write(tree, "cli/a.py", "import cli.b\n")
     write(tree, "cli/b.py", "from cli import a\n")
     [line] = broken(tree)
-    assert line.startswith("import circle: cli.")
+    assert line.startswith("import cycle: cli.")
 
 
-def test_a_circle_of_packages(tree: Path) -> None:
+def test_a_cycle_of_packages(tree: Path) -> None:
     for name, imported in (("x/a", "cli.y.b"), ("y/b", ""), ("y/c", "cli.x.d"), ("x/d", "")):
         write(tree, f"cli/{name}.py", f"import {imported}\n" if imported else "")
     [line] = broken(tree)
-    assert {*line.removeprefix("import circle: ").split(" -> ")} == {"cli.x", "cli.y"}
+    assert {*line.removeprefix("import cycle: ").split(" -> ")} == {"cli.x", "cli.y"}
 
 
-def test_every_circle_is_reported_not_only_the_first(tree: Path) -> None:
+def test_every_cycle_is_reported_not_only_the_first(tree: Path) -> None:
     for name, imported in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
         write(tree, f"cli/{name}.py", f"import cli.{imported}\n")
-    assert sorted(broken(tree)) == ["import circle: cli.a -> cli.b", "import circle: cli.c -> cli.d"]
+    assert sorted(broken(tree)) == ["import cycle: cli.a -> cli.b", "import cycle: cli.c -> cli.d"]
 
 
 def test_the_launch_path_may_have_ten_files(tree: Path) -> None:
-    names = [f"f{number}" for number in range(MAX_LAUNCH_FILES)]
+    names = [f"f{number}" for number in range(LAUNCH_PATH.max_files)]
     for name in names:
         write(tree, f"launcher/hops/{name}.py", f"def {name}(): pass\n")
     write(tree, "launcher/main.py", f"def main(): {'(), '.join(names)}()\n")
     rows = [f"`hops/{name}.py` | `{name}`" for name in names]
-    write_launch_path(tree, "`main.py` | `main`", *rows[1:])
+    write_table(tree, "`main.py` | `main`", *rows[1:])
     assert broken(tree) == []
-    write_launch_path(tree, "`main.py` | `main`", *rows)
-    assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: 11 files from the command to the process, 1 to 10 allowed"]
+    write_table(tree, "`main.py` | `main`", *rows)
+    assert broken(tree) == [f"{LAUNCH_PATH.page}: 11 files from the command to the process, 1 to 10 allowed"]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +107,34 @@ def test_each_row_of_the_launch_path_is_a_function_that_the_rows_above_call(
     tree: Path, row: str, sentence: str
 ) -> None:
     write(tree, "launcher/other.py", "def other(): pass\n")
-    write_launch_path(tree, "`main.py` | `main`", row)
-    assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: {sentence}"]
+    write_table(tree, "`main.py` | `main`", row)
+    assert broken(tree) == [f"{LAUNCH_PATH.page}: {sentence}"]
 
 
 def test_launch_path_without_a_table_is_reported(tree: Path) -> None:
-    write_launch_path(tree)
-    assert broken(tree) == [f"{LAUNCH_PATH_PAGE}: 0 files from the command to the process, 1 to 10 allowed"]
+    write_table(tree)
+    assert broken(tree) == [f"{LAUNCH_PATH.page}: 0 files from the command to the process, 1 to 10 allowed"]
+
+
+def test_a_row_of_the_size_path_may_be_a_method_or_a_class_that_the_rows_above_call(tree: Path) -> None:
+    write(tree, "bootstrap/agent.py", "class Agent:\n    def run_pass(self): Files().write()\n")
+    write(tree, "bootstrap/files.py", "class Files:\n    def __init__(self): pass\n    def write(self): pass\n")
+    agent = "`bootstrap/agent.py` | `Agent.run_pass`"
+    write_table(tree, agent, "`bootstrap/files.py` | `Files.__init__`, `Files.write`", path=SIZE_PATH)
+    assert broken(tree) == []
+    write_table(tree, "`bootstrap/files.py` | `Files.__init__`", path=SIZE_PATH)
+    assert broken(tree) == [
+        f"{SIZE_PATH.page}: no function of an earlier row calls Files.__init__ of bootstrap/files.py"
+    ]
+
+
+def test_a_size_path_of_thirteen_files_is_reported(tree: Path) -> None:
+    names = [f"f{number}" for number in range(SIZE_PATH.max_files)]
+    for name in names:
+        write(tree, f"stacks/hops/{name}.py", f"def {name}(): pass\n")
+    write(tree, "bootstrap/agent.py", f"class Agent:\n    def run_pass(self): {'(), '.join(names)}()\n")
+    rows = ["`bootstrap/agent.py` | `Agent.run_pass`", *(f"`stacks/hops/{name}.py` | `{name}`" for name in names)]
+    write_table(tree, *rows[:-1], path=SIZE_PATH)
+    assert broken(tree) == []
+    write_table(tree, *rows, path=SIZE_PATH)
+    assert broken(tree) == [f"{SIZE_PATH.page}: 13 files from the setting to the workers file, 1 to 12 allowed"]

@@ -107,7 +107,7 @@ def report(cache: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", LEAKS)
-def test_fails_when_a_command_leaves_a_thing_of_each_kind(report: list[str], kind: str) -> None:
+def test_each_kind_of_leftover_of_a_command_is_reported(report: list[str], kind: str) -> None:
     name = {"process without variables": "process", "file of a run that is mounted over another": "mount"}.get(
         kind, kind
     )

@@ -90,7 +90,7 @@ def import_in(directory: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("name", ["stacks", "bootstrap"])
-def test_fails_in_one_line_when_the_app_hides_a_package(tmp_path: Path, name: str) -> None:
+def test_hidden_package_is_named_in_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
     last = import_in(tmp_path).stderr.splitlines()[-1]

@@ -1,4 +1,7 @@
-"""Write files atomically: complete or absent, however the writing process ends."""
+"""Write files atomically: complete or absent, however the writing process ends.
+
+bootstrap/ and launcher/ have their own such file, because trainer/ may import neither.
+"""
 
 import os
 import re

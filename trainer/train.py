@@ -1,6 +1,6 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_epoch() shows one training step. With PyTorch these files explain it:
+Trainer.train_steps() shows one training step. With PyTorch these files explain it:
 
 - train.py: this file
 - torch_backend/step.py: forward, backward, reduce, update
@@ -11,9 +11,7 @@ Trainer.train_epoch() shows one training step. With PyTorch these files explain 
 - distributed/reduce/ring.py: the sum around a ring of CPUs, which the buckets use
 
 Around the step, data/batches.py prepares the batches, and torch_backend/deferred_results.py fetches results from a GPU
-one step late.
-
-With MXNet: mxnet_backend/gluon_backend.py.
+one step late. With MXNet: mxnet_backend/gluon_backend.py.
 """
 
 import importlib
@@ -22,7 +20,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
@@ -31,7 +29,7 @@ from trainer.backend import NO_FLAGS, Backend, make_backend_factory, set_library
 from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_checkpoint_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import Augmentation, BatchLoader, epoch_batches
+from trainer.data.batches import Augmentation, Batch, BatchLoader, epoch_batches
 from trainer.data.opening import open_data
 from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard, epoch_end, step_seed
@@ -207,27 +205,39 @@ class Trainer:
 
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train from ``progress`` to the end of its epoch, and validate."""
-        backend, config, epoch, start_sample = self.backend, self.config, progress.epoch, progress.samples
-        total = self.samples_in_epoch(resumed_at=start_sample)
+        backend, started, total = self.backend, self.clock(), self.samples_in_epoch(resumed_at=progress.samples)
+        trained = total - progress.samples
+        progress, own_correct = self.train_steps(progress, total=total)
+        seconds = self.clock() - started
+
+        # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
+        phases = all_gather(backend, backend.timer.read_and_reset(), shard=self.shard)
+        own_valid = count_correct_validation(
+            backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
+        )
+        all_correct, valid = backend.all_reduce([own_correct, own_valid])
+        peak = backend.peak_speed
+        return EpochResult(
+            samples=trained,
+            loss=progress.loss_sum / total,
+            train_accuracy=all_correct / total,
+            validation_accuracy=valid / len(self.data.validation.labels),
+            seconds=seconds,
+            utilisation=None if peak is None else trained / seconds / (self.shard.count * peak),
+            phases=mean(phases),
+            slowest=describe_slowest(phases),
+        )
+
+    def train_steps(self, progress: Progress, *, total: int) -> tuple[Progress, int]:
+        """Train an epoch up to its sample ``total``; return the progress and this rank's correct predictions."""
+        backend, config, epoch, timer = self.backend, self.config, progress.epoch, self.backend.timer
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
-        timer, started = backend.timer, self.clock()
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
         own_correct = progress.correct if self.shard.is_first else 0
         timer.read_and_reset()
         timer.start()
-        batches = epoch_batches(
-            self.data.train,
-            self.load,
-            augmentation=Augmentation.of(config),
-            shard=self.shard,
-            global_batch_size=self.global_batch_size,
-            seed=config.seed,
-            epoch=epoch,
-            begin=start_sample,
-            end=total,
-        )
-        with closing(batches):
+        with closing(self.batches(progress, total=total)) as batches:
             for step, global_size, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
@@ -267,24 +277,20 @@ class Trainer:
                 if result.flags.stop:
                     raise StoppedError("with a checkpoint")
                 timer.start()
-        seconds = self.clock() - started
+        return progress, own_correct
 
-        # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
-        phases = all_gather(backend, timer.read_and_reset(), shard=self.shard)
-        own_valid = count_correct_validation(
-            backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
-        )
-        all_correct, valid = backend.all_reduce([own_correct, own_valid])
-        peak = backend.peak_speed
-        return EpochResult(
-            samples=total - start_sample,
-            loss=progress.loss_sum / total,
-            train_accuracy=all_correct / total,
-            validation_accuracy=valid / len(self.data.validation.labels),
-            seconds=seconds,
-            utilisation=None if peak is None else (total - start_sample) / seconds / (self.shard.count * peak),
-            phases=mean(phases),
-            slowest=describe_slowest(phases),
+    def batches(self, progress: Progress, *, total: int) -> Generator[Batch, None, None]:
+        """Yield this rank's batches from ``progress`` to the sample ``total``."""
+        return epoch_batches(
+            self.data.train,
+            self.load,
+            augmentation=Augmentation.of(self.config),
+            shard=self.shard,
+            global_batch_size=self.global_batch_size,
+            seed=self.config.seed,
+            epoch=progress.epoch,
+            begin=progress.samples,
+            end=total,
         )
 
     def samples_in_epoch(self, *, resumed_at: int = 0) -> int:

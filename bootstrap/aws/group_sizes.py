@@ -1,4 +1,4 @@
-"""Compute the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
+"""Define the sizes of a cluster's two Auto Scaling groups, for every program that writes them.
 
 These are CloudFormation (on deploys and rollbacks), the schedule of ``expires``, the master of an idle cluster, and
 ``dlcluster`` (pause, resume, resize). docs/how/sizes.md describes what each does to a group in each state.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
-from bootstrap.contract import MASTER, WORKER, NodeType
+from bootstrap.contract import NodeType
 
 
 class SizeRequest(TypedDict):
@@ -24,11 +24,11 @@ class SizeRequest(TypedDict):
 class GroupSize:
     """MinSize, DesiredCapacity and MaxSize of a group."""
 
-    least: int
+    min_size: int
     """MinSize."""
     desired: int
     """DesiredCapacity."""
-    most: int
+    max_size: int
     """MaxSize."""
 
     @property
@@ -39,31 +39,20 @@ class GroupSize:
     @property
     def is_valid(self) -> bool:
         """Return True if Auto Scaling accepts the three numbers together."""
-        return 0 <= self.least <= self.desired <= self.most
+        return 0 <= self.min_size <= self.desired <= self.max_size
 
     def request(self, group: str) -> SizeRequest:
         """Return the request that sets a group's three numbers together."""
         return SizeRequest(
-            AutoScalingGroupName=group, MinSize=self.least, MaxSize=self.most, DesiredCapacity=self.desired
+            AutoScalingGroupName=group, MinSize=self.min_size, MaxSize=self.max_size, DesiredCapacity=self.desired
         )
 
 
 ClusterSizes = Mapping[NodeType, GroupSize]
 """Sizes of both groups."""
 
-PAUSED: Final = GroupSize(least=0, desired=0, most=0)
+PAUSED: Final = GroupSize(min_size=0, desired=0, max_size=0)
 """Size of a paused group: MaxSize 0 keeps Auto Scaling from launching any node."""
-
-
-def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
-    """Return the sizes that the settings declare.
-
-    MinSize is the number of nodes that a deploy requires: CloudFormation creates no group that has fewer.
-    """
-    return {
-        MASTER: GroupSize(least=1, desired=1, most=1),
-        WORKER: GroupSize(least=needed_workers, desired=worker_count, most=worker_count),
-    }
 
 
 def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> GroupSize:
@@ -72,7 +61,7 @@ def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> Grou
     With IgnoreUnmodifiedGroupSizeProperties, CloudFormation applies only the numbers that differ between the templates.
     """
     return GroupSize(
-        least=now.least if old.least == new.least else new.least,
+        min_size=now.min_size if old.min_size == new.min_size else new.min_size,
         desired=now.desired if old.desired == new.desired else new.desired,
-        most=now.most if old.most == new.most else new.most,
+        max_size=now.max_size if old.max_size == new.max_size else new.max_size,
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RANDOM: Final = random.SystemRandom()
-LARGEST_STEP: Final = 1_000_000
+MAX_STEP: Final = 1_000_000
 """Largest step of the generation after a forged record; random, so that the forger cannot have guessed the number."""
 
 
@@ -48,7 +48,7 @@ class Coordinator:
         autoscaling: "AutoScalingClient",
         ec2: "EC2Client",
         remembered: Membership = EMPTY,
-        random_step: Callable[[], int] = lambda: RANDOM.randint(1, LARGEST_STEP),
+        random_step: Callable[[], int] = lambda: RANDOM.randint(1, MAX_STEP),
         monotonic: Callable[[], float] = time.monotonic,
         shared_storage: Callable[[], str] = lambda: "",
     ) -> None:
@@ -77,26 +77,28 @@ class Coordinator:
 
     def _reconcile(self, stored: Stored) -> Membership:
         self.groups = groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
-        grouped = {
-            instance_id: _Grouped(node_type=group.node_type, counted=counted)
+        group_instances = {
+            instance_id: _GroupInstance(node_type=group.node_type, is_counted=is_counted)
             for group in groups
-            for instance_id, counted in group.instances.items()
+            for instance_id, is_counted in group.instances.items()
         }
-        current, base = stored.membership, self._starting_membership(stored, grouped)
+        current, base = stored.membership, self._starting_membership(stored, group_instances)
         team_keys = self._team_keys(known=current.team_keys or self._last.team_keys)
-        instances = self._ec2_cache.describe(grouped=grouped, members=[member.instance_id for member in base.members])
-        strays = [member for member in base.members if member.instance_id not in grouped]
+        instances = self._ec2_cache.describe(
+            group_instances=group_instances, members=[member.instance_id for member in base.members]
+        )
+        strays = [member for member in base.members if member.instance_id not in group_instances]
         wanted = next_membership(
             base,
             desired_nodes=sum(group.desired_capacity for group in groups),
-            nodes=[*self._nodes_in_networks(grouped, instances, base), *_stray_nodes(strays, instances)],
-            gone={name for name, instance in instances.items() if instance.ended}
-            | {member.instance_id for member in strays if self._ec2_cache.gone(member.instance_id)},
+            nodes=[*self._nodes_in_networks(group_instances, instances, base), *_stray_nodes(strays, instances)],
+            departed={name for name, instance in instances.items() if instance.ended}
+            | {member.instance_id for member in strays if self._ec2_cache.has_left(member.instance_id)},
             shared_storage=self._shared_storage(),
             master_trains=self._config.master_trains,
             team_keys=team_keys,
         )
-        self.arriving = frozenset(grouped.keys() - {member.instance_id for member in wanted.members})
+        self.arriving = frozenset(group_instances.keys() - {member.instance_id for member in wanted.members})
         if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:
             return current
         if stored.error or base is not current:
@@ -104,7 +106,7 @@ class Coordinator:
             wanted = replace(wanted, generation=self._generation_after(current, base))
         if not self._table.replace_membership(stored, wanted):
             log.info("generation %d not written: another coordinator was faster", wanted.generation)
-            return self._after_lost_race(grouped, team_keys=team_keys)
+            return self._after_lost_race(group_instances, team_keys=team_keys)
         log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.active_members), wanted.desired_nodes)
         return wanted
 
@@ -120,38 +122,38 @@ class Coordinator:
             log.info("SSH keys of the team: %s", ", ".join(key.name for key in parse(found)) or "none")
         return found
 
-    def _starting_membership(self, stored: Stored, grouped: "Mapping[str, _Grouped]") -> Membership:
+    def _starting_membership(self, stored: Stored, group_instances: "Mapping[str, _GroupInstance]") -> Membership:
         """Return the membership to start from, which keeps node indexes even if the table was emptied or forged."""
         current = stored.membership
         if self._last == EMPTY or (not stored.error and current == self._last):
             return current
         # Only another master can have changed it. A smaller generation means an older record or, rarely, a wrapped
         # counter.
-        if stored.error or self._is_alone(grouped) or current.generation < self._last.generation:
+        if stored.error or self._is_alone(group_instances) or current.generation < self._last.generation:
             return self._last
         return current
 
-    def _is_alone(self, grouped: "Mapping[str, _Grouped]") -> bool:
-        return [name for name, each in grouped.items() if each.node_type == MASTER] == [self._instance_id]
+    def _is_alone(self, group_instances: "Mapping[str, _GroupInstance]") -> bool:
+        return [name for name, each in group_instances.items() if each.node_type == MASTER] == [self._instance_id]
 
     def _generation_after(self, *memberships: Membership) -> int:
         newest = max(membership.generation for membership in memberships)
         return generation_after(newest, step=self._random_step())
 
-    def _after_lost_race(self, grouped: "Mapping[str, _Grouped]", *, team_keys: str) -> Membership:
+    def _after_lost_race(self, group_instances: "Mapping[str, _GroupInstance]", *, team_keys: str) -> Membership:
         """Return the membership after another process has written to the table."""
         found = self._table.read_stored()
         if found.error is not None and self._last == EMPTY:
             return EMPTY
-        membership = self._starting_membership(found, grouped)
+        membership = self._starting_membership(found, group_instances)
         # The last membership came from the node's state file, which contains no keys.
         return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
 
     def _nodes_in_networks(
-        self, grouped: "Mapping[str, _Grouped]", instances: Mapping[str, Instance], current: Membership
+        self, group_instances: "Mapping[str, _GroupInstance]", instances: Mapping[str, Instance], current: Membership
     ) -> Iterator[Node]:
         """Yield the candidates whose addresses are in the cluster's networks; log and skip the others."""
-        for node in _candidates(grouped, instances, self._records(grouped), current):
+        for node in _candidates(group_instances, instances, self._records(group_instances), current):
             try:
                 check_address(node.address, self._config.cluster_networks)
             except RecordError as error:
@@ -159,36 +161,36 @@ class Coordinator:
             else:
                 yield node
 
-    def _records(self, grouped: Mapping[str, "_Grouped"]) -> dict[str, NodeRecord]:
+    def _records(self, group_instances: Mapping[str, "_GroupInstance"]) -> dict[str, NodeRecord]:
         """Return the nodes' records in force, by instance ID; IAM lets each node write only its own."""
         ids = {
             node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
-            for instance_id, each in grouped.items()
+            for instance_id, each in group_instances.items()
         }
         found = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
         self.activities = {ids[record_id]: text for record_id, text in self._table.activities.items()}
-        return self._rate_limit.apply(found, instances=grouped)
+        return self._rate_limit.apply(found, instances=group_instances)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Grouped:
+class _GroupInstance:
     """An instance in the description of its Auto Scaling group."""
 
     node_type: NodeType
-    counted: bool
+    is_counted: bool
     """True if the group counts the instance; see Group.instances."""
 
 
 def _candidates(
-    grouped: Mapping[str, _Grouped],
+    group_instances: Mapping[str, _GroupInstance],
     instances: Mapping[str, Instance],
     records: Mapping[str, NodeRecord],
     current: Membership,
 ) -> Iterator[Node]:
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
-    for instance_id, group in grouped.items():
+    for instance_id, group in group_instances.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
-        draining = not group.counted or (instance is not None and not instance.reachable)
+        draining = not group.is_counted or (instance is not None and not instance.reachable)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,
@@ -210,7 +212,7 @@ def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) ->
     """Yield members that have no group as draining, unless EC2 shows that the group's answer is out of date."""
     for member in strays:
         instance, node = instances.get(member.instance_id), _without_record(member, instances)
-        listed = instance is not None and instance.reachable and instance.grouped
+        listed = instance is not None and instance.reachable and instance.in_group
         yield node if listed else replace(node, draining=True)
 
 

@@ -44,7 +44,7 @@ class Instance:
     state: str
     address: str | None
     """Private IPv4 address; None just after the launch."""
-    grouped: bool
+    in_group: bool
     """True if the instance is in an Auto Scaling group; a detached one has left the cluster."""
 
     @property
@@ -53,9 +53,9 @@ class Instance:
         return self.state in ENDED
 
     @property
-    def gone(self) -> bool:
+    def has_left(self) -> bool:
         """Return True if the instance will never be a member again."""
-        return self.ended or not self.grouped
+        return self.ended or not self.in_group
 
     @property
     def reachable(self) -> bool:
@@ -88,7 +88,7 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
                         instance_id=row["InstanceId"],
                         state=row["State"]["Name"],
                         address=row.get("PrivateIpAddress"),
-                        grouped=any(tag.get("Key") == GROUP_TAG for tag in row.get("Tags", [])),
+                        in_group=any(tag.get("Key") == GROUP_TAG for tag in row.get("Tags", [])),
                     )
                     found[instance.instance_id] = instance
     return found

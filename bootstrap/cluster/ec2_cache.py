@@ -25,10 +25,10 @@ class Ec2Cache:
         self._absent: Counter[str] = Counter()
         self._skipped = 0
 
-    def describe(self, *, grouped: Collection[str], members: Collection[str]) -> dict[str, Instance]:
+    def describe(self, *, group_instances: Collection[str], members: Collection[str]) -> dict[str, Instance]:
         """Return the instances; call EC2 if the answer may have changed."""
-        asked = frozenset(grouped) | frozenset(members)
-        is_stable = asked == frozenset(grouped) and all(self._reachable(instance_id) for instance_id in asked)
+        asked = frozenset(group_instances) | frozenset(members)
+        is_stable = asked == frozenset(group_instances) and all(self._reachable(instance_id) for instance_id in asked)
         self._skipped += 1
         if asked != self._asked or not is_stable or self._skipped >= REFRESH_PASSES:
             self._found = describe_instances(self._ec2, asked)
@@ -36,10 +36,10 @@ class Ec2Cache:
             self._absent = Counter({name: self._absent[name] + 1 for name in asked - self._found.keys()})
         return self._found
 
-    def gone(self, instance_id: str) -> bool:
+    def has_left(self, instance_id: str) -> bool:
         """Return True if an instance without a group can never be a member again."""
         instance = self._found.get(instance_id)
-        return self._absent[instance_id] >= ABSENT_ANSWERS if instance is None else instance.gone
+        return self._absent[instance_id] >= ABSENT_ANSWERS if instance is None else instance.has_left
 
     def _reachable(self, instance_id: str) -> bool:
         return instance_id in self._found and self._found[instance_id].reachable

@@ -94,7 +94,7 @@ class Membership:
         """Return the member with this instance ID; None if there is none."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
 
-    def is_listed(self, instance_id: str) -> bool:
+    def is_active(self, instance_id: str) -> bool:
         """Return True if the instance is an active member."""
         return any(member.instance_id == instance_id for member in self.active_members)
 
@@ -108,14 +108,14 @@ def next_membership(
     *,
     desired_nodes: int,
     nodes: Sequence[Node],
-    gone: Collection[str],
+    departed: Collection[str],
     shared_storage: str = "",
     master_trains: bool = True,
     team_keys: str = "",
 ) -> Membership:
     """Return the next membership, or ``current`` itself if nothing changes."""
     desired_nodes = min(desired_nodes, MAX_NODES)
-    members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, gone=gone)
+    members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, departed=departed)
     wanted = replace(
         current,
         desired_nodes=desired_nodes,
@@ -135,7 +135,7 @@ def generation_after(generation: int, *, step: int = 1) -> int:
 
 
 def assign_node_indexes(
-    members: Iterable[Member], *, desired_nodes: int, nodes: Sequence[Node], gone: Collection[str]
+    members: Iterable[Member], *, desired_nodes: int, nodes: Sequence[Node], departed: Collection[str]
 ) -> tuple[Member, ...]:
     """Keep the present members, free the indexes of those gone, and give newcomers the lowest free indexes.
 
@@ -143,12 +143,12 @@ def assign_node_indexes(
     ``desired_nodes``, so a replacement that arrives before its predecessor is gone waits for that index.
     """
     known = {node.instance_id: node for node in nodes}
-    refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in gone]
+    refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in departed]
     kept = [member for member in refreshed if (member.node_index == 1) == (member.node_type == MASTER)]
     by_index = {member.node_index: member for member in _close_gaps(kept, desired_nodes=desired_nodes)}
     placed = {member.instance_id for member in by_index.values()}
     newcomers = sorted(
-        (node for node in nodes if _may_join(node) and node.instance_id not in placed | set(gone)),
+        (node for node in nodes if _may_join(node) and node.instance_id not in placed | set(departed)),
         key=lambda node: node.instance_id,
     )
     for node in newcomers:

@@ -35,7 +35,7 @@ READ_UNIT_BYTES: Final = 4096
 """Size in bytes of a consistent read that takes one read unit."""
 MEMBER_BYTES: Final = 240
 """Bytes of one member in the item."""
-SHORTEST_ROUND_S: Final = 1.0
+MIN_ROUND_S: Final = 1.0
 """Shortest round in seconds in which agents take turns; in a shorter one, their polls are spread enough anyway."""
 
 
@@ -43,7 +43,7 @@ def round_s(nodes: int) -> float:
     """Return the seconds that this many agents need to read in turn; 0 if they need not take turns."""
     units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
     needed = nodes * units / READ_UNITS_PER_SECOND
-    return needed if needed >= SHORTEST_ROUND_S else 0.0
+    return needed if needed >= MIN_ROUND_S else 0.0
 
 
 class ReadTurn:

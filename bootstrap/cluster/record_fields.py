@@ -19,7 +19,7 @@ from bootstrap.contract import (
     DRAINING_FIELD,
     GENERATION_FIELD,
     INSTANCE_ID_FIELD,
-    MOST_WORKERS,
+    MAX_WORKERS,
     MOUNT_FIELD,
     MOUNT_STATES,
     NODE_INDEX_FIELD,
@@ -39,7 +39,7 @@ from bootstrap.contract import (
 from bootstrap.team_keys.keys import KeyListError, parse, render
 
 MAX_GENERATION: Final = 10**15
-MAX_NODES: Final = 1 + MOST_WORKERS
+MAX_NODES: Final = 1 + MAX_WORKERS
 MAX_NETWORKS: Final = 8
 MAX_RECORD: Final = 1024 * 1024
 """Largest record in characters: a DynamoDB item has at most 400 KB, and the state file adds indentation."""

@@ -151,14 +151,14 @@ class EnvironmentRecord:
 def parse_generation(item: Item) -> int:
     """Parse the generation, from its own record or from the membership record."""
     _check_version(item)
-    return _number(item, GENERATION_FIELD, least=1, most=MAX_GENERATION)
+    return _number(item, GENERATION_FIELD, minimum=1, maximum=MAX_GENERATION)
 
 
 def parse_membership(item: Item, networks: Networks) -> MembershipRecord:
     """Parse the membership record. Raises RecordError if any part of it is bad."""
     return MembershipRecord(
         generation=parse_generation(item),
-        desired_nodes=_number(item, DESIRED_NODES_FIELD, least=0, most=MAX_NODES),
+        desired_nodes=_number(item, DESIRED_NODES_FIELD, minimum=0, maximum=MAX_NODES),
         members=parse_members(_rows(item), networks),
         shared_storage=check_shared_storage(_optional(item, SHARED_STORAGE_FIELD)),
         master_trains=_attribute(item, MASTER_TRAINS_FIELD, "BOOL") if MASTER_TRAINS_FIELD in item else True,
@@ -269,7 +269,7 @@ def _collide(one: MemberRecord, other: MemberRecord) -> bool:
 def _check_version(item: Item) -> None:
     """Accept this version and newer ones; extra keys are ignored, missing ones are errors."""
     try:
-        _number(item, VERSION_FIELD, least=RECORD_VERSION, most=10**9)
+        _number(item, VERSION_FIELD, minimum=RECORD_VERSION, maximum=10**9)
     except RecordError as error:
         raise RecordError(f"record {error}") from None
 
@@ -288,11 +288,11 @@ def _optional(item: Item, name: str) -> str:
     return str(_attribute(item, name, "S")) if name in item else ""
 
 
-def _number(item: Item, name: str, *, least: int, most: int) -> int:
+def _number(item: Item, name: str, *, minimum: int, maximum: int) -> int:
     text = _attribute(item, name, "N")
     number = int(text) if re.fullmatch(rf"[0-9]{{1,{MAX_INTEGER}}}", text) else -1
-    if not least <= number <= most:
-        raise RecordError(f"{name} must be a whole number from {least} to {most}, got {shown(text)}")
+    if not minimum <= number <= maximum:
+        raise RecordError(f"{name} must be a whole number from {minimum} to {maximum}, got {shown(text)}")
     return number
 
 

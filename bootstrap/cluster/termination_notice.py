@@ -5,8 +5,8 @@ The Auto Scaling group delays its own terminations with a lifecycle hook until t
 
 1. The agent reads the notice in each pass (`read_notice`).
 2. On any notice, the node drains (`must_drain`): the agent marks the node's record, and the coordinator on the master
-   drops the node from all lists (coordinator.py). On the master, ``launch`` then restarts or ends the jobs that use the
-   node (launcher/job/preemption.py).
+   removes the node from the hosts and workers files (coordinator.py). On the master, ``launch`` then restarts or ends
+   the jobs that use the node (launcher/job/preemption.py).
 3. `TerminationHandler` asks the group for what the notice requires: a replacement for a node at risk; for a
    termination, a delay until the other nodes have dropped this one and its ranks have ended. An interruption cannot be
    delayed, and the group replaces the node without a request.
@@ -76,7 +76,7 @@ class TerminationHandler:
     """Sends the node's Auto Scaling group the requests that a notice requires.
 
     A termination waits until the other nodes have dropped this one, and then for its ranks: at most TERM_S and their
-    grace period, whose limit is LONGEST_GRACE_S.
+    grace period, whose limit is MAX_GRACE_S.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class TerminationHandler:
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
 
-        Once the lists no longer contain it, only a termination by the group is urgent, for MAX_DRAIN_S: a node may wait
-        for its ranks much longer, and each pass calls AWS.
+        Once the hosts and workers files omit it, only a termination by the group is urgent, for MAX_DRAIN_S: a node may
+        wait for its ranks much longer, and each pass calls AWS.
         """
         if notice.ending and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
             return True
-        return notice.must_drain and membership.is_listed(self._instance_id)
+        return notice.must_drain and membership.is_active(self._instance_id)
 
     def delay_termination(self) -> None:
         """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the node may end."""
@@ -137,7 +137,7 @@ class TerminationHandler:
         """Return True if every other node has dropped this one, or had time to, and its ranks have ended."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
-        if membership is None or membership.is_listed(self._instance_id):
+        if membership is None or membership.is_active(self._instance_id):
             dropped_at = noticed_at + MAX_DRAIN_S
             return now >= dropped_at and self._ranks_are_over(dropped_at)
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at

@@ -39,8 +39,8 @@ ANSWER_TIMEOUT_S: Final = 3.0
 class Finding:
     """A failed check."""
 
-    what: str
-    """The fault, short enough for the signal's only field."""
+    fault: str
+    """Name of the fault, short enough for the signal's only field."""
     needs_replacement: bool
     """True if this machine itself is broken."""
 
@@ -78,7 +78,7 @@ class Health:
             return None
         # A driver that does not answer is no defect: after an update that needs a reboot, replacements would fail too.
         shown = "?" if count is None else count
-        return Finding(what=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
+        return Finding(fault=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
 
     def _check_efa(self) -> Finding | None:
         devices = self.root / EFA_DEVICES
@@ -87,7 +87,7 @@ class Health:
         if count >= self.expected_efa:
             return None
         # If there is none at all, the driver is missing, and every replacement would lack it too.
-        return Finding(what=f"efa {count}/{self.expected_efa}", needs_replacement=count > 0)
+        return Finding(fault=f"efa {count}/{self.expected_efa}", needs_replacement=count > 0)
 
     def _check_scratch(self) -> Finding | None:
         for path in SCRATCH_DIRS:
@@ -98,14 +98,14 @@ class Health:
                 _write_and_read(directory)
             except OSError as error:
                 name = errno.errorcode.get(error.errno or 0, "failed")
-                return Finding(what=f"scratch {path} {name}", needs_replacement=error.errno in BROKEN_DISK)
+                return Finding(fault=f"scratch {path} {name}", needs_replacement=error.errno in BROKEN_DISK)
         return None
 
     def _check_names(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
             for name in host_names(member.node_index):
                 if self._resolved(name) != member.address:
-                    return Finding(what=f"name {name}", needs_replacement=False)
+                    return Finding(fault=f"name {name}", needs_replacement=False)
         return None
 
     def _resolved(self, name: str) -> str | None:
@@ -117,7 +117,7 @@ class Health:
     def _check_master(self, members: Iterable[Member]) -> Finding | None:
         for member in members:
             if member.node_index == 1 and not self.answers(member.address):
-                return Finding(what=f"{MASTER_HOST} silent", needs_replacement=False)
+                return Finding(fault=f"{MASTER_HOST} silent", needs_replacement=False)
         return None
 
 

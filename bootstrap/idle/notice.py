@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY: Final = timedelta(minutes=15)
 """Time before ``expires``, or before the end of a Capacity Block's nodes, at which the announcement starts."""
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """Largest number of jobs in an announcement."""
 EXPIRES: Final = "expires"
 BLOCK: Final = "block"
@@ -63,7 +63,7 @@ class Notices:
         except OSError as error:
             log.warning("jobs cannot be read: %s", error)
             return ""
-        return f". Lost with the nodes: the checkpoints of job {', '.join(jobs[:MOST_NAMED])}" if jobs else ""
+        return f". Lost with the nodes: the checkpoints of job {', '.join(jobs[:MAX_NAMED])}" if jobs else ""
 
     def _announce(self, kind: str, sentence: str, *, is_coming: bool) -> None:
         log.warning("%s", sentence)

@@ -12,7 +12,7 @@ from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
-from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
 from bootstrap.idle.load import Load
@@ -97,7 +97,7 @@ class PauseController:
         self._record = replace(
             self._recorded(verdict, idle_stop_s=idle_stop_s, now=now),
             expires=_tagged_time(tags, EXPIRES_TAG),
-            block_pauses=_tagged_time(tags, BLOCK_PAUSES_TAG),
+            block_pauses=_tagged_time(tags, CAPACITY_BLOCK_PAUSES_TAG),
         )
         self._write(table)
         return verdict.is_due

@@ -16,7 +16,7 @@ from bootstrap.contract import PAUSE_FIELD, RECORD_VERSION, VERSION_FIELD
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ACTIVITY: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,9})")
-LONGEST_S: Final = 10**9 - 1
+MAX_SECONDS: Final = 10**9 - 1
 """Longest time of idleness that a record may name, in seconds."""
 
 
@@ -97,7 +97,7 @@ def parse_pause(item: Mapping[str, Mapping[str, Any]]) -> PauseRecord:
 def parse_seconds(text: str) -> int:
     """Parse a number of seconds from a tag. Raises RecordError."""
     if not re.fullmatch("[0-9]{1,9}", text):
-        raise RecordError(f"seconds must be a whole number from 0 to {LONGEST_S}, got {shown(text)}")
+        raise RecordError(f"seconds must be a whole number from 0 to {MAX_SECONDS}, got {shown(text)}")
     return int(text)
 
 
@@ -122,6 +122,6 @@ def _time(name: str, values: Mapping[str, object]) -> datetime | None:
 
 def _seconds(name: str, values: Mapping[str, object]) -> int:
     number = values.get(name, 0)
-    if type(number) is not int or not 0 <= number <= LONGEST_S:  # bool is a subclass of int
-        raise RecordError(f"{name} must be a whole number from 0 to {LONGEST_S}, got {shown(number)}")
+    if type(number) is not int or not 0 <= number <= MAX_SECONDS:  # bool is a subclass of int
+        raise RecordError(f"{name} must be a whole number from 0 to {MAX_SECONDS}, got {shown(number)}")
     return number

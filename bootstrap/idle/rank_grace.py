@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bootstrap.contract import LONGEST_GRACE_S
+from bootstrap.contract import MAX_GRACE_S
 from bootstrap.idle.load import JOBS, entries
 
 LOCK_SUFFIX: Final = ".lock"
@@ -31,7 +31,7 @@ def longest_grace_s(root: Path, user: str) -> float:
         locks = [lock for job in entries(jobs) if job.is_dir() for lock in _locks(job.path)]
     except (KeyError, OSError):
         return 0.0
-    return float(min(LONGEST_GRACE_S, max(map(_grace_s, locks), default=0)))
+    return float(min(MAX_GRACE_S, max(map(_grace_s, locks), default=0)))
 
 
 def _locks(job: str) -> Iterator[str]:

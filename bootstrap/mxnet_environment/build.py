@@ -71,7 +71,7 @@ class Builder:
         raise MxnetEnvironmentError(
             "no pip",
             f"engines need the package python3-venv or pip in {PYTORCH_PYTHON}, found neither",
-            lasting=True,
+            is_permanent=True,
         )
 
     def _install_horovod(self, pip: Sequence[str], directory: Path) -> None:
@@ -82,7 +82,7 @@ class Builder:
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
             raise MxnetEnvironmentError(
-                "no C++ compiler", f"Horovod needs {COMPILER} to compile, found none: install g++", lasting=True
+                "no C++ compiler", f"Horovod needs {COMPILER} to compile, found none: install g++", is_permanent=True
             )
         log.info("compiling Horovod")
         self._run([*pip, "install", "--require-hashes", "-r", str(BUILD_TOOLS)], failure="pip install failed")

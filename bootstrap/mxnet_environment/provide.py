@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 POLL_S: Final = 5.0
 """Seconds between checks of the bucket, and half of the first pause after a failure."""
-MAX_PAUSE_S: Final = 80.0
+MAX_BACKOFF_S: Final = 80.0
 """Longest pause after a failure, in seconds; each pause is twice the previous one."""
 RANDOM: Final = random.SystemRandom()
 """Source of random pauses, which spread the polls of workers that started together."""
@@ -93,9 +93,9 @@ def _fetch_or_build(
         except MxnetEnvironmentError as error:
             tries, short = tries + 1, error.short
             why = f"try {tries}: {short}"
-            pause = min(POLL_S * 2**tries, MAX_PAUSE_S)
+            pause = min(POLL_S * 2**tries, MAX_BACKOFF_S)
             log.warning("%s: %s", why, error)
-            if error.lasting or services.monotonic() + pause >= deadline:
+            if error.is_permanent or services.monotonic() + pause >= deadline:
                 raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
             write_state(services.root, EnvironmentState(doing="pausing", why=why))
         if services.monotonic() >= deadline:

@@ -18,7 +18,7 @@ from bootstrap.files.paths import under_root
 
 PATTERNS: Final = ("torch/lib/*.so*", "torch/*.so", "nvidia/*/lib/*.so*", "nvidia/*.so*", "triton/_C/*.so")
 """Libraries below site-packages, those that every import loads first."""
-SMALLEST: Final = 1024 * 1024
+MIN_LIBRARY_BYTES: Final = 1024 * 1024
 """Size in bytes of the smallest file that is worth a read."""
 CHUNK: Final = 4 * 1024 * 1024
 READERS: Final = 32
@@ -48,7 +48,7 @@ def find_libraries(root: Path) -> list[Path]:
     for site_packages in sorted(environment.glob("lib/python3*/site-packages")):
         for pattern in PATTERNS:
             for file in sorted(site_packages.glob(pattern)):
-                if file.is_file() and not file.is_symlink() and file.stat().st_size >= SMALLEST:
+                if file.is_file() and not file.is_symlink() and file.stat().st_size >= MIN_LIBRARY_BYTES:
                     found[file] = None
     return list(found)
 

@@ -14,7 +14,7 @@ from typing import Final
 from bootstrap.errors import SetupError
 
 CHUNK: Final = 1 << 16
-LONGEST_LINE: Final = 4096
+MAX_LINE: Final = 4096
 """Longest line in bytes; a longer one is split, so that output without line ends cannot fill the memory."""
 POLL_S: Final = 0.5
 """Longest pause in seconds between calls of ``on_poll``, and between checks for the program's end."""
@@ -22,7 +22,7 @@ END_S: Final = 5.0
 """Seconds between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 1.0
 """Seconds to keep reading output after the program's end, from a process that it left behind."""
-LONGEST_REASON: Final = 200
+MAX_REASON: Final = 200
 """Longest failure message, in characters; a signal has room for fewer."""
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -40,9 +40,9 @@ class Lines:
         *whole, self._rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
         for line in whole:
             self._add(line)
-        while len(self._rest) > LONGEST_LINE:
-            self._add(self._rest[:LONGEST_LINE])
-            self._rest = self._rest[LONGEST_LINE:]
+        while len(self._rest) > MAX_LINE:
+            self._add(self._rest[:MAX_LINE])
+            self._rest = self._rest[MAX_LINE:]
 
     def end(self) -> None:
         """Add the unfinished last line."""
@@ -164,4 +164,4 @@ def _shortened(text: str) -> str:
 
 def _ascii(text: str) -> str:
     """Return the text in the characters that a failure signal accepts."""
-    return text.encode("ascii", "replace").decode()[:LONGEST_REASON]
+    return text.encode("ascii", "replace").decode()[:MAX_REASON]

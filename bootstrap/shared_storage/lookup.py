@@ -16,7 +16,7 @@ from bootstrap.config import NodeConfig
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S: Final = 2.0
-LONGEST_RETRY_S: Final = 60.0
+MAX_BACKOFF_S: Final = 60.0
 """Longest pause between queries, in seconds; pauses double, and each query may take seconds of a coordinator's pass."""
 
 
@@ -42,7 +42,7 @@ class FileSystemLookup:
             self._log_change(str(error))
         if not self._found:
             self._next = self._monotonic() + self._pause
-            self._pause = min(LONGEST_RETRY_S, 2 * self._pause)
+            self._pause = min(MAX_BACKOFF_S, 2 * self._pause)
         return self._found
 
     def _ask(self, setting: str) -> str:

@@ -32,7 +32,7 @@ from bootstrap.shared_storage.tunnel import Tunnel, probe
 
 log = logging.getLogger(__name__)
 
-LONGEST_RETRY_S: Final = 20.0
+MAX_BACKOFF_S: Final = 20.0
 """Longest pause between attempts to mount, in seconds; they never stop."""
 WATCH_S: Final = 15.0
 """Seconds between checks that a mounted file system answers."""
@@ -95,7 +95,7 @@ class Mounter:
         state, why = self._try(target)
         self._write_state(state, why)
         self._failures = 0 if state == MOUNTED else self._failures + 1
-        return WATCH_S if state == MOUNTED else min(LONGEST_RETRY_S, 2.0 ** min(self._failures - 1, 8))
+        return WATCH_S if state == MOUNTED else min(MAX_BACKOFF_S, 2.0 ** min(self._failures - 1, 8))
 
     def _try(self, target: StorageTarget) -> tuple[str, str]:
         """Check the file system, and mount it if necessary; return the new state and why."""

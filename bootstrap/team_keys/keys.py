@@ -14,7 +14,7 @@ from typing import Final
 
 MAX_TEXT: Final = 4096
 """Largest list of keys in characters: about 40 ed25519 keys, or 9 RSA keys of 2,048 bits."""
-LEAST_RSA_BITS: Final = 2048
+MIN_RSA_BITS: Final = 2048
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 NAME_FORM: Final = "1 to 64 letters, digits and . _ @ + -"
 
@@ -25,7 +25,7 @@ TAG_LENGTH: Final = 256
 
 _SEPARATOR: Final = ":"
 """Separator of words in tags, because a part could begin or end with a space, which AWS need not preserve."""
-_LONGEST_SHOWN: Final = 60
+_MAX_SHOWN: Final = 60
 _ED25519_BYTES: Final = 32
 _POINT_BYTES: Final[Mapping[bytes, int]] = {b"nistp256": 65, b"nistp384": 97, b"nistp521": 133}
 """Length of an uncompressed point on each curve (RFC 5656, section 3.1)."""
@@ -66,7 +66,7 @@ def check_key(key: TeamKey) -> TeamKey:
     if parts is None or parts[0] != key.type.encode():
         raise KeyListError(f"key {key.name} must be a whole {key.type} key, got {_shown(key.body)}")
     if not TYPES[key.type](parts[1:]):
-        least = f" of at least {LEAST_RSA_BITS} bits" if key.type == "ssh-rsa" else ""
+        least = f" of at least {MIN_RSA_BITS} bits" if key.type == "ssh-rsa" else ""
         raise KeyListError(f"key {key.name} must be a valid {key.type} key{least}, got {_shown(key.body)}")
     return key
 
@@ -124,8 +124,8 @@ def from_tags(tags: Mapping[str, str]) -> str:
 
 def _shown(text: str) -> str:
     """Render text of any origin for a message: short printable ASCII."""
-    shown = ascii(text[:_LONGEST_SHOWN])
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[: _LONGEST_SHOWN - 3]}..."
+    shown = ascii(text[:_MAX_SHOWN])
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 3]}..."
 
 
 def _digest(text: str) -> str:
@@ -155,7 +155,7 @@ def _is_ed25519(parts: list[bytes]) -> bool:
 
 
 def _is_rsa(parts: list[bytes]) -> bool:
-    return len(parts) == 2 and int.from_bytes(parts[1], "big").bit_length() >= LEAST_RSA_BITS
+    return len(parts) == 2 and int.from_bytes(parts[1], "big").bit_length() >= MIN_RSA_BITS
 
 
 def _is_ecdsa(curve: bytes) -> Callable[[list[bytes]], bool]:

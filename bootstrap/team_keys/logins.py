@@ -47,13 +47,13 @@ def replace_team_keys(
     killed in between; each call ends the logins that it finds.
     """
     kept = {key.fingerprint for key in keys}
-    gone = {each: name for each, name in {**_read_removed(removed), **_names(path)}.items() if each not in kept}
-    if gone:
-        write_file(removed, "".join(f"{each} {name}\n" for each, name in sorted(gone.items())))
+    removed_keys = {each: name for each, name in {**_read_removed(removed), **_names(path)}.items() if each not in kept}
+    if removed_keys:
+        write_file(removed, "".join(f"{each} {name}\n" for each, name in sorted(removed_keys.items())))
     changed = write_file(path, text)
-    if gone:
+    if removed_keys:
         try:
-            end_logins(gone)
+            end_logins(removed_keys)
         except CommandError as error:
             log.warning("cannot end the logins of removed SSH keys: %s", error)
             return changed

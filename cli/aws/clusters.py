@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.cluster.record_fields import RELEASE, Networks, RecordError, parse_networks, shown
 from bootstrap.contract import (
     ALLOW_LIST_OUTPUT,
-    BLOCK_OUTPUT,
+    CAPACITY_BLOCK_OUTPUT,
     CLUSTER_NAME_OUTPUT,
     EXPIRES_OUTPUT,
     EXPIRY_ACTION_OUTPUT,
@@ -69,7 +69,7 @@ class Cluster:
     release: str = ""
     """Release that new nodes run (contract.RELEASE_FIELD); empty if the stack does not say."""
     capacity_block: str | None = None
-    """Output BLOCK_OUTPUT; None without a Capacity Block."""
+    """Output CAPACITY_BLOCK_OUTPUT; None without a Capacity Block."""
     allow_list: str | None = None
     """Output ALLOW_LIST_OUTPUT; None in a private cluster and in stacks older than this output."""
     kms_key: str | None = None
@@ -135,7 +135,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         created=_iso(stack["CreationTime"]),
         setup=outputs.get(SETUP_OUTPUT),
         release=found if RELEASE.fullmatch(found := outputs.get(RELEASE_OUTPUT, "")) else "",
-        capacity_block=outputs.get(BLOCK_OUTPUT),
+        capacity_block=outputs.get(CAPACITY_BLOCK_OUTPUT),
         allow_list=outputs.get(ALLOW_LIST_OUTPUT),
         kms_key=outputs.get(KMS_KEY_OUTPUT),
     )

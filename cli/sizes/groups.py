@@ -53,7 +53,7 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
     instances = group.get("Instances", [])
     return GroupState(
         name=group["AutoScalingGroupName"],
-        size=GroupSize(least=group["MinSize"], desired=group["DesiredCapacity"], most=group["MaxSize"]),
+        size=GroupSize(min_size=group["MinSize"], desired=group["DesiredCapacity"], max_size=group["MaxSize"]),
         instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
         staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
         zones=frozenset(each["AvailabilityZone"] for each in instances),
@@ -118,9 +118,9 @@ def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -
 def open_groups(clients: Clients, groups: GroupStates, declared: ClusterSizes) -> None:
     """Raise the limits of paused groups without starting nodes: LaunchInstances raises the desired size."""
     for node_type, group in groups.items():
-        most = declared[node_type].most
-        if group.size.most < most:
-            size = GroupSize(least=0, desired=group.size.desired, most=most)
+        most = declared[node_type].max_size
+        if group.size.max_size < most:
+            size = GroupSize(min_size=0, desired=group.size.desired, max_size=most)
             clients.autoscaling.update_auto_scaling_group(**size.request(group.name))
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from bootstrap.contract import LONGEST_GRACE_S
+from bootstrap.contract import MAX_GRACE_S
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster, deployed_setup
 from cli.aws.nodes import RUNNING, Member, find_instances, read_membership
@@ -19,8 +19,8 @@ from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, r
 
 POLL_S: Final = 3.0
 """Seconds between polls."""
-GONE_TIMEOUT_S: Final = LONGEST_GRACE_S + 600.0
-"""Deadline for nodes to end, in seconds: draining takes a minute or two, ranks may save for LONGEST_GRACE_S, and large
+GONE_TIMEOUT_S: Final = MAX_GRACE_S + 600.0
+"""Deadline for nodes to end, in seconds: draining takes a minute or two, ranks may save for MAX_GRACE_S, and large
 types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
 """Deadline for nodes without setup to be ready, in seconds; the same as a deploy's."""

@@ -75,7 +75,7 @@ def find_attempt(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | N
     Groups that are closed again have been emptied in the meantime: the attempt's tokens would only repeat AWS's earlier
     answers.
     """
-    if any(groups[node_type].size.most < declared[node_type].most for node_type in NODE_TYPES):
+    if any(groups[node_type].size.max_size < declared[node_type].max_size for node_type in NODE_TYPES):
         return None
     attempt = recorded_attempt(groups)
     return attempt if attempt is not None and attempt.counts == _counts(declared) else None

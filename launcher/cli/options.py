@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, LONGEST_GRACE_S, WORKERS_PATH_VARIABLE
+from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
 from launcher.cli.nested_launchers import find_nested_launcher, refuse_nested_launchers
 from launcher.cli.program import build_program, command_words, launch_words, torchrun_command
@@ -127,7 +127,7 @@ def _add_restart_options(parser: _Parser) -> None:
         metavar="S",
         help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S} plus setup_timeout)",
     )
-    grace_help = f"seconds between TERM and KILL, at most {LONGEST_GRACE_S} (default: {GRACE_S:g})"
+    grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
 
 
@@ -261,7 +261,7 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
 
 
 def _grace_seconds(options: argparse.Namespace) -> float:
-    return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=LONGEST_GRACE_S)
+    return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=MAX_GRACE_S)
 
 
 def _keep_seconds(environ: Mapping[str, str]) -> int:

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from local.aws.server import LocalAwsError, serve
+from local.aws.server import LocalAwsError, create_server
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     # end on a plain kill as on Ctrl-C
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        server = serve(
+        server = create_server(
             host=options.host,
             port=options.port,
             region=options.region,

@@ -109,7 +109,7 @@ class LocalAwsError(Exception):
     """The server cannot run; the message explains why in one line."""
 
 
-def serve(
+def create_server(
     *,
     host: str,
     port: int,

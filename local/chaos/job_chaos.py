@@ -150,9 +150,9 @@ class FaultRun:
             self._await(lambda: node.is_up and node.init() != before, "the reboot")
         else:
             begin, end = (
-                (self._faults.freeze, self._faults.thaw)
+                (self._faults.freeze, self._faults.end_freeze)
                 if kind == "freeze"
-                else (self._faults.partition, self._faults.reconnect)
+                else (self._faults.partition, self._faults.end_partition)
             )
             begin(name)
             time.sleep(FAULT_DURATION_S)

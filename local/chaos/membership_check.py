@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bootstrap.contract import BLOCK_BEGIN, BLOCK_END, MASTER, MASTER_HOST, NodeType, worker_host
+from bootstrap.contract import MARKER_BEGIN, MARKER_END, MASTER, MASTER_HOST, NodeType, worker_host
 
 _Value = TypeVar("_Value", int, str)
 
@@ -59,9 +59,9 @@ class Observation:
 def block(text: str) -> list[str]:
     """Return our lines of a shared file."""
     lines = text.splitlines()
-    if BLOCK_BEGIN not in lines or BLOCK_END not in lines:
+    if MARKER_BEGIN not in lines or MARKER_END not in lines:
         return []
-    return lines[lines.index(BLOCK_BEGIN) + 1 : lines.index(BLOCK_END)]
+    return lines[lines.index(MARKER_BEGIN) + 1 : lines.index(MARKER_END)]
 
 
 def hosts_of(text: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each fault."""
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for name, fault in FAULT_TYPES.items():
-        if fault.done:
+        if fault.report:
             verbs.add_parser(name, help=fault.help).add_argument("node", metavar="NODE", help=NODE)
     notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
     notice.add_argument("node", metavar="NODE", help=NODE)
@@ -104,12 +104,12 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
         return f"gave notice to {node}: it ends in {options.seconds:g} s"
     fault = FAULT_TYPES[options.fault]
     fault.begin(faults, node.instance_id)
-    return f"{fault.done} {node}"
+    return f"{fault.report} {node}"
 
 
 def _change_storage(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "storage-back":
-        faults.storage_back()
+        faults.end_storage_outage()
         return "restored the mount targets"
     faults.storage_outage(slow_s=options.slow)
     return "took the mount targets away" if options.slow is None else f"slowed mounts down by {options.slow:g} s"
@@ -118,7 +118,8 @@ def _change_storage(faults: Faults, options: argparse.Namespace) -> str:
 def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:
     node = faults.target(options.node)
     other = faults.target(options.other) if options.other else None
-    getattr(faults, options.fault)(node.instance_id, other.instance_id if other else None)
+    change = faults.partition if options.fault == "partition" else faults.end_partition
+    change(node.instance_id, other.instance_id if other else None)
     if options.fault == "partition":
         return f"cut off {node} from {other or 'everybody'}"
     return f"reconnected {node} with {other or 'everybody'}"
@@ -132,7 +133,7 @@ def _cut_api(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "api-outage":
         faults.api_outage(name, refuse=options.refuse)
         return f"cut off {who} from AWS's API"
-    faults.api_back(name)
+    faults.end_api_outage(name)
     return f"restored AWS's API for {who}"
 
 
@@ -141,7 +142,7 @@ def _refuse_requests(faults: Faults, options: argparse.Namespace) -> str:
     node = faults.target(options.node) if options.node else None
     name, scope = node.instance_id if node else None, f"{options.service or 'all'} for {node or 'all nodes'}"
     if options.share == 0:
-        stop = faults.stop_throttling if throttles else faults.stop_api_errors
+        stop = faults.end_throttle if throttles else faults.end_api_errors
         stop(options.service, name=name)
         return f"ended {options.fault} {scope}"
     start = faults.throttle if throttles else faults.api_errors

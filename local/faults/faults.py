@@ -73,7 +73,7 @@ class Faults:
         power.freeze(node)
         network.interrupt(network.FROZEN, network.link_element(node.link))
 
-    def thaw(self, name: str) -> None:
+    def end_freeze(self, name: str) -> None:
         """Resume a frozen node."""
         node = self.node(name)
         network.restore(network.FROZEN, network.link_element(node.link))
@@ -101,7 +101,7 @@ class Faults:
         """Use up all free space, so that writes fail with ENOSPC."""
         disk.fill(self.node(name))
 
-    def free_disk(self, name: str) -> None:
+    def end_fill_disk(self, name: str) -> None:
         """Release the space that ``fill_disk`` took."""
         disk.free(self.node(name))
 
@@ -111,7 +111,7 @@ class Faults:
         """Cut a node off from everything, including metadata and AWS's API, or two nodes from each other."""
         network.interrupt(*self._partition_elements(name, other))
 
-    def reconnect(self, name: str, other: str | None = None) -> None:
+    def end_partition(self, name: str, other: str | None = None) -> None:
         """Undo the partition of a node from everything, or of two nodes from each other."""
         network.restore(*self._partition_elements(name, other))
 
@@ -128,7 +128,7 @@ class Faults:
         """Stop the node's metadata service from answering."""
         network.interrupt(network.NO_METADATA, network.link_element(self.node(name).link))
 
-    def metadata_back(self, name: str) -> None:
+    def end_metadata_outage(self, name: str) -> None:
         """Let the node's metadata service answer again."""
         network.restore(network.NO_METADATA, network.link_element(self.node(name).link))
 
@@ -142,7 +142,7 @@ class Faults:
         else:
             network.interrupt(network.NO_API, network.link_element(self.node(name).link))
 
-    def api_back(self, name: str | None = None) -> None:
+    def end_api_outage(self, name: str | None = None) -> None:
         """End an outage of all nodes, or of one."""
         if name is None:
             for ports in (network.API_SILENT, network.API_REFUSED):
@@ -156,7 +156,7 @@ class Faults:
         """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
         api.add_fault(self._run_dir, self._fault("throttle", service, share=share, name=name, seed=seed))
 
-    def stop_throttling(self, service: str | None = None, *, name: str | None = None) -> None:
+    def end_throttle(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop throttling the requests of all nodes, or of one, to a service or to all."""
         api.remove_fault(self._run_dir, self._fault("throttle", service, name=name))
 
@@ -166,7 +166,7 @@ class Faults:
         """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
         api.add_fault(self._run_dir, self._fault("error", service, share=share, name=name, seed=seed))
 
-    def stop_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
+    def end_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop the internal errors for all nodes, or for one, of a service or of all."""
         api.remove_fault(self._run_dir, self._fault("error", service, name=name))
 
@@ -182,7 +182,7 @@ class Faults:
         """Remove the mount targets of all file systems, or delay their answers."""
         StorageFaults(absent=slow_s is None, slow_s=slow_s or 0.0).write(self._run_dir)
 
-    def storage_back(self) -> None:
+    def end_storage_outage(self) -> None:
         """Restore the mount targets; the data plane notices within a second."""
         StorageFaults().write(self._run_dir)
 
@@ -193,7 +193,7 @@ class Faults:
         network.restore_all()
         api.remove_all_faults(self._run_dir)
         scarcity.lift_limits(self._run_dir)
-        self.storage_back()
+        self.end_storage_outage()
         for node in all_nodes(self._run_dir):
             power.thaw(node)
             disk.free(node)
@@ -208,7 +208,7 @@ class FaultType:
     end_method: Callable[..., None] | None = None
     """Method of Faults that a plan calls at the end, with the same instances; None if the fault cannot be undone."""
     help: str = ""
-    done: str = ""
+    report: str = ""
     """Report of the command line, before the node's name; empty for a fault that is no command or takes arguments."""
     node_count: int = 1
     """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
@@ -219,11 +219,11 @@ class FaultType:
 
     @property
     def has_duration(self) -> bool:
-        """True if a plan draws a duration; a spot notice's is the time until the interruption."""
+        """Return True if a plan draws a duration; a spot notice's is the time until the interruption."""
         return self.end_method is not None or "seconds" in self.plan_options
 
     def begin(self, faults: Faults, *instances: str, **options: float) -> None:
-        """Cause the fault."""
+        """Cause the fault, by the method's name: ``faults`` may be a test's stand-in with methods of its own."""
         getattr(faults, self.begin_method.__name__)(*instances, **options)
 
     def end(self, faults: Faults, *instances: str) -> None:
@@ -234,58 +234,63 @@ class FaultType:
 
 FAULT_TYPES: Final[Mapping[str, FaultType]] = {
     "kill": FaultType(
-        help="end all of a node's processes at once, as when its host crashes", done="killed", begin_method=Faults.kill
+        help="end all of a node's processes at once, as when its host crashes",
+        report="killed",
+        begin_method=Faults.kill,
     ),
-    "terminate": FaultType(help="terminate a node through EC2", done="terminated", begin_method=Faults.terminate),
+    "terminate": FaultType(help="terminate a node through EC2", report="terminated", begin_method=Faults.terminate),
     "kill-agent": FaultType(
-        help="send SIGKILL to a node's agent", done="killed the agent of", begin_method=Faults.kill_agent
+        help="send SIGKILL to a node's agent", report="killed the agent of", begin_method=Faults.kill_agent
     ),
     "freeze": FaultType(
         help="hang a node: nothing runs, nothing answers",
-        done="froze",
+        report="froze",
         begin_method=Faults.freeze,
-        end_method=Faults.thaw,
+        end_method=Faults.end_freeze,
     ),
-    "thaw": FaultType(help="resume a frozen node", done="thawed", begin_method=Faults.thaw, is_planned=False),
-    "partition": FaultType(begin_method=Faults.partition, end_method=Faults.reconnect),
-    "partition-pair": FaultType(begin_method=Faults.partition, end_method=Faults.reconnect, node_count=2),
-    "reboot": FaultType(help="reboot a node through EC2", done="rebooted", begin_method=Faults.reboot),
+    "thaw": FaultType(help="resume a frozen node", report="thawed", begin_method=Faults.end_freeze, is_planned=False),
+    "partition": FaultType(begin_method=Faults.partition, end_method=Faults.end_partition),
+    "partition-pair": FaultType(begin_method=Faults.partition, end_method=Faults.end_partition, node_count=2),
+    "reboot": FaultType(help="reboot a node through EC2", report="rebooted", begin_method=Faults.reboot),
     "spot-notice": FaultType(begin_method=Faults.spot_notice, plan_options=("seconds",)),
     "rebalance-recommendation": FaultType(
         help="announce in a node's metadata that a spot interruption is likely",
-        done="recommended a rebalance to",
+        report="recommended a rebalance to",
         begin_method=Faults.rebalance_recommendation,
         is_planned=False,
     ),
     "fill-disk": FaultType(
-        help="fill a node's disk", done="filled the disk of", begin_method=Faults.fill_disk, end_method=Faults.free_disk
+        help="fill a node's disk",
+        report="filled the disk of",
+        begin_method=Faults.fill_disk,
+        end_method=Faults.end_fill_disk,
     ),
     "free-disk": FaultType(
         help="release the space that fill-disk took",
-        done="freed the disk of",
-        begin_method=Faults.free_disk,
+        report="freed the disk of",
+        begin_method=Faults.end_fill_disk,
         is_planned=False,
     ),
     "metadata-outage": FaultType(
         help="stop a node's metadata service from answering",
-        done="cut off the metadata of",
+        report="cut off the metadata of",
         begin_method=Faults.metadata_outage,
-        end_method=Faults.metadata_back,
+        end_method=Faults.end_metadata_outage,
     ),
     "metadata-back": FaultType(
         help="let a node's metadata service answer again",
-        done="restored the metadata of",
-        begin_method=Faults.metadata_back,
+        report="restored the metadata of",
+        begin_method=Faults.end_metadata_outage,
         is_planned=False,
     ),
     "throttle": FaultType(
-        begin_method=Faults.throttle, end_method=Faults.stop_throttling, node_count=0, plan_options=("share", "seed")
+        begin_method=Faults.throttle, end_method=Faults.end_throttle, node_count=0, plan_options=("share", "seed")
     ),
     "api-errors": FaultType(
-        begin_method=Faults.api_errors, end_method=Faults.stop_api_errors, node_count=0, plan_options=("share", "seed")
+        begin_method=Faults.api_errors, end_method=Faults.end_api_errors, node_count=0, plan_options=("share", "seed")
     ),
-    "api-outage": FaultType(begin_method=Faults.api_outage, end_method=Faults.api_back, node_count=0),
+    "api-outage": FaultType(begin_method=Faults.api_outage, end_method=Faults.end_api_outage, node_count=0),
 }
 """Every fault by its name, except the outage of the shared storage.
 
-The command line parses the arguments of those without a ``done`` itself."""
+The command line parses the arguments of those without a ``report`` itself."""

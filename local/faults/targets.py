@@ -9,7 +9,7 @@ import boto3
 from local.errors import LocalError
 from local.faults.node_indexes import aliases, members_by_cluster, resolve
 
-GONE = ("shutting-down", "terminated")
+ENDED_STATES = ("shutting-down", "terminated")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> FaultTarg
     if not found:
         raise LocalError(f"no instance {instance_id}")
     state = found[0]["State"]["Name"]
-    if state in GONE:
+    if state in ENDED_STATES:
         raise LocalError(f"{name}{'' if name == instance_id else f' ({instance_id})'} is {state}")
     alias, address = aliases(clusters).get(instance_id), found[0].get("PrivateIpAddress", "no address")
     return FaultTarget(instance_id=instance_id, alias=alias, address=address)

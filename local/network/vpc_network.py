@@ -142,14 +142,14 @@ def routers() -> list[str]:
 
 def load_routes(routes: Mapping[str, str], *, previous: Mapping[str, str]) -> None:
     """Route each public address to its VPC; ``previous`` is what was loaded last."""
-    gone = [f"route flush exact {address}/32" for address in sorted(previous.keys() - routes.keys())]
+    removed = [f"route flush exact {address}/32" for address in sorted(previous.keys() - routes.keys())]
     changed = [
         f"route replace {address}/32 via {GATEWAY_ADDRESS} dev {_uplink_name(vpc_id)} onlink"
         for address, vpc_id in sorted(routes.items())
         if previous.get(address) != vpc_id
     ]
-    if gone or changed:
-        _ip([*gone, *changed], namespace=INTERNET)
+    if removed or changed:
+        _ip([*removed, *changed], namespace=INTERNET)
 
 
 def _uplink_name(vpc_id: str) -> str:

@@ -11,7 +11,7 @@ from local.dataplane.errors import read_errors
 from local.dataplane.launch_failures import reported
 from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_of
-from local.faults.targets import GONE
+from local.faults.targets import ENDED_STATES
 from local.node.container import is_frozen
 from local.node.inotify_limit import inotify_shortage
 from local.run_dir import current_run_dir
@@ -43,7 +43,7 @@ def duration(span: timedelta) -> str:
 
 def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
     """Return True if an instance exists or ended only recently."""
-    if instance["State"]["Name"] not in GONE:
+    if instance["State"]["Name"] not in ENDED_STATES:
         return True
     reason = instance.get("StateTransitionReason", "")
     try:
@@ -54,17 +54,17 @@ def is_shown(instance: Mapping[str, Any], now: datetime) -> bool:
 
 
 def row(instance: Mapping[str, Any], *, node: NodeHandle, alias: str, now: datetime) -> tuple[str, ...]:
-    state, gone = instance["State"]["Name"], instance["State"]["Name"] in GONE
+    state, has_ended = instance["State"]["Name"], instance["State"]["Name"] in ENDED_STATES
     tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
     return (
         instance["InstanceId"],
         tags.get("Name", "-"),
         alias,
         state,
-        "-" if gone else node_state(node),
+        "-" if has_ended else node_state(node),
         instance.get("PrivateIpAddress") or "-",
         instance.get("PublicIpAddress") or "-",
-        "-" if gone else duration(now - instance["LaunchTime"]),
+        "-" if has_ended else duration(now - instance["LaunchTime"]),
     )
 
 

@@ -20,7 +20,7 @@ from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must receive the signals of ``size.least`` nodes, in addition to a setup's time."""
+"""Time within which CloudFormation must receive ``size.min_size`` nodes' signals, in addition to a setup's time."""
 
 SPOT_OPTIONS: Final = {
     "MarketType": "spot",
@@ -56,7 +56,7 @@ class NodeTemplate:
 
 
 class NodeGroup(Construct):
-    """A group of nodes in one subnet; a deploy succeeds once ``size.least`` of them are ready.
+    """A group of nodes in one subnet; a deploy succeeds once ``size.min_size`` of them are ready.
 
     AWS replaces a lost node; a deploy never replaces a running one.
     """
@@ -90,16 +90,16 @@ class NodeGroup(Construct):
             vpc=vpc,
             vpc_subnets=ec2.SubnetSelection(subnets=[subnet]),
             launch_template=self.launch_template,
-            min_capacity=size.least,
-            max_capacity=size.most,
+            min_capacity=size.min_size,
+            max_capacity=size.max_size,
             # The group's DesiredCapacity carries the number: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=size.desired,
             # AWS's default first ends the nodes of the oldest launch template: after a redeploy, those that train.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
-            signals=autoscaling.Signals.wait_for_count(size.least, timeout=CREATION_TIMEOUT.plus(setup_timeout))
-            if size.least
+            signals=autoscaling.Signals.wait_for_count(size.min_size, timeout=CREATION_TIMEOUT.plus(setup_timeout))
+            if size.min_size
             else None,
         )
         self._add_drain_hook()

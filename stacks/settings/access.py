@@ -13,7 +13,7 @@ from stacks.settings.values import PARSER, Settings, SettingsError, ipv4_block, 
 _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
 _NAMED: Final = re.compile(rf"(?P<name>{NAME.pattern})=(?P<rest>.+)", re.DOTALL)
 _PRIVATE: Final = "PRIVATE KEY-----"
-_LARGEST_KEY_FILE: Final = 64 * 1024
+_MAX_KEY_FILE: Final = 64 * 1024
 WIDEST_SSH_PREFIX: Final = 8
 """Shortest prefix of a block that does not cover much of the internet."""
 MAX_SSH_LOCATIONS: Final = 20
@@ -114,7 +114,7 @@ def _read_key_file(file: str) -> str:
     require(os.path.isfile(path), "ssh_keys", file, "a file with public keys or a public key")  # noqa: PTH113
     try:
         with open(path, encoding="utf-8", errors="replace") as content:  # noqa: PTH123
-            return content.read(_LARGEST_KEY_FILE)
+            return content.read(_MAX_KEY_FILE)
     except OSError as error:
         raise SettingsError(f"ssh_keys must be readable, got {shown(file)}: {error.strerror}") from None
 

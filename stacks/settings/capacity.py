@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from bootstrap import contract
-from bootstrap.aws.group_sizes import ClusterSizes, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from stacks.catalogue import instance_types
 from stacks.catalogue.gpu_types import InstanceType
 from stacks.settings.values import Settings, SettingsError, require, shown
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _MAX_GPUS: Final = 16
-_LONGEST_TYPE: Final = 60
+_MAX_TYPE_LENGTH: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,11 @@ class CapacitySettings(Settings):
     def check(self) -> None:
         """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""
         super().check()
-        count, most = self.worker_count, contract.MOST_WORKERS
+        count, maximum = self.worker_count, contract.MAX_WORKERS
         # The table could not serve more agents (docs/healing.md).
-        require(0 <= count <= most, "worker_count", count, f"0 to {most}")
-        least = self.min_workers
-        require(least is None or 0 <= least <= count, "min_workers", least, f"0 to worker_count, which is {count}")
+        require(0 <= count <= maximum, "worker_count", count, f"0 to {maximum}")
+        needed = self.min_workers
+        require(needed is None or 0 <= needed <= count, "min_workers", needed, f"0 to worker_count, which is {count}")
         self._check_gpu_count()
         for setting, name in (("instance_type", self.instance_type), ("master_instance_type", self.master_type)):
             if instance_types.find(name) is None and not _TYPE.fullmatch(name):
@@ -124,6 +124,14 @@ class CapacitySettings(Settings):
         """Return the sizes of both Auto Scaling groups when every node is up."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
+    @property
+    def initial_sizes(self) -> ClusterSizes:
+        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
+
+        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
+        """
+        return self.fleet_sizes if self.starts_nodes else dict.fromkeys(contract.NODE_TYPES, PAUSED)
+
     def _check_gpu_count(self) -> None:
         count, known = self.gpu_count, self.instance
         if count is None:
@@ -133,7 +141,18 @@ class CapacitySettings(Settings):
             require(count == known.gpus, "gpu_count", count, f"{known.gpus} or left out for {known.name}")
 
 
+def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
+    """Return the sizes that the settings declare.
+
+    MinSize is the number of nodes that a deploy requires: CloudFormation fails the deploy if fewer start.
+    """
+    return {
+        contract.MASTER: GroupSize(min_size=1, desired=1, max_size=1),
+        contract.WORKER: GroupSize(min_size=needed_workers, desired=worker_count, max_size=worker_count),
+    }
+
+
 def nearest_type_hint(name: str) -> str:
     """Return ", did you mean TYPE?" for a misspelt type, or nothing."""
-    near = instance_types.nearest(name) if len(name) <= _LONGEST_TYPE else None
+    near = instance_types.nearest(name) if len(name) <= _MAX_TYPE_LENGTH else None
     return f", did you mean {near}?" if near else ""

@@ -82,8 +82,8 @@ class DataSettings(StorageSettings):
             require(
                 _POLICY.fullmatch(arn), "policy_arns", arn, "ARNs of managed policies like arn:aws:iam::aws:policy/X"
             )
-        most = _MAX_POLICIES
-        require(len(self.policy_arns) <= most, "policy_arns", len(self.policy_arns), f"at most {most} policies")
+        maximum = _MAX_POLICIES
+        require(len(self.policy_arns) <= maximum, "policy_arns", len(self.policy_arns), f"at most {maximum} policies")
 
     def warnings(self) -> dict[str, str]:
         """Warn of policies that make every job an administrator, or let it do everything in a service."""

@@ -86,5 +86,5 @@ class ImageSettings(CapacitySettings):
         """Check against EC2's limits and the size of the default image; the size of a custom image is unknown."""
         gib, family = self.root_volume_gib, self.ami_family
         require(8 <= gib <= 16384, "root_volume_gib", gib, "8 to 16384")
-        least = deep_learning_ami.IMAGE_GIB[family] if family else 0
-        require(gib >= least, "root_volume_gib", gib, f"at least {least}, the size of the AMI {family}")
+        minimum = deep_learning_ami.IMAGE_GIB[family] if family else 0
+        require(gib >= minimum, "root_volume_gib", gib, f"at least {minimum}, the size of the AMI {family}")

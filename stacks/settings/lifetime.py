@@ -11,7 +11,7 @@ DELETE: Final = "delete"
 EXPIRY_ACTIONS: Final = (PAUSE, DELETE)
 DELETE_AFTER: Final = timedelta(minutes=15)
 """Time from the end to the first deletion: three attempts to pause, and time for the nodes to drain."""
-SHORTEST_IDLE_STOP: Final = timedelta(minutes=10)
+MIN_IDLE_STOP: Final = timedelta(minutes=10)
 """Shortest idle_stop: five minutes to detect that a cluster is idle, and five for the announcement."""
 _IDLE_STOP_ALLOWED: Final = "a time like 30m, 2h or 1d, at least 10m"
 _ALLOWED: Final = "a time with its zone, like 2026-12-01T18:00:00+01:00"
@@ -41,7 +41,7 @@ class LifetimeSettings(Settings):
             require(self.expires is not None, "expires", self.expires, f"set with expiry_action {DELETE}")
         if self.idle_stop is not None:
             found = duration(self.idle_stop)
-            require(found and found >= SHORTEST_IDLE_STOP, "idle_stop", self.idle_stop, _IDLE_STOP_ALLOWED)
+            require(found and found >= MIN_IDLE_STOP, "idle_stop", self.idle_stop, _IDLE_STOP_ALLOWED)
 
     def warnings(self) -> dict[str, str]:
         """Warn if nothing pauses a cluster whose master is dead."""

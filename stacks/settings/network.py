@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
-from bootstrap.contract import NODE_TYPES
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.values import PARSER, SettingsError, ipv4_block, parse_list, require, shown
 
@@ -26,9 +24,9 @@ _HEX: Final = "and 8 or 17 hex digits"
 _OWN_VPC_CIDR: Final = "10.0.0.0/16"
 _RESERVED_ADDRESSES: Final = 5
 """Number of addresses that AWS reserves in each subnet."""
-_SMALLEST_SUBNET: Final = 28
+_MAX_SUBNET_PREFIX: Final = 28
 """Prefix length of the smallest subnet that AWS creates."""
-MOST_ZONES: Final = 6
+MAX_ZONES: Final = 6
 """Number of zones of the largest region."""
 
 
@@ -78,16 +76,13 @@ class NetworkSettings(CapacitySettings):
         return not self.zones or self.availability_zone is not None
 
     @property
-    def initial_sizes(self) -> ClusterSizes:
-        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
-
-        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
-        """
-        return self.fleet_sizes if self.is_placed and self.starts_nodes else dict.fromkeys(NODE_TYPES, PAUSED)
+    def starts_nodes(self) -> bool:
+        """Return True if a deploy starts nodes; until the zone is chosen, ``dlcluster up`` starts them."""
+        return super().starts_nodes and self.is_placed
 
     def _check_zones(self) -> None:
         zones, chosen = self.zones, self.availability_zone
-        require(len(zones) <= MOST_ZONES, "zones", zones, f"at most {MOST_ZONES} zones")
+        require(len(zones) <= MAX_ZONES, "zones", zones, f"at most {MAX_ZONES} zones")
         for zone in zones:
             require(_ZONE.fullmatch(zone), "zones", zone, "zones like us-east-1a")
         if zones and self.vpc_id is not None:
@@ -120,7 +115,7 @@ class NetworkSettings(CapacitySettings):
                 raise SettingsError(f"vpc_cidr must not overlap {taken}, got {shown(cidr)}: {reason}")
         # Divide it into equal parts whose number is a power of two: for one zone, the halves of the block.
         parts = 1 << (2 * max(1, len(self.zones)) - 1).bit_length()
-        longest = _SMALLEST_SUBNET - parts.bit_length() + 1
+        longest = _MAX_SUBNET_PREFIX - parts.bit_length() + 1
         require(block.prefixlen <= longest, "vpc_cidr", cidr, f"at most /{longest} for {len(self.zones)} zones")
         room = block.num_addresses // parts - _RESERVED_ADDRESSES
         fits = self.worker_count <= room or self.vpc_id is not None

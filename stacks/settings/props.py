@@ -25,7 +25,7 @@ from stacks.settings.security import SecuritySettings, hardened_defaults
 from stacks.settings.setup import SetupSettings
 from stacks.settings.values import SettingsError, parse
 
-_MOST_TAGS_OF_A_GROUP: Final = 44
+_MAX_TAGS_OF_A_GROUP: Final = 44
 """Number of tags that the user and ``ssh_keys`` may add: AWS allows 50, and the product adds 6.
 
 These are Name, cluster, node type, expires, idle-stop and block-pauses on the master's group. The workers' group has
@@ -60,9 +60,9 @@ class ClusterProps(
             raise SettingsError(
                 f"zones must not be set with purchase={self.purchase}: set availability_zone to its zone"
             )
-        if (count := len(self.tags) + len(to_tags(self.team_keys))) > _MOST_TAGS_OF_A_GROUP:
+        if (count := len(self.tags) + len(to_tags(self.team_keys))) > _MAX_TAGS_OF_A_GROUP:
             raise SettingsError(
-                f"tags and ssh_keys must take at most {_MOST_TAGS_OF_A_GROUP} tags of the master's group, got {count}: "
+                f"tags and ssh_keys must take at most {_MAX_TAGS_OF_A_GROUP} tags of the master's group, got {count}: "
                 f"each tag takes one, and {TAG_LENGTH} characters of keys take one"
             )
 

@@ -57,9 +57,9 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
         allowed = "the name or the ARN of a managed policy"
         require(boundary is None or _BOUNDARY.fullmatch(boundary), "permissions_boundary", boundary, allowed)
         if prefix is not None:
-            most = _ROLE_NAME - _ROLE_NAME_END - len(self.cluster_name)
-            usable = _PREFIX.fullmatch(prefix) and len(prefix) <= most
-            allowed = f"a letter, then letters, digits and + = , . @ _ -, at most {max(most, 0)} beside cluster_name"
+            maximum = _ROLE_NAME - _ROLE_NAME_END - len(self.cluster_name)
+            usable = _PREFIX.fullmatch(prefix) and len(prefix) <= maximum
+            allowed = f"a letter, then letters, digits and + = , . @ _ -, at most {max(maximum, 0)} beside cluster_name"
             require(usable, "role_name_prefix", prefix, allowed)
         if self.hardened:
             self._check_hardened()
@@ -71,11 +71,11 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
         # A file system that the stack creates would be in no backup plan, which the checks require.
         allowed = "none or a file system of your own with hardened, in your backup plan"
         require(not self.makes_file_system, "shared_storage", self.shared_storage, allowed)
-        for name, given, most in (
+        for name, given, maximum in (
             ("policy_arns", self.policy_arns, _HARDENED_POLICIES),
             ("data_buckets", self.data_buckets, _HARDENED_BUCKETS),
         ):
-            require(len(given) <= most, name, len(given), f"at most {most} with hardened")
+            require(len(given) <= maximum, name, len(given), f"at most {maximum} with hardened")
 
     def check_region(self, region: str) -> None:
         """Refuse a key of another region once the deploy's region is known."""

@@ -11,8 +11,8 @@ from typing import Final
 from bootstrap.contract import SETUP_REQUIREMENTS, SETUP_SCRIPT
 from stacks.settings.values import Settings, SettingsError, duration, require, shown
 
-_LARGEST_FILE: Final = 1 << 20
-_LONGEST_TIMEOUT: Final = timedelta(hours=6)
+_MAX_FILE: Final = 1 << 20
+_MAX_TIMEOUT: Final = timedelta(hours=6)
 _LOCAL_REQUIREMENT: Final = re.compile(
     r"""
     \s*(?:
@@ -47,7 +47,7 @@ class SetupSettings(Settings):
         super().check()
         self.setup_files()
         time = duration(self.setup_timeout)
-        in_range = time is not None and time <= _LONGEST_TIMEOUT
+        in_range = time is not None and time <= _MAX_TIMEOUT
         require(in_range, "setup_timeout", self.setup_timeout, "a time like 15m or 2h, at most 6h")
 
     def warnings(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ def _read(name: str, file: str) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"{name} must be readable, got {shown(file)}: {error.strerror}") from None
-    require(len(content) <= _LARGEST_FILE, f"size of {file}", len(content), f"at most {_LARGEST_FILE} bytes")
+    require(len(content) <= _MAX_FILE, f"size of {file}", len(content), f"at most {_MAX_FILE} bytes")
     return content
 
 

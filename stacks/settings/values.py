@@ -12,7 +12,7 @@ from typing import Any, Final
 
 PARSER: Final = "parser"
 """Key in a field's metadata: the function ``(name, value) -> value`` that parses it, unless its type suffices."""
-_LONGEST_SHOWN: Final = 60
+_MAX_SHOWN: Final = 60
 _DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -38,10 +38,10 @@ class Settings:
 def shown(value: object) -> str:
     """Return a value for messages: quoted, on one line, and never long."""
     short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = _LONGEST_SHOWN
+    short.maxstring = short.maxother = short.maxlong = _MAX_SHOWN
     short.maxlevel = 2
     text = short.repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
 def require(holds: object, name: str, value: object, allowed: str) -> None:

@@ -31,7 +31,7 @@ def run_seconds(
         if until():
             return passed
         for node in nodes:
-            node.agent.step()
+            node.agent.run_pass()
         cluster.clock.now += every_s
     return count
 

@@ -100,7 +100,7 @@ def claim(node: Node, table: Table, *, desired_nodes: int) -> Claim:
     lost = 0
     while True:
         seen = table.read_stored()
-        wanted = next_membership(seen.membership, desired_nodes=desired_nodes, nodes=[node], gone=())
+        wanted = next_membership(seen.membership, desired_nodes=desired_nodes, nodes=[node], departed=())
         if table.replace_membership(seen, wanted):
             member = wanted.member(node.instance_id)
             return Claim(node_index=0 if member is None else member.node_index, lost=lost)

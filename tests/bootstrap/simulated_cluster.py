@@ -290,7 +290,7 @@ class Cluster:
         """Let every agent make passes, two seconds apart, until the cluster is in the wanted state."""
         for _ in range(passes):
             for node in nodes:
-                node.agent.step()
+                node.agent.run_pass()
             if until():
                 return
             self.clock.now += 2.0

@@ -21,10 +21,10 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Clust
     master, first, second = boot_cluster(cluster)
     for _ in range(3):
         for node in (master, first):
-            node.agent.step()
+            node.agent.run_pass()
         cluster.clock.now += 2.0
     cluster.clock.now += 600.0
-    first.agent.step()
+    first.agent.run_pass()
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{first.instance_id} peers 2/3 joined")]
     late = [master, first, second]
     cluster.run(late, until=lambda: all("deeplearning-worker3" in n.text(contract.HOSTS_FILE) for n in late))
@@ -41,11 +41,11 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Clust
 def test_failure_signal_names_what_is_missing(cluster: Cluster, spoil: Callable[[TestNode], None], slug: str) -> None:
     _, worker, _ = boot_cluster(cluster)
     spoil(worker)
-    worker.agent.step()
+    worker.agent.run_pass()
     assert not cluster.signals
     cluster.clock.now += 600.0
-    worker.agent.step()
-    worker.agent.step()
+    worker.agent.run_pass()
+    worker.agent.run_pass()
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} {slug}")]
 
 
@@ -57,13 +57,13 @@ def test_full_disk_delays_and_is_the_reason_at_the_deadline(cluster: Cluster, mo
             raise OSError(errno.ENOSPC, "No space left on device")
 
         patch.setattr(os, "fsync", full)
-        nodes[0].agent.step()
+        nodes[0].agent.run_pass()
         assert nodes[0].text(contract.HOSTS_FILE) == "127.0.0.1 localhost\n"
         cluster.clock.now += 600.0
-        nodes[0].agent.step()
+        nodes[0].agent.run_pass()
         assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} disk-full")]
     cluster.clock.now += 20.0
-    nodes[0].agent.step()
+    nodes[0].agent.run_pass()
     assert nodes[0].text(contract.HOSTS_FILE) == hosts_file(nodes)
     assert len(cluster.signals) == 1
 
@@ -74,7 +74,7 @@ def test_unknown_user_fails_at_once(cluster: Cluster, monkeypatch: pytest.Monkey
 
     nodes = boot_cluster(cluster, workers=0)
     monkeypatch.setattr("pwd.getpwnam", no_such_user)
-    nodes[0].agent.step()
+    nodes[0].agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} bad-config")]
 
 
@@ -82,10 +82,10 @@ def test_restarted_agent_gets_no_new_deadline(cluster: Cluster) -> None:
     boot_cluster(cluster)
     cluster.clock.now += 599.0
     worker = cluster.node("worker", 0)
-    worker.agent.step()
+    worker.agent.run_pass()
     assert not cluster.signals
     cluster.clock.now += 2.0
-    cluster.node("worker", 0).agent.step()
+    cluster.node("worker", 0).agent.run_pass()
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} no-membership")]
 
 
@@ -111,7 +111,7 @@ def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
 
     node = cluster.node("master", identify=identify, connect=connect)
     with caplog.at_level("INFO", logger="bootstrap"):
-        waits = [node.agent.step() for _ in range(5)]
+        waits = [node.agent.run_pass() for _ in range(5)]
     assert node.agent.is_signalled
     assert waits == [1.0, 2.0, 4.0, 8.0, 6.0]
     lines = [record.getMessage() for record in caplog.records if record.name == "bootstrap.failures"]
@@ -132,7 +132,7 @@ def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeyp
 
     monkeypatch.setattr("bootstrap.cluster.coordinator.describe_groups", throttled)
     cluster.clock.now += 600.0
-    nodes[0].agent.step()
+    nodes[0].agent.run_pass()
     [(_, _, text)] = cluster.signals
     assert text == f"{nodes[0].instance_id} DescribeAutoScalingGroups-ThrottlingException"[:64]
 
@@ -168,7 +168,7 @@ def test_trouble_is_in_the_log_group_before_the_failure_signal(
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     monkeypatch.setattr("pwd.getpwnam", no_such_user)
-    cluster.node("master", shipper=shipper).agent.step()
+    cluster.node("master", shipper=shipper).agent.run_pass()
     assert any(words.startswith("bad-config: default_user must be a user") for words in words_before_signal)
 
 
@@ -180,4 +180,4 @@ def test_missing_log_group_does_not_stop_the_agent(cluster: Cluster) -> None:
     shipper.handle(logging.makeLogRecord({"msg": "a line that cannot be shipped"}))
     nodes = [cluster.node("master", shipper=shipper)]
     cluster.run(nodes, until=all_ready(nodes))
-    assert nodes[0].agent.step() == agent_module.STEADY_PASS_S
+    assert nodes[0].agent.run_pass() == agent_module.STEADY_PASS_S

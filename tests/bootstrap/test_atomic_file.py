@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootstrap.atomic_file import Permissions, point_link, replace_block, write_and_act, write_block, write_file
-from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
+from bootstrap.contract import MARKER_BEGIN, MARKER_END
 from tests.bootstrap.file_state import file_state
 
-BLOCK = f"{BLOCK_BEGIN}\nours\n{BLOCK_END}\n"
+BLOCK = f"{MARKER_BEGIN}\nours\n{MARKER_END}\n"
 # We treat other systems' line ends, form feeds and the like as text; only a newline ends a line.
 foreign_text = st.lists(st.text(alphabet=st.characters(exclude_characters="\n")), max_size=6).map("\n".join)
 
@@ -27,23 +27,23 @@ def test_block_is_put_after_foreign_lines_and_taken_away_again(text: str) -> Non
 def test_block_keeps_its_place_and_foreign_lines_their_bytes(before: str, after: str, lines: str) -> None:
     before = f"{before}\n"
     old = before + BLOCK + after
-    assert replace_block(old, lines) == f"{before}{BLOCK_BEGIN}\n{lines}{BLOCK_END}\n{after}"
+    assert replace_block(old, lines) == f"{before}{MARKER_BEGIN}\n{lines}{MARKER_END}\n{after}"
     assert replace_block(old, "ours\n") == old
 
 
 def test_second_block_of_ours_is_removed() -> None:
-    assert replace_block(f"a\n{BLOCK}b\n{BLOCK}c\n", "new\n") == (f"a\n{BLOCK_BEGIN}\nnew\n{BLOCK_END}\nb\nc\n")
+    assert replace_block(f"a\n{BLOCK}b\n{BLOCK}c\n", "new\n") == (f"a\n{MARKER_BEGIN}\nnew\n{MARKER_END}\nb\nc\n")
 
 
 @pytest.mark.parametrize(
-    "text", [f"a\n{BLOCK_BEGIN}\nb\n", f"a\nb\n{BLOCK_END}\n", f"{BLOCK_END}\na\n{BLOCK_BEGIN}\nb\n"]
+    "text", [f"a\n{MARKER_BEGIN}\nb\n", f"a\nb\n{MARKER_END}\n", f"{MARKER_END}\na\n{MARKER_BEGIN}\nb\n"]
 )
 def test_unpaired_marker_is_removed_without_foreign_lines(text: str) -> None:
     assert replace_block(text, "ours\n") == f"a\nb\n{BLOCK}"
 
 
 def test_stray_end_marker_removes_no_other_line() -> None:
-    assert replace_block(f"a\n{BLOCK}b\n{BLOCK_END}\nc\n", "ours\n") == f"a\n{BLOCK}b\nc\n"
+    assert replace_block(f"a\n{BLOCK}b\n{MARKER_END}\nc\n", "ours\n") == f"a\n{BLOCK}b\nc\n"
 
 
 def test_shared_file_keeps_mode_and_bytes_that_are_no_utf8(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_wrong_mode_is_corrected(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o755
 
 
-def test_fails_when_disk_is_full_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_text("old")
 

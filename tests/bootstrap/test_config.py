@@ -58,12 +58,12 @@ def test_config_accepts_values_that_the_stack_leaves_open(change: dict[str, obje
         ({"version": True}, "version must be a whole number, got True"),
     ],
 )
-def test_fails_when_a_value_is_wrong(change: dict[str, object], message: str) -> None:
+def test_wrong_value_is_refused_by_name(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}$"):
         parse_config(json.dumps(config_values() | change))
 
 
-def test_fails_when_a_key_is_missing() -> None:
+def test_missing_key_is_named_in_the_error() -> None:
     values = config_values()
     del values["table"]
     with pytest.raises(ConfigError, match="missing key 'table'"):
@@ -71,7 +71,7 @@ def test_fails_when_a_key_is_missing() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"text"'])
-def test_fails_when_it_is_no_json_object(text: str) -> None:
+def test_text_that_is_no_json_object_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="configuration must be"):
         parse_config(text)
     assert parse_signal_target(text) is None

@@ -159,12 +159,12 @@ def test_failed_restart_is_retried(tmp_path: Path) -> None:
     assert services.calls[:3] == TAKE_OVER
 
 
-def test_fails_when_the_release_is_no_release(tmp_path: Path) -> None:
+def test_directory_without_bootstrap_is_refused_as_a_release(tmp_path: Path) -> None:
     with pytest.raises(BootstrapError, match="release must hold bootstrap/, got"):
         install(tmp_path, root=tmp_path, services=RecordedServices())
 
 
-def test_fails_when_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_refuses_another_user_than_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(BootstrapError, match="install must run as root, got user id 1000"):
         install(release(tmp_path, "one"), root=Path("/"), services=RecordedServices())

@@ -72,11 +72,11 @@ def form(cluster: Cluster, nodes: list[TestNode], *, victim: TestNode, writes: W
     for _ in range(20):
         for node in nodes:
             if node is not victim:
-                node.agent.step()
+                node.agent.run_pass()
                 continue
             try:
                 with writes.watched(victim):
-                    victim.agent.step()
+                    victim.agent.run_pass()
             except KilledError:
                 return False
         if all_ready(nodes)():
@@ -154,7 +154,7 @@ def test_agent_killed_before_any_write_leaves_complete_files_and_its_index(
         cluster.run(nodes, until=partial(is_formed, next_agent, nodes))
         cluster.clock.now += 20.0
         for node in nodes:
-            node.agent.step()
+            node.agent.run_pass()
         check_all_is_right(cluster, nodes)
         assert {"set-environment", "reload-sshd"} <= {*dead.actions.calls, *next_agent.actions.calls}
         forget(cluster, nodes)

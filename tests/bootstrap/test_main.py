@@ -63,7 +63,7 @@ def test_bundle_whose_service_cannot_be_imported_is_not_installed(bundle: Path) 
     assert "no_such_module" in found.stderr
 
 
-def test_fails_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_is_one_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def serve(_root: Path) -> None:
         raise ConfigError("version must be 1, got 2")
 

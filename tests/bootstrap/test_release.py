@@ -35,7 +35,7 @@ def test_changed_release_alone_causes_no_new_membership(cluster: Cluster) -> Non
     generation = cluster.table.read_membership().generation
     master = cluster.node("master", release=OLD)
     for _ in range(5):
-        master.agent.step()
+        master.agent.run_pass()
         cluster.clock.now += 20.0
     assert (cluster.table.read_membership().generation, releases(cluster)) == (generation, {1: NEW})
     cluster.run([master, cluster.node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})
@@ -63,7 +63,7 @@ def test_a_release_is_named_by_version_and_bundle() -> None:
 
 
 @pytest.mark.parametrize("value", ["0.1.0", "0.1.0:0123456789AB", f"{OLD}\n", "-o x:0123456789ab", 1, None])
-def test_fails_when_a_record_names_another_kind_of_release(value: object) -> None:
+def test_release_in_a_record_must_be_version_and_hash(value: object) -> None:
     assert check_release(OLD) == OLD
     with pytest.raises(RecordError, match=r"^release must be VERSION:HASH, got "):
         check_release(value)

@@ -46,7 +46,7 @@ def test_bad_config_fails_the_deploy_at_once_and_once(cluster: Cluster, tmp_path
     assert cluster.signals == [("WorkerGroup", "FAILURE", "i-1 bad-config")]
 
 
-def test_fails_when_there_is_no_config(tmp_path: Path) -> None:
+def test_missing_config_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"/etc/deeplearning/node\.json must be written before"):
         service.read_config(tmp_path)
 
@@ -66,7 +66,7 @@ def _signal_handlers() -> Iterator[None]:
 def test_stopped_service_ships_its_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    def step(_agent: Agent) -> float:
+    def run_pass(_agent: Agent) -> float:
         logging.getLogger("bootstrap.test").info("last line")
         os.kill(os.getpid(), number)
         return 60.0
@@ -75,7 +75,7 @@ def test_stopped_service_ships_its_last_lines(
     shipped: list[str] = []
     monkeypatch.setattr(shipper, "ship", lambda: shipped.append("all"))
     monkeypatch.setattr(service, "set_up_logging", lambda _file: shipper)
-    monkeypatch.setattr(Agent, "step", step)
+    monkeypatch.setattr(Agent, "run_pass", run_pass)
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(SystemExit) as stopped:
         service.serve(tmp_path)
@@ -103,7 +103,7 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 @pytest.mark.parametrize(
-    "where", ["bootstrap.agent.first_start", "bootstrap.service.System", "bootstrap.agent.Agent.step"]
+    "where", ["bootstrap.agent.first_start", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
 )
 def test_agent_crash_fails_the_deploy_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -127,7 +127,7 @@ def test_crash_traceback_is_logged_before_the_signal(
         words.extend(event["message"] for event in events)
 
     monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", take_signal)
-    monkeypatch.setattr(Agent, "step", crash)
+    monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(ZeroDivisionError):
         service.serve(tmp_path)
@@ -140,7 +140,7 @@ def test_crash_traceback_is_logged_before_the_signal(
 def test_crash_of_an_optional_node_sends_no_failure(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Agent, "step", crash)
+    monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values() | {"fails_deploy": False}))
     with pytest.raises(ZeroDivisionError):
         service.serve(tmp_path)
@@ -155,7 +155,7 @@ def test_crash_that_cannot_be_reported_is_still_a_crash(
         raise MetadataError("no answer")
 
     monkeypatch.setattr(service, "read_identity", no_answer)
-    monkeypatch.setattr(Agent, "step", crash)
+    monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(ZeroDivisionError):
         service.serve(tmp_path)
@@ -175,7 +175,7 @@ def test_crash_that_no_stack_waits_for_is_reported_once(
         raise ClientError({"Error": {"Code": "ValidationError", "Message": message}}, "SignalResource")
 
     monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
-    monkeypatch.setattr(Agent, "step", crash)
+    monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values()))
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):

@@ -30,7 +30,7 @@ def test_ssh_daemon_is_reloaded_by_the_name_it_has(tmp_path: Path, ran: list[lis
     assert ran == [["systemctl", "try-reload-or-restart", unit]]
 
 
-def test_fails_when_there_is_no_ssh_daemon(tmp_path: Path, ran: list[list[str]]) -> None:
+def test_missing_ssh_daemon_is_an_error_and_nothing_runs(tmp_path: Path, ran: list[list[str]]) -> None:
     with pytest.raises(CommandError, match=r"sshd must be one of ssh\.service, sshd\.service, found neither"):
         system.System(tmp_path).reload_sshd()
     assert not ran
@@ -104,7 +104,7 @@ def test_remaining_gpus_are_listed_after_a_loss(tmp_path: Path, monkeypatch: pyt
     assert system.System(tmp_path).nvidia_smi() == "GPU 0: NVIDIA L4\n"
 
 
-def test_fails_when_nvidia_smi_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_nvidia_smi_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(command: list[str], **_: object) -> None:
         raise subprocess.TimeoutExpired(command, 30)
 
@@ -131,7 +131,7 @@ def test_failure_of_a_program_contains_its_output() -> None:
         system.run([sys.executable, "-c", program])
 
 
-def test_fails_when_a_program_is_missing_or_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_slow_program_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(command: list[str], **_: object) -> None:
         raise subprocess.TimeoutExpired(command, 30)
 
@@ -147,7 +147,7 @@ def test_fails_when_a_program_is_missing_or_slow(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.allow_subprocess
-def test_fails_when_the_driver_is_another_than_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_has_the_line_of_a_failed_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho Failed to initialize NVML: Driver/library version mismatch\nexit 18\n")
     program.chmod(0o755)

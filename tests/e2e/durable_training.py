@@ -1,4 +1,4 @@
-"""A durable training whose result does not depend on how often, and where, it is interrupted."""
+"""Run a durable training whose result does not depend on how often, and where, it is interrupted."""
 
 import json
 import re

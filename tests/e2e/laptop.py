@@ -1,4 +1,4 @@
-"""A user with a checkout of their own, who edits cdk.json and runs commands there."""
+"""Act as a user with a checkout of their own, who edits cdk.json and runs commands there."""
 
 import json
 import os

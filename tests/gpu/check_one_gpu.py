@@ -24,7 +24,7 @@ from trainer.side_stream import record_event
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create
 from trainer.torch_backend.device_loader import DeviceLoader
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.step import StepSettings, TorchBackend
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)
@@ -42,16 +42,8 @@ def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: 
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = False
     model = build(network, classes=10, image_shape=SHAPE)
-    return TorchBackend(
-        model,
-        device=device,
-        shard=Shard(),
-        learning_rate=0.05,
-        momentum=0.9,
-        weight_decay=0.0001,
-        mode=mode,
-        is_deferred=device == GPU,
-    )
+    settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.0001, is_deferred=device == GPU)
+    return TorchBackend(model, settings, device=device, shard=Shard(), mode=mode)
 
 
 def learned(ours: TorchBackend, steps: int = 3) -> Weights:

@@ -78,7 +78,7 @@ class FakeCloud:
 
 @pytest.fixture
 def unknown() -> set[str]:
-    """Instances that are gone when EC2 is asked for details."""
+    """Name instances that have ended when EC2 is asked for details."""
     return set()
 
 

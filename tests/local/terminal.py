@@ -61,5 +61,5 @@ class Terminal:
         os.kill(self.pid, signum)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the terminal, which sends SIGHUP to its session."""
         os.close(self._terminal)

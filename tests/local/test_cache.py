@@ -35,7 +35,7 @@ def test_a_tree_is_built_once_and_removed_when_unused(cache: Path) -> None:
     assert not first.exists()
 
 
-def test_fails_when_the_build_fails_and_leaves_no_tree_that_looks_complete(cache: Path) -> None:
+def test_failed_build_leaves_no_tree_that_looks_complete(cache: Path) -> None:
     def build(tree: Path) -> None:
         (tree / "half").touch()
         raise OSError("disk full")
@@ -56,7 +56,7 @@ def test_recipe_hash_follows_contents_and_names(tmp_path: Path) -> None:
     assert recipe_hash([recipe], extra="endpoint") != recipe_hash([recipe])
 
 
-def test_fails_when_another_holds_the_lock() -> None:
+def test_lock_of_another_process_times_out() -> None:
     refused = pytest.raises(TimeoutError, match="another process to make image")
     with locked("image"), refused, locked("image", timeout_s=0):
         pass

@@ -34,7 +34,7 @@ def make_clean() -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", "clean"], cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
 
 
-def test_fails_when_a_local_aws_is_up_and_names_it(cache: Path) -> None:
+def test_clean_is_refused_while_a_local_aws_is_up_and_names_it(cache: Path) -> None:
     start(cache, "3f2a9c1d")
     start(cache, "00a1b2c3")
     done = make_clean()
@@ -52,7 +52,7 @@ def test_clean_removes_leftovers_of_an_ended_local_aws(cache: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
-def test_fails_inside_a_local_aws(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_is_refused_inside_a_local_aws(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_AWS_DIR", "/run/3f2a9c1d")
     with pytest.raises(LocalError, match="outside of a local AWS only, this is inside /run/3f2a9c1d"):
         clean([cache])

@@ -48,7 +48,7 @@ def run(*command: str, programs: Path, **variables: str) -> subprocess.Completed
     ("system", "name"),
     [(FEDORA, "Fedora Linux 42"), (TRIXIE, "Debian GNU/Linux 13 (trixie)"), (None, "an unknown system")],
 )
-def test_fails_with_one_line_on_another_system(programs: Path, system: str | None, name: str) -> None:
+def test_another_system_is_one_line_and_exit_code_1(programs: Path, system: str | None, name: str) -> None:
     result = setup(programs, system)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith(f"setup: error: this is {name}, not Debian 12; ")
@@ -56,7 +56,7 @@ def test_fails_with_one_line_on_another_system(programs: Path, system: str | Non
     assert result.stderr.count("\n") == 1
 
 
-def test_fails_with_one_line_when_apt_is_not_there(programs: Path) -> None:
+def test_missing_apt_is_one_line_and_exit_code_1(programs: Path) -> None:
     (programs / "apt-get").unlink()
     result = setup(programs, DEBIAN)
     assert (result.returncode, result.stdout) == (1, "")
@@ -65,7 +65,7 @@ def test_fails_with_one_line_when_apt_is_not_there(programs: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_fails_with_one_line_when_packages_are_missing_and_the_user_is_not_root(programs: Path) -> None:
+def test_missing_packages_are_one_line_for_another_user_than_root(programs: Path) -> None:
     result = setup(programs, DEBIAN)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("setup: error: packages missing: python3 ")
@@ -75,7 +75,7 @@ def test_fails_with_one_line_when_packages_are_missing_and_the_user_is_not_root(
 
 
 @pytest.mark.parametrize("target", ["demo", "local-aws", "test", "test-engines", "soak"])
-def test_fails_with_one_line_when_the_user_is_not_root(programs: Path, target: str) -> None:
+def test_another_user_than_root_is_refused_in_one_line(programs: Path, target: str) -> None:
     result = run("make", "--no-print-directory", target, programs=programs)
     assert (result.returncode, result.stdout) == (2, "")
     refusal, of_make = result.stderr.splitlines()

@@ -232,7 +232,7 @@ def test_a_worker_takes_no_address(worker: Node) -> None:
 
 @abuses(("master",), "cloudformation:DescribeStackResource on STACK")
 def test_a_master_sees_the_resources_of_its_own_stack_by_name_and_no_others(master: Node) -> None:
-    """It learns the physical names of its own stack's parts, most of which it already has."""
+    # It learns the physical names of its own stack's parts, most of which it already has.
     stack, cloudformation = master.cluster.names["STACK"], master.client("cloudformation")
     resource = next(name for name in master.cluster.template["Resources"] if "SharedStorageFileSystem" in name)
     cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId=resource)

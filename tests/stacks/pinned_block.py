@@ -1,4 +1,4 @@
-"""A Capacity Block whose dates were looked up before, and the settings of a cluster in it."""
+"""Define a Capacity Block whose dates were looked up before, and the settings of a cluster in it."""
 
 import dataclasses
 from typing import Any

@@ -136,7 +136,7 @@ def test_the_role_of_the_start_may_set_the_declared_sizes_and_nothing_else(make:
 
 
 def test_the_schedules_roles_have_names_that_fit_beside_the_longest_prefix(make: Make) -> None:
-    """role_name_prefix is checked against the longest end of a role's name, flow-logs."""
+    # role_name_prefix is checked against the longest end of a role's name, flow-logs.
     _, template = make(role_name_prefix="team-")
     names = [each["Properties"]["RoleName"] for each in resources(template, "AWS::IAM::Role")]
     ends = {name.removeprefix(f"team-deeplearning-{REGION}-") for name in names}
@@ -184,7 +184,7 @@ def test_resume_takes_the_sizes_of_any_of_the_starts(make: Make) -> None:
 
 
 def test_nodes_never_start_after_the_scheduled_pause(make: Make) -> None:
-    """This is a short block of the local AWS."""
+    # This is a short block of the local AWS.
     _, template = make(facts={"EndDate": "2999-01-01T12:15:00Z"})
     assert {found for found, *_ in schedules(template)} == {"cron(30 11 1 1 ? *)", "rate(5 minutes)"}
 
@@ -192,7 +192,7 @@ def test_nodes_never_start_after_the_scheduled_pause(make: Make) -> None:
 def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
     context: dict[str, Any], tmp_path: Path
 ) -> None:
-    """An error in the CDK's validation report would end the synth itself."""
+    # An error in the CDK's validation report would end the synth itself.
     facts = FACTS | {"StartDate": "2020-01-01T11:30:00Z", "EndDate": "2020-01-02T11:30:00Z"}
     variables = {
         "CDK_CONTEXT_JSON": json.dumps(context | pinned(BLOCK, facts) | {"cluster": SETTINGS}),
@@ -222,12 +222,12 @@ def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
         ({"EndDate": None}, "is no Capacity Block with a start and an end"),
     ],
 )
-def test_fails_when_the_block_does_not_fit(make: Make, facts: dict[str, Any], message: str) -> None:
+def test_block_that_does_not_fit_is_refused_with_the_reason(make: Make, facts: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as raised:
         make(facts=facts)
     assert str(raised.value) == f"capacity_reservation {BLOCK} {message}"
 
 
-def test_fails_when_nothing_can_be_looked_up() -> None:
+def test_look_up_without_credentials_asks_for_them() -> None:
     with pytest.raises(SettingsError, match="needs credentials, as the block's dates are looked up"):
         ClusterStack(cdk.App(), "ClusterStack", props=ClusterProps(**SETTINGS))

@@ -150,7 +150,7 @@ def test_full_access_to_dynamodb_writes_no_other_nodes_record(given: Template, a
         ({"policy_arns": ("ReadOnlyAccess",)}, "policy_arns must be ARNs of managed policies like arn:aws:iam::aws"),
     ],
 )
-def test_fails_in_one_line(settings: dict[str, Any], message: str) -> None:
+def test_unusable_setting_is_refused_in_one_line(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message) as raised:
         ClusterProps(**settings)
     assert "\n" not in str(raised.value)

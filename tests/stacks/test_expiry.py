@@ -58,7 +58,7 @@ def test_the_schedules_role_may_set_zero_and_nothing_else(expiring: Template) ->
 
 
 def test_only_this_accounts_schedules_may_use_the_role(expiring: Template) -> None:
-    """Without the conditions, another account's schedule could name the role (the confused deputy problem)."""
+    # Without the conditions, another account's schedule could name the role (the confused deputy problem).
     [role] = {
         each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
         for each in resources(expiring, "AWS::Scheduler::Schedule")
@@ -94,7 +94,7 @@ def test_the_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synt
 
 
 def test_the_schedules_go_after_what_costs_money(synthesize: Synthesize) -> None:
-    """A failed deletion is retried only while the schedule and its role exist."""
+    # A failed deletion is retried only while the schedule and its role exist.
     template = synthesize(expires=FUTURE, expiry_action="delete")
     parts = {name for name in template["Resources"] if name.startswith("ClusterExpiry")}
     kinds = sorted(template["Resources"][name]["Type"].rpartition(":")[2] for name in parts)
@@ -141,7 +141,7 @@ def test_two_synths_are_the_same_and_none_without_the_setting(
 def test_passed_expiry_is_an_error_for_deploy_but_not_for_synth(
     expires: str, errors: int, context: dict[str, Any], tmp_path: Path
 ) -> None:
-    """The CDK's command line refuses to deploy a stack with an error in its metadata; destroy ignores errors."""
+    # The CDK's command line refuses to deploy a stack with an error in its metadata; destroy ignores errors.
     settings = json.dumps(context | {"cluster": {"expires": expires}})
     environment = {**os.environ, "CDK_CONTEXT_JSON": settings, "CDK_OUTDIR": str(tmp_path), "CDK_VALIDATION": "false"}
     subprocess.run([sys.executable, "app.py"], cwd=REPOSITORY, env=environment, check=True, capture_output=True)
@@ -157,13 +157,13 @@ def test_passed_expiry_is_an_error_for_deploy_but_not_for_synth(
         ({"expiry_action": "delete"}, "expires must be set with expiry_action delete, got None"),
     ],
 )
-def test_fails_when_the_action_does_not_fit(settings: dict[str, Any], message: str) -> None:
+def test_action_that_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ClusterProps(**settings)
 
 
 @pytest.mark.parametrize("expires", ["8h", "2026-12-01", "2026-12-01T18:00:00", "2026-13-01T18:00:00Z", "now"])
-def test_fails_when_it_is_no_time_with_a_zone(expires: str) -> None:
+def test_time_without_a_zone_is_refused(expires: str) -> None:
     with pytest.raises(SettingsError, match="expires must be a time with its zone, like 2026-12-01T18:00:00"):
         ClusterProps(expires=expires)
 
@@ -192,7 +192,7 @@ def test_the_master_may_pause_an_idle_cluster_and_a_worker_may_not(synthesize: S
 def test_a_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
     synthesize: Synthesize, template: Template
 ) -> None:
-    """User data would reach only new nodes, and a tag on the instances would create a new launch template."""
+    # User data would reach only new nodes, and a tag on the instances would create a new launch template.
     both = synthesize(worker_count=2, idle_stop="2h", expires=FUTURE)
     message = {"deeplearning:expires": ("2999-12-01T17:00:00Z", False), "deeplearning:idle-stop": ("7200", False)}
     assert message.items() <= group_tags(both, "Master").items()
@@ -201,7 +201,7 @@ def test_a_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
 
 
 @pytest.mark.parametrize("idle_stop", ["9m", "30", "0m", "30s", "soon", ""])
-def test_fails_when_the_idle_time_is_none_or_too_short(idle_stop: str) -> None:
+def test_idle_time_below_ten_minutes_is_refused(idle_stop: str) -> None:
     with pytest.raises(SettingsError, match="idle_stop must be a time like 30m, 2h or 1d, at least 10m, got"):
         ClusterProps(idle_stop=idle_stop)
 

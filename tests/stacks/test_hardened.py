@@ -127,7 +127,7 @@ def test_a_key_is_allowed_before_anything_is_encrypted_with_it(synthesize: Synth
     assert not policies[1] & policies[2]
 
 
-def test_fails_when_names_are_too_long_for_a_managed_policy(synthesize: Synthesize) -> None:
+def test_names_too_long_for_a_managed_policy_are_refused(synthesize: Synthesize) -> None:
     long = tuple(f"{'b' * 62}{n}/{'p' * 300}:rw" for n in range(10))
     settings: Template = {"hardened": True, "private": True, "flow_logs": True, "kms_key": KEY}
     message = (
@@ -185,13 +185,13 @@ def test_every_role_has_the_boundary_and_the_prefix(synthesize: Synthesize) -> N
         ({"data_buckets": [f"bucket{n}" for n in range(11)]}, "data_buckets must be at most 10 with hardened, got 11"),
     ],
 )  # fmt: skip
-def test_fails_when_a_setting_contradicts(settings: dict[str, Any], sentence: str) -> None:
+def test_setting_that_contradicts_hardened_is_refused_in_one_line(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence) as raised:
         ClusterProps.from_context({"cluster": HARDENED | settings})
     assert "\n" not in str(raised.value)
 
 
-def test_fails_when_the_key_is_in_another_region() -> None:
+def test_key_of_another_region_is_refused() -> None:
     with pytest.raises(SettingsError, match="kms_key must be a key of eu-west-1, got"):
         ClusterProps(kms_key=KEY).check_region("eu-west-1")
 

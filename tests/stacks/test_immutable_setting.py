@@ -44,7 +44,7 @@ def cdk(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Cdk:
         ),
     ],
 )
-def test_fails_when_a_deploy_would_change_what_a_running_cluster_keeps(
+def test_deploy_of_a_changed_immutable_setting_changes_nothing(
     cdk: Cdk, method: str, changed: dict[str, str], sentence: str
 ) -> None:
     before = cdk.describe()

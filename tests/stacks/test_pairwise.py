@@ -116,7 +116,7 @@ def test_no_validator_finds_anything_in_any_row(outdir: Path) -> None:
 
 
 def test_no_row_has_a_function_or_a_custom_resource(outdir: Path) -> None:
-    """Nothing of the stack runs code in the account outside of the nodes."""
+    # Nothing of the stack runs code in the account outside of the nodes.
     for number in range(ROWS):
         template = json.loads((outdir / f"Row{number}.template.json").read_text())
         types = {each["Type"] for each in template["Resources"].values()}

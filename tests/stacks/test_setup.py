@@ -97,7 +97,9 @@ def test_nodes_have_no_setup_without_the_setting(template: Template) -> None:
         ({"setup_timeout": "7h"}, {}, "setup_timeout must be a time like 15m or 2h, at most 6h, got '7h'"),
     ],
 )
-def test_fails_in_one_line(project: Path, settings: dict[str, str], files: dict[str, bytes], message: str) -> None:
+def test_unusable_setup_is_refused_in_one_line(
+    project: Path, settings: dict[str, str], files: dict[str, bytes], message: str
+) -> None:
     for name, content in files.items():
         (project / name).write_bytes(content)
     with pytest.raises(SettingsError, match=message) as raised:

@@ -92,12 +92,12 @@ def test_no_resources_without_shared_storage(template: Template) -> None:
 
 
 @pytest.mark.parametrize("value", ["EFS", "efs:", "efs:fs-1", f"efs:{ID}0", f"nfs:{ID}", f"efs:{ID} ", "lustre"])
-def test_fails_when_the_value_names_no_storage(value: str) -> None:
+def test_value_that_names_no_storage_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match="shared_storage must be none, efs, efs:fs-ID or lustre:fs-ID, got"):
         ClusterProps(shared_storage=value)
 
 
-def test_fails_when_lustre_has_no_vpc() -> None:
+def test_lustre_without_a_vpc_is_refused() -> None:
     with pytest.raises(SettingsError, match="vpc_id must be set for Lustre"):
         ClusterProps(shared_storage=f"lustre:{ID}")
 

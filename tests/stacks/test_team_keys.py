@@ -66,19 +66,19 @@ def test_keys_are_files_or_text(given: Any, names: list[str]) -> None:
         (7, "ssh_keys must be a list, or text like a,b, got 7"),
     ],
 )
-def test_fails_when_a_key_cannot_be_used(given: Any, message: str) -> None:
+def test_unusable_key_is_refused_with_the_reason(given: Any, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         ClusterProps.from_context({"ssh_keys": given})
 
 
-def test_fails_when_tags_leave_no_room() -> None:
+def test_keys_without_room_in_the_tags_are_refused() -> None:
     tags, keys = {f"t{number}": "x" for number in range(40)}, tuple(f"{public_key(n)} k{n}" for n in range(20))
     with pytest.raises(SettingsError, match=r"tags and ssh_keys must take at most 44 tags of the master's .*, got 48"):
         ClusterProps(tags=tags, ssh_keys=keys)
 
 
 def test_a_changed_list_changes_the_masters_group_alone_and_replaces_nothing(synthesize: Synthesize) -> None:
-    """Neither the nodes' launch templates nor a role contains the keys, so nothing that runs is affected."""
+    # Neither the nodes' launch templates nor a role contains the keys, so nothing that runs is affected.
     before = synthesize(worker_count=1, key_name="k")
     after = synthesize(worker_count=1, key_name="k", ssh_keys=(f"a={RSA}",))
     update = compare(before, after)

@@ -55,7 +55,7 @@ def test_cdk_nag_finds_nothing(context: dict[str, Any], tmp_path: Path, settings
     assert violations(tmp_path) == []
 
 
-def test_fails_when_the_world_may_log_in_and_cdk_nag_looks(context: dict[str, Any], tmp_path: Path) -> None:
+def test_cdk_nag_refuses_logins_from_the_world(context: dict[str, Any], tmp_path: Path) -> None:
     app, _ = cluster(context, tmp_path, ssh_location="0.0.0.0/0")
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     with pytest.raises(RuntimeError, match="ValidationFailed"):
@@ -65,7 +65,7 @@ def test_fails_when_the_world_may_log_in_and_cdk_nag_looks(context: dict[str, An
     ]
 
 
-def test_fails_when_the_cdks_own_validator_finds_an_error(context: dict[str, Any], tmp_path: Path) -> None:
+def test_error_of_the_cdks_own_validator_stops_the_synth(context: dict[str, Any], tmp_path: Path) -> None:
     app, stack = cluster(context, tmp_path)
     launch_template = stack.cluster.master.launch_template.node.default_child
     assert isinstance(launch_template, ec2.CfnLaunchTemplate)

@@ -9,8 +9,8 @@ import torch
 import torch.distributed
 from torch.distributed import ProcessGroup
 
-SMALLEST_BYTES: Final = 1 << 18
-LARGEST_BYTES: Final = {"cuda": 1 << 30, "cpu": 1 << 26}
+MIN_BYTES: Final = 1 << 18
+MAX_BYTES: Final = {"cuda": 1 << 30, "cpu": 1 << 26}
 """Size of the largest message, by type of device; GPUs reach their full rate with hundreds of megabytes."""
 GROWTH: Final = 4
 """Ratio of the sizes of two successive messages."""
@@ -43,7 +43,7 @@ class Measurement:
 
 def measure(group: ProcessGroup, device: torch.device) -> Measurement:
     """Measure with messages that grow until one takes ENOUGH_S; every rank of the group must call this."""
-    size, largest = SMALLEST_BYTES, LARGEST_BYTES[device.type]
+    size, largest = MIN_BYTES, MAX_BYTES[device.type]
     _all_reduce_s(torch.zeros(1, device=device), group)  # connects the ranks
     while True:
         data = torch.zeros(size // 4, device=device)
@@ -51,8 +51,8 @@ def measure(group: ProcessGroup, device: torch.device) -> Measurement:
         if seconds >= ENOUGH_S or size >= largest:
             break
         size *= GROWTH
-    least, most = REPEATS
-    repeats = max(least, min(most, int(MEASURED_S / seconds)))
+    minimum, maximum = REPEATS
+    repeats = max(minimum, min(maximum, int(MEASURED_S / seconds)))
     typical = median(_all_reduce_s(data, group) for _ in range(repeats))
     ranks = torch.distributed.get_world_size(group)
     return Measurement(size=size, seconds=_slowest(typical, group, device), ranks=ranks)

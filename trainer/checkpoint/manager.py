@@ -117,25 +117,35 @@ class CheckpointManager:
         return begin
 
     def _agree_on_position(self, backend: Backend, elsewhere: bool) -> Progress | None:
-        own = self._loaded.description.progress if self._loaded else Progress()
-        marker = CompletionMarker() if self._store is None else self._store.marker()
-        self._disown_marker_of_earlier_job(marker)
-        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
-        all_reports = all_gather(backend, report, shard=self._shard)
+        """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
+        all_reports = self._gather_reports(backend, elsewhere)
         reports = ignore_other_runs(all_reports)
-        self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
-        if self._started and self._has_final_checkpoint(backend):
-            if self._shard.is_first:
-                log.info("training had completed before its job was restarted, nothing is left to do")
+        if self._has_completed(backend, reports):
             return None
-        reports = ignore_completed_runs(reports)
-        positions = [report.position for report in reports]
+        positions = [report.position for report in ignore_completed_runs(reports)]
         source = positions.index(max(positions))
         if not any(positions[source]):
             return self._start_new_run(backend, after=max(report.completed for report in all_reports))
         if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restarts:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
+
+    def _gather_reports(self, backend: Backend, elsewhere: bool) -> list[RankReport]:
+        """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
+        own = self._loaded.description.progress if self._loaded else Progress()
+        marker = CompletionMarker() if self._store is None else self._store.marker()
+        self._disown_marker_of_earlier_job(marker)
+        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
+        return all_gather(backend, report, shard=self._shard)
+
+    def _has_completed(self, backend: Backend, reports: list[RankReport]) -> bool:
+        """Return True if this job's run had completed before its restart, and its final checkpoint is stored."""
+        self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
+        if not self._started or not self._has_final_checkpoint(backend):
+            return False
+        if self._shard.is_first:
+            log.info("training had completed before its job was restarted, nothing is left to do")
+        return True
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:

@@ -52,7 +52,7 @@ class SourceProgress(NamedTuple):
 
 
 def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """If rank 0 has a run to resume, drop reports about other runs from other directories."""
+    """Drop reports about other runs from other directories if rank 0 has a run to resume."""
     first = reports[0].started
     kept = []
     for report in reports:

@@ -127,7 +127,7 @@ class CheckpointStore:
 
     @property
     def is_writing(self) -> bool:
-        """True if ``save`` would have to wait."""
+        """Return True if ``save`` would have to wait."""
         return self._writing is not None and not self._writing.done()
 
     def save_best(self, path: Path) -> None:

@@ -54,6 +54,17 @@ def _build_parser() -> _Parser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
+    _add_network_options(parser)
+    _add_rate_options(parser)
+    _add_training_options(parser)
+    _add_speed_options(parser)
+    _add_run_options(parser)
+    _add_report_options(parser)
+    _add_data_options(parser)
+    return parser
+
+
+def _add_network_options(parser: _Parser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
@@ -79,7 +90,11 @@ def _build_parser() -> _Parser:
         help=f"samples per step on each machine (default {default.batch_size_per_machine})",
     )
     add("--num-epochs", type=number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
-    _add_rate_options(parser)
+
+
+def _add_training_options(parser: _Parser) -> None:
+    add = parser.add_argument
+    default = TrainConfig()
     add("--mom", type=number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
     add("--wd", type=number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
     add("--wd-all", type=parse_switch, metavar="0|1", help="1: biases and BatchNorm's factors decay too (default 0)")
@@ -107,7 +122,11 @@ def _build_parser() -> _Parser:
         action="store_true",
         help="BatchNorm over the samples of all ranks (default: each rank normalises by its own samples)",
     )
-    _add_speed_options(parser)
+
+
+def _add_run_options(parser: _Parser) -> None:
+    add = parser.add_argument
+    default = TrainConfig()
     add(
         "--seed",
         type=number(int, f"a whole number of at least 0 and below {2**32}"),
@@ -131,6 +150,11 @@ def _build_parser() -> _Parser:
         help="seconds between checkpoints; one is also saved at the end of each epoch "
         f"(default {default.checkpoint_seconds:g})",
     )
+
+
+def _add_report_options(parser: _Parser) -> None:
+    add = parser.add_argument
+    default = TrainConfig()
     add(
         "--disp-batches",
         type=number(int, COUNT),
@@ -146,8 +170,6 @@ def _build_parser() -> _Parser:
         help="trace these steps of this run, counted from 1, on every rank (--engine torch)",
     )
     add("--profile-dir", metavar="DIR", help=f"directory for the traces (default {default.profile_dir})")
-    _add_data_options(parser)
-    return parser
 
 
 def _add_speed_options(parser: _Parser) -> None:

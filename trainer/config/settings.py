@@ -149,7 +149,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     @property
     def distributed(self) -> bool:
-        """True if all processes train one model together."""
+        """Return True if all processes train one model together."""
         return self.effective_kv_store not in NOT_DISTRIBUTED
 
     @property

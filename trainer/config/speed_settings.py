@@ -34,7 +34,7 @@ class SpeedSettings:
 
     @property
     def needs_autotune(self) -> bool:
-        """True if the ranks must measure steps to pick a compute mode."""
+        """Return True if the ranks must measure steps to pick a compute mode."""
         return self.fast == "auto" or self.compile == "auto"
 
     def check_speed(self, *, sync_bn: bool) -> None:

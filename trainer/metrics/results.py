@@ -85,7 +85,7 @@ class Speedometer:
 
     @property
     def is_due(self) -> bool:
-        """True if the next batch completes an interval of ``every`` batches."""
+        """Return True if the next batch completes an interval of ``every`` batches."""
         return self._batches + 1 >= self._every
 
     def add(self, *, samples: int, correct: int) -> Pace | None:

@@ -40,7 +40,7 @@ class ComputeMode:
 
     @property
     def is_compiled(self) -> bool:
-        """True if torch.compile is used."""
+        """Return True if torch.compile is used."""
         return self.compiled != COMPILE_LEVELS[0]
 
     def compile(self, model: nn.Module) -> nn.Module:

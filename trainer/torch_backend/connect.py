@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -22,7 +23,7 @@ from trainer.torch_backend.autotune import make_autotuner
 from trainer.torch_backend.compute_mode import given_mode
 from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reduction import choose_reduction
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.step import StepSettings, TorchBackend
 
 
 def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
@@ -37,18 +38,6 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     given = given_mode(config, model, device)
-    make = partial(
-        TorchBackend,
-        device=device,
-        learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
-        decay_all=config.wd_all,
-        sync_bn=config.sync_bn,
-        accumulation=config.gradient_accumulation,
-        label_smoothing=config.label_smoothing,
-        is_deferred=device.type == "cuda",
-    )
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
     ring = groups = None
@@ -57,13 +46,25 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
-    compression = config.gc_type if groups is not None else "none"
-    together = partial(make, shard=shard, ring=ring, groups=groups, ddp=reduction == "ddp", compression=compression)
+    settings = StepSettings(
+        learning_rate=learning_rate,
+        momentum=config.mom,
+        weight_decay=config.wd,
+        decay_all=config.wd_all,
+        sync_bn=config.sync_bn,
+        accumulation=config.gradient_accumulation,
+        label_smoothing=config.label_smoothing,
+        ddp=reduction == "ddp",
+        compression=config.gc_type if groups is not None else "none",
+        is_deferred=device.type == "cuda",
+    )
+    settings_alone = replace(settings, ddp=False, compression="none")
+    together = partial(TorchBackend, settings=settings, device=device, shard=shard, ring=ring, groups=groups)
     autotune = make_autotuner(
         config,
         given,
         model,
-        alone=partial(make, shard=Shard()),
+        alone=partial(TorchBackend, settings=settings_alone, device=device, shard=Shard()),
         together=together,
         collective=Collective(count=shard.count, ring=ring, groups=groups),
         world=world,

@@ -6,6 +6,7 @@ part of a flat tensor (distributed/reduce/gradient_buckets.py), over gloo or a r
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -46,6 +47,23 @@ from trainer.torch_backend.saved_state import MOMENTUM, MOMENTUM_COPY_KEY, SCALE
 from trainer.torch_backend.step_errors import report_failed_step
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepSettings:
+    """Settings of a step, as config/parser.py describes them."""
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    decay_all: bool = False
+    sync_bn: bool = False
+    accumulation: int = 1
+    label_smoothing: float = 0.0
+    ddp: bool = False
+    compression: str = "none"
+    is_deferred: bool = False
+    """True if a step's results arrive one step late."""
+
+
 class StepSums(NamedTuple):
     """Views of the flat tensor that a step sums over all ranks.
 
@@ -69,52 +87,35 @@ class TorchBackend:
     def __init__(
         self,
         model: nn.Module,
+        settings: StepSettings,
         *,
         device: torch.device,
         shard: Shard,
         ring: Ring | None = None,
         groups: ProcessGroups | None = None,
-        ddp: bool = False,
-        learning_rate: float,
-        momentum: float,
-        weight_decay: float,
-        decay_all: bool = False,
-        sync_bn: bool = False,
         mode: ComputeMode = DEFAULT_MODE,
         autotune: Callable[[], ComputeMode] | None = None,
-        accumulation: int = 1,
-        label_smoothing: float = 0.0,
-        compression: str = "none",
-        is_deferred: bool = False,
         flops: float | None = None,
     ) -> None:
-        """Move the model to the device.
-
-        ``is_deferred``: results arrive one step late. ``flops``: operations per sample, to find the peak speed.
-        """
+        """Move the model to the device. ``flops``: operations per sample, to find the peak speed."""
         self.timer = StepTimer()
+        self._settings = settings
         self._model = model.to(device)
         self._device = device
         self._shard = shard
         self._collective = Collective(count=shard.count, ring=ring, groups=groups)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
-        self._sync_bn = sync_bn and self._collective.is_distributed
+        self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune
-        self._accumulation = accumulation
-        self._label_smoothing = label_smoothing
-        self._is_deferred = is_deferred
-        self._results = DeferredResults(is_deferred=is_deferred)
+        self._results = DeferredResults(is_deferred=settings.is_deferred)
         self._flops = flops
         adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._sync_bn else None)
         self._statistics = flatten_statistics(self._model)
-        self._flat = FlatParams(self._model, decay_all=decay_all)
-        self._ddp = ddp and self._collective.is_distributed
+        self._flat = FlatParams(self._model, decay_all=settings.decay_all)
+        self._ddp = settings.ddp and self._collective.is_distributed
         sizes = [0 if self._ddp else self._flat.weights.numel(), self._statistics.numel(), 1, 2]
         self._flat_sums = self._flat.weights.new_zeros(sum(sizes))
         self._sums = StepSums(*torch.split(self._flat_sums, sizes))
-        self._weight_decay = weight_decay
-        self._compression = compression
-        self._make_optimizer = partial(SGD, learning_rate=learning_rate, momentum=momentum)
         self._snapshots = Snapshots(device)
         self._mode = mode
         if autotune is None:
@@ -123,20 +124,21 @@ class TorchBackend:
     def _apply_mode(self, mode: ComputeMode) -> None:
         """Compute in this mode from now on: lay out the weights, choose the reducer, create the optimizer."""
         self._mode = mode
+        settings = self._settings
         self._flat.bind(channels_last=mode.channels_last)
         parts = (mode.compile(self._model), self._flat, self._flat_sums)
         if self._ddp:
-            reduction = use_ddp(*parts, collective=self._collective, weight_decay=self._weight_decay)
+            reduction = use_ddp(*parts, collective=self._collective, weight_decay=settings.weight_decay)
         else:
             reduction = use_flat_gradients(
                 *parts,
                 collective=self._collective,
-                weight_decay=self._weight_decay,
+                weight_decay=settings.weight_decay,
                 mode=mode,
-                compression=self._compression,
+                compression=settings.compression,
             )
         self._reducer = reduction.reducer
-        self._optimizer = self._make_optimizer(reduction.param_groups)
+        self._optimizer = SGD(reduction.param_groups, learning_rate=settings.learning_rate, momentum=settings.momentum)
         self._precision = Precision(mode.dtype, device=self._device)
         self._forward = reduction.module
         self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)
@@ -151,7 +153,7 @@ class TorchBackend:
         # gradients.
         with report_failed_step(images, timeout_s=self._collective.timeout_s):
             for number, batch in enumerate(self._micro_batches(images, labels), start=1):
-                is_last = number == self._accumulation
+                is_last = number == self._settings.accumulation
                 with self._reducer.backward_pass(is_last=is_last):
                     if len(batch.targets) or self._sync_bn:
                         correct += self._forward_backward(batch)
@@ -177,13 +179,13 @@ class TorchBackend:
         move_to_device = partial(to_device, device=self._device, channels_last=self._mode.channels_last)
         if isinstance(images, MicroBatches):
             return (move_to_device(*batch) for batch in images)
-        return split(move_to_device(images, labels), self._accumulation)
+        return split(move_to_device(images, labels), self._settings.accumulation)
 
     def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
         """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
         with self._precision.autocast():
             logits: torch.Tensor = self._forward(batch.images).float()
-        loss = cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=self._label_smoothing)
+        loss = cross_entropy(logits, batch.targets, reduction="sum", label_smoothing=self._settings.label_smoothing)
         self.timer.end("forward")
         torch.autograd.backward(self._precision.scaled(loss))
         self._sums.loss.add_(loss.detach())
@@ -194,7 +196,7 @@ class TorchBackend:
     def update(self, *, samples: int) -> None:
         self._reducer.divide(samples=samples)
         self.wait_for_snapshot()
-        self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._is_deferred else None)
+        self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._settings.is_deferred else None)
         if self._collective.is_distributed:
             self._statistics.copy_(self._sums.statistics)
 
@@ -215,7 +217,8 @@ class TorchBackend:
         load: BatchLoader = partial(prepare, data)
         if self._device.type == "cuda":
             load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
-        return load if self._accumulation == 1 else partial(load_micro_batches, load, self._accumulation)
+        accumulation = self._settings.accumulation
+        return load if accumulation == 1 else partial(load_micro_batches, load, accumulation)
 
     def set_learning_rate(self, rate: float) -> None:
         self._optimizer.learning_rate = rate
@@ -240,9 +243,8 @@ class TorchBackend:
         return [float(value) for value in read(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        return self._collective.broadcast_object(
-            value, source=source, is_source=self._shard.index == source, device=self._device
-        )
+        is_source = self._shard.index == source
+        return self._collective.broadcast_object(value, source=source, is_source=is_source, device=self._device)
 
     def weights(self) -> Weights:
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
@@ -259,14 +261,9 @@ class TorchBackend:
         # Networks may share modules: list a buffer under each of its names.
         buffers = {name for name, _ in self._model.named_buffers(remove_duplicate=False)}
         take = self._snapshots.begin(values, changing=buffers)
-        layout = self._mode.channels_last
-        return lambda: pack_state(
-            take(),
-            self._flat.parameters,
-            network_order=self._flat.network_order,
-            channels_last=layout,
-            optimizer=optimizer,
-        )
+        order, layout = self._flat.network_order, self._mode.channels_last
+        pack = partial(pack_state, network_order=order, channels_last=layout, optimizer=optimizer)
+        return lambda: pack(take(), self._flat.parameters)
 
     def wait_for_snapshot(self) -> None:
         """Wait until the last snapshot, if any, has been copied, because the next update changes its values."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from bootstrap.contract import BLOCK_OUTPUT, CLUSTER_TAG
+from bootstrap.contract import CAPACITY_BLOCK_OUTPUT, CLUSTER_TAG
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
 from cli.preflight.target import PreflightTarget, find_current_stack
@@ -134,7 +134,9 @@ def _stale_dates(target: PreflightTarget, found: "CapacityReservationTypeDef") -
 def _deployed_block(target: PreflightTarget) -> DeployedBlock | None:
     stack = find_current_stack(target)
     outputs = stack.get("Outputs", []) if stack else []
-    return parse_deployed_block({out.get("OutputKey"): out.get("OutputValue") for out in outputs}.get(BLOCK_OUTPUT))
+    return parse_deployed_block(
+        {out.get("OutputKey"): out.get("OutputValue") for out in outputs}.get(CAPACITY_BLOCK_OUTPUT)
+    )
 
 
 def _misfits(name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:

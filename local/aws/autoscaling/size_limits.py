@@ -27,15 +27,15 @@ def _update(
     *others: Any,
     **named: Any,
 ) -> None:
-    least = (group.min_size if min_size is None else min_size) or 0
-    most = (group.max_size if max_size is None else max_size) or 0
-    if least > most:
-        raise ValidationError(f"Max bound, {most}, must be greater than or equal to min bound, {least}")
+    minimum = (group.min_size if min_size is None else min_size) or 0
+    maximum = (group.max_size if max_size is None else max_size) or 0
+    if minimum > maximum:
+        raise ValidationError(f"Max bound, {maximum}, must be greater than or equal to min bound, {minimum}")
     desired = desired_capacity
     if desired is None and (min_size is not None or max_size is not None):
-        desired = min(max(group.desired_capacity or 0, least), most)
-    if desired is not None and not least <= desired <= most:
+        desired = min(max(group.desired_capacity or 0, minimum), maximum)
+    if desired is not None and not minimum <= desired <= maximum:
         raise ValidationError(
-            f"Desired capacity:{desired} must be between the specified min size:{least} and max size:{most}"
+            f"Desired capacity:{desired} must be between the specified min size:{minimum} and max size:{maximum}"
         )
     original(group, availability_zones, desired, max_size, min_size, *others, **named)

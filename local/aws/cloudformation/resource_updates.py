@@ -101,9 +101,9 @@ def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, ne
 def tag(stack: Stack, logical_id: str, resource: Any, new: _Definition, old: _Definition | None = None) -> None:
     """Set the tags of an EC2 resource, including those of the stack and of CloudFormation itself."""
     wanted = {t["Key"]: t["Value"] for t in new["Properties"].get("Tags", [])}
-    for gone in (old or {}).get("Properties", {}).get("Tags", []):
-        if gone["Key"] not in wanted:
-            ec2_backends[stack.account_id][stack.region_name].delete_tag_keys([resource.id], [gone["Key"]])
+    for old_tag in (old or {}).get("Properties", {}).get("Tags", []):
+        if old_tag["Key"] not in wanted:
+            ec2_backends[stack.account_id][stack.region_name].delete_tag_keys([resource.id], [old_tag["Key"]])
     own = {"aws:cloudformation:logical-id": logical_id}
     resource.add_tags(stack.resource_map.tags | own | wanted)
 

@@ -24,7 +24,7 @@ from local.aws.scarcity.capacity import zones_offering
 
 log = logging.getLogger(__name__)
 
-_MOST_INSTANCES: Final = 64
+_MAX_INSTANCES: Final = 64
 """Number of instances that a block may have ("Capacity Blocks for ML", EC2 User Guide)."""
 _OFFERS: Final[dict[str, Reservation]] = {}
 _RUNNING: Final = ("pending", "running")
@@ -44,9 +44,9 @@ def _describe_offerings(response: Any) -> ActionResult:
     starts = _time(response._get_param("StartDateRange")) or now + timedelta(minutes=30)
     ends = _time(response._get_param("EndDateRange")) or starts + timedelta(hours=hours)
     count = int(response._get_param("InstanceCount") or 1)
-    if count > _MOST_INSTANCES:
+    if count > _MAX_INSTANCES:
         word = f"Invalid value '{count}' for InstanceCount. Each Capacity Block can have up to"
-        raise EC2ClientError("InvalidParameterValue", f"{word} {_MOST_INSTANCES} instances.")
+        raise EC2ClientError("InvalidParameterValue", f"{word} {_MAX_INSTANCES} instances.")
     described = []
     for zone in zones_offering(response.region, instance_type) or [f"{response.region}a"]:
         offer = Reservation(

@@ -14,8 +14,8 @@ from moto.ec2.responses.instances import InstanceResponse
 from local.aws.moto_patching import add
 from local.aws.scarcity.capacity import free_places, zones_offering
 
-_MOST: Final = 10
-_MOST_OF_FEW_TYPES: Final = 3
+_MAX_SCORE: Final = 10
+_MAX_SCORE_OF_FEW_TYPES: Final = 3
 _FEW: Final = 3
 
 
@@ -42,11 +42,11 @@ def _scores(response: Any) -> ActionResult:
 
 def _of_zones(backend: EC2Backend, types: list[str], target: int) -> dict[str, int]:
     """Return the scores by zone ID; a zone that offers none of the types has none."""
-    most = _MOST if len(types) >= _FEW else _MOST_OF_FEW_TYPES
+    maximum = _MAX_SCORE if len(types) >= _FEW else _MAX_SCORE_OF_FEW_TYPES
     found: dict[str, int] = {}
     for zone in backend.zones[backend.region_name]:
         offered = [each for each in types if zone.name in zones_offering(backend.region_name, each)]
         if offered:
             room = sum(free_places(backend, (each, zone.name, True)) for each in offered)
-            found[zone.zone_id] = max(1, int(most * min(1.0, room / target)))
+            found[zone.zone_id] = max(1, int(maximum * min(1.0, room / target)))
     return found

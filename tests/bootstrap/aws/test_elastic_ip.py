@@ -40,7 +40,7 @@ def master(cluster: Cluster, address: Address) -> TestNode:
 
 def run_passes(cluster: Cluster, node: TestNode, *, seconds: float) -> None:
     for _ in range(int(seconds)):
-        node.agent.step()
+        node.agent.run_pass()
         cluster.clock.now += 1.0
 
 

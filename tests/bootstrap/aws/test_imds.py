@@ -52,13 +52,13 @@ def test_identity_is_read_with_a_token(service: ThreadingHTTPServer, monkeypatch
     assert read_identity(host, timeout_s=60.0) == Identity(instance_id="i-1", address="10.0.0.5")
 
 
-def test_fails_when_an_answer_is_missing(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_answer_is_named_in_the_error(service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(ANSWERS, "/latest/meta-data/local-ipv4")
     with pytest.raises(MetadataError, match="has no local-ipv4"):
         read_identity(f"127.0.0.1:{service.server_port}", timeout_s=60.0)
 
 
-def test_fails_without_a_listening_service() -> None:
+def test_error_names_the_address_where_nothing_listens() -> None:
     # Port 1 of the loopback address, on which nothing has listened for decades.
     with pytest.raises(MetadataError, match=r"metadata service at 127\.0\.0\.1:1 failed"):
         read_identity("127.0.0.1:1", timeout_s=1.0)
@@ -95,7 +95,7 @@ def test_read_notice_parses_metadata(
 
 
 @pytest.mark.parametrize("status", [401, 500, 503])
-def test_fails_when_the_service_is_unwell(
+def test_error_names_the_status_that_the_service_answered(
     service: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     def unwell(handler: MetadataHandler) -> None:

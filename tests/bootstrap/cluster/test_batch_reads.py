@@ -52,7 +52,7 @@ def test_unprocessed_keys_are_requested_again(stubbed: StubbedTable) -> None:
     assert waits == [0.1]
 
 
-def test_fails_when_the_table_stays_busy(stubbed: StubbedTable) -> None:
+def test_busy_table_is_an_error_that_counts_the_unread_keys(stubbed: StubbedTable) -> None:
     stubber, table = stubbed.stubber, stubbed.table
     for _attempt in range(5):
         stubber.add_response("batch_get_item", _answer([], left=[1]), _request([1]))
@@ -72,7 +72,7 @@ def test_record_that_dynamodb_never_returns_does_not_hide_others(
 
 
 def test_batch_is_complete_even_if_each_answer_has_one_record(stubbed: StubbedTable) -> None:
-    """DynamoDB holds keys back when an answer grows large, and any node can make its record large."""
+    # DynamoDB holds keys back when an answer grows large, and any node can make its record large.
     stubber, table = stubbed.stubber, stubbed.table
     numbers = list(range(12))
     for number in numbers:
@@ -83,7 +83,7 @@ def test_batch_is_complete_even_if_each_answer_has_one_record(stubbed: StubbedTa
 
 
 def test_large_records_do_not_hide_others(cluster: Cluster, table: Table, caplog: pytest.LogCaptureFixture) -> None:
-    """Like DynamoDB's, moto's answers end at 16 MB: 60 such records take two."""
+    # Like DynamoDB's, moto's answers end at 16 MB: 60 such records take two.
     filler = "x" * (380 * 1024)
     for number in range(60):
         large = {"S": filler} if number % 2 else {"S": public_key(number)}

@@ -135,8 +135,8 @@ def test_index_of_a_detached_instance_is_kept_until_its_end(
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
     cluster.drop_from_group(before[2])
-    dying = Instance(instance_id=before[2], state=state, address="10.0.0.1", grouped=True)
-    there = Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)
+    dying = Instance(instance_id=before[2], state=state, address="10.0.0.1", in_group=True)
+    there = Instance(instance_id=before[3], state="running", address="10.0.0.2", in_group=True)
     found = {before[2]: dying, before[3]: there}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: found)
     held = reconcile(coordinator, table)
@@ -150,7 +150,7 @@ def test_instance_unknown_to_ec2_counts_as_gone_after_consecutive_misses(
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
     cluster.drop_from_group(before[2])
-    there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", grouped=True)}
+    there = {before[3]: Instance(instance_id=before[3], state="running", address="10.0.0.2", in_group=True)}
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: there)
     for _ in range(ABSENT_ANSWERS - 1):
         assert by_index(reconcile(coordinator, table)) == before
@@ -188,7 +188,7 @@ def test_index_is_kept_until_ec2_reports_termination(
     before = reconcile(coordinator, table)
     # moto's groups replace an ended instance immediately; real ones notice later, and a lifecycle hook may still run.
     dead = {
-        member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, grouped=True)
+        member.instance_id: Instance(instance_id=member.instance_id, state=state, address=address, in_group=True)
         for member in before.members
     }
     monkeypatch.setattr("bootstrap.cluster.ec2_cache.describe_instances", lambda *_: dead)
@@ -257,7 +257,7 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
 def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
     cluster: Cluster, table: Table, coordinator: Coordinator
 ) -> None:
-    """After its start, an agent reads a state file that contains no keys."""
+    # After its start, an agent reads a state file that contains no keys.
     keys = f"{ED25519} anna"
     group = {"ResourceId": f"{CLUSTER}-master", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
     rows = [{"Key": key, "Value": value, **group} for key, value in to_tags(parse(keys)).items()]

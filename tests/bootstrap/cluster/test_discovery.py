@@ -76,7 +76,7 @@ def test_ending_and_standby_instances_do_not_count(cluster: Cluster) -> None:
     assert {name for name, counted in groups[1].instances.items() if counted} == {"i-01", "i-02", "i-03", "i-04"}
 
 
-def test_fails_when_one_of_the_groups_is_not_there_yet(cluster: Cluster) -> None:
+def test_missing_group_is_named_in_the_error(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     with pytest.raises(GroupsError, match="both Auto Scaling groups must exist, missing digits-worker"):
         describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
@@ -114,7 +114,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
 
 
 @pytest.mark.parametrize(
-    ("state", "address", "grouped", "gone", "reachable"),
+    ("state", "address", "in_group", "has_left", "reachable"),
     [
         ("pending", "10.0.0.1", True, False, True),
         ("running", "10.0.0.1", True, False, True),
@@ -127,10 +127,10 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
     ],
 )
 def test_ec2_state_determines_reachable_and_gone(
-    state: str, address: str | None, grouped: bool, gone: bool, reachable: bool
+    state: str, address: str | None, in_group: bool, has_left: bool, reachable: bool
 ) -> None:
-    instance = Instance(instance_id="i-1", state=state, address=address, grouped=grouped)
-    assert (instance.gone, instance.reachable) == (gone, reachable)
+    instance = Instance(instance_id="i-1", state=state, address=address, in_group=in_group)
+    assert (instance.has_left, instance.reachable) == (has_left, reachable)
 
 
 def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> None:
@@ -138,8 +138,8 @@ def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> N
     [(instance_id, _)] = cluster.instances("worker")
     [tag] = cluster.clients.ec2.describe_tags(Filters=[{"Name": "key", "Values": [GROUP_TAG]}])["Tags"]
     assert tag["ResourceId"] == instance_id
-    assert describe_instances(cluster.clients.ec2, {instance_id})[instance_id].grouped
+    assert describe_instances(cluster.clients.ec2, {instance_id})[instance_id].in_group
     cluster.clients.autoscaling.detach_instances(
         InstanceIds=[instance_id], AutoScalingGroupName=f"{CLUSTER}-worker", ShouldDecrementDesiredCapacity=True
     )
-    assert not describe_instances(cluster.clients.ec2, {instance_id})[instance_id].grouped
+    assert not describe_instances(cluster.clients.ec2, {instance_id})[instance_id].in_group

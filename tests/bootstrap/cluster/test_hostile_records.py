@@ -178,7 +178,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
     forge(cluster, **forged)
     for _ in range(3):
         for worker in nodes[1:]:
-            worker.agent.step()
+            worker.agent.run_pass()
     assert texts(nodes) == right
     kept = [message for message in caplog.messages if message.startswith("keeping the last good membership")]
     assert len(kept) == 2, "one line a worker"
@@ -197,7 +197,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
 def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     cluster: Cluster, nodes: list[TestNode], restarted: bool
 ) -> None:
-    """A restarted agent knows the indexes from its node's state; one on a new machine, from the valid members."""
+    # A restarted agent knows the indexes from its node's state; one on a new machine, from the valid members.
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
     cluster.run(nodes, until=lambda: nodes[1].instance_id in cluster.by_index().values())
@@ -235,7 +235,7 @@ def test_bad_generation_record_does_not_stop_a_replacement(
 
 
 def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: list[TestNode]) -> None:
-    """With both keys, the membership would exceed DynamoDB's largest item."""
+    # With both keys, the membership would exceed DynamoDB's largest item.
     by_index = cluster.by_index()
     for node_index in (2, 3):
         record_id = contract.node_record_id("AROAWORKER", by_index[node_index])
@@ -250,7 +250,7 @@ def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: 
 
 @pytest.mark.parametrize("role", ["AROAMASTER", "AROAWORKER"])
 def test_node_overwrites_a_forgery_of_its_own_record(cluster: Cluster, nodes: list[TestNode], role: str) -> None:
-    """Another process with the node's role may write a record that is valid on its own."""
+    # Another process with the node's role may write a record that is valid on its own.
     index = 1 if role == "AROAMASTER" else 2
     node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.by_index()[index])
     forged = {"host_key": {"S": public_key("forged")}, "ssh_key": {"S": public_key("forged too")}}

@@ -18,7 +18,7 @@ class Round:
     desired_nodes: int
     here: frozenset[str]
     draining: frozenset[str]
-    gone: frozenset[str]
+    departed: frozenset[str]
 
     @property
     def nodes(self) -> list[Node]:
@@ -34,7 +34,7 @@ class Round:
         ]
 
     def applied_to(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
-        return assign_node_indexes(members, desired_nodes=self.desired_nodes, nodes=self.nodes, gone=self.gone)
+        return assign_node_indexes(members, desired_nodes=self.desired_nodes, nodes=self.nodes, departed=self.departed)
 
 
 def sets(names: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
@@ -46,16 +46,19 @@ rounds = st.builds(
     desired_nodes=st.integers(0, 7),
     here=sets(MASTERS + WORKERS),
     draining=st.just(frozenset()) | sets(MASTERS + WORKERS),
-    gone=st.just(frozenset()) | sets(MASTERS + WORKERS),
+    departed=st.just(frozenset()) | sets(MASTERS + WORKERS),
 )
 full = st.integers(0, len(WORKERS)).map(
     lambda size: Round(
-        desired_nodes=size + 1, here=frozenset({MASTERS[0], *WORKERS[:size]}), draining=frozenset(), gone=frozenset()
+        desired_nodes=size + 1,
+        here=frozenset({MASTERS[0], *WORKERS[:size]}),
+        draining=frozenset(),
+        departed=frozenset(),
     )
 )
 # Most relevant events happen to a cluster that was complete once, and to few of its nodes at a time.
 few = st.frozensets(st.sampled_from(MASTERS + WORKERS), max_size=2)
-disturbed = st.builds(Round, desired_nodes=st.integers(1, 9), here=few, draining=few, gone=few)
+disturbed = st.builds(Round, desired_nodes=st.integers(1, 9), here=few, draining=few, departed=few)
 histories = st.lists(rounds, min_size=1, max_size=6) | st.builds(
     lambda first, later: [first, *later], full, st.lists(disturbed, min_size=1, max_size=5)
 )
@@ -66,8 +69,8 @@ def by_index(members: tuple[Member, ...]) -> dict[str, int]:
 
 
 def kept(members: tuple[Member, ...], found: Round) -> dict[str, int]:
-    """Return the members that are not gone, at their earlier indexes."""
-    return {name: node_index for name, node_index in by_index(members).items() if name not in found.gone}
+    """Return the members that are not departed, at their earlier indexes."""
+    return {name: node_index for name, node_index in by_index(members).items() if name not in found.departed}
 
 
 @given(histories)
@@ -86,7 +89,7 @@ def test_member_is_removed_if_and_only_if_it_is_gone(history: list[Round]) -> No
     for found in history:
         before, members = members, found.applied_to(members)
         assert kept(before, found).keys() <= by_index(members).keys()
-        assert not found.gone & by_index(members).keys()
+        assert not found.departed & by_index(members).keys()
 
 
 @given(histories)
@@ -120,7 +123,7 @@ def test_new_node_gets_the_lowest_free_index(history: list[Round]) -> None:
         free = [node_index for node_index in range(2, found.desired_nodes + 1) if node_index not in held]
         assert taken == free[: len(taken)]
         # A present node is left out only if its index is taken: no free index stays unused.
-        waiting = found.here - found.draining - found.gone - new.keys()
+        waiting = found.here - found.draining - found.departed - new.keys()
         assert not waiting & set(WORKERS) or len(taken) == len(free)
         assert not waiting & set(MASTERS) or 1 in new.values()
         assert came.keys() <= found.here - found.draining

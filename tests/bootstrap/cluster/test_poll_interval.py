@@ -18,7 +18,7 @@ from bootstrap.cluster.poll_interval import (
     round_s,
 )
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
-from bootstrap.contract import MOST_WORKERS
+from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
 from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
 
@@ -40,7 +40,7 @@ class AgentSchedule:
         for node in nodes:
             if self._cluster.clock.now >= self._due.get(node.instance_id, 0.0):
                 self._calls.clear()
-                self._due[node.instance_id] = self._cluster.clock.now + node.agent.step()
+                self._due[node.instance_id] = self._cluster.clock.now + node.agent.run_pass()
                 spent[node.instance_id].update(self._calls)
         return spent
 
@@ -110,18 +110,18 @@ def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Cluste
     master = cluster.node("master", settings={"min_nodes": 1})
     cluster.run([master], until=all_ready([master]))
     cluster.clock.now += EAGER_RECONCILE_S
-    assert master.agent.step() == EAGER_RECONCILE_S
+    assert master.agent.run_pass() == EAGER_RECONCILE_S
     worker = cluster.node("worker", settings={"min_nodes": 1})
     cluster.run([worker, master], until=all_ready([worker]))
     cluster.clock.now += STEADY_RECONCILE_S
-    assert master.agent.step() == 6.0
+    assert master.agent.run_pass() == 6.0
 
 
 def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
-    assert worker.agent.step() == 1.0
+    assert worker.agent.run_pass() == 1.0
     cluster.clock.now += EAGER_RECONCILES_FOR_S
-    assert worker.agent.step() == 6.0
+    assert worker.agent.run_pass() == 6.0
 
 
 def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, schedule: AgentSchedule) -> None:
@@ -145,7 +145,7 @@ def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: Agen
 
 # ---- the largest cluster ----
 
-LARGEST = MOST_WORKERS + 1
+MAX_CLUSTER_NODES = MAX_WORKERS + 1
 PARTITION_UNITS = 3000
 """Reads per second that DynamoDB serves from one item."""
 PASS_S = 0.05
@@ -165,19 +165,19 @@ class Reader:
         """Return the read units of the pass that is due now, if one is."""
         if now < self._next:
             return 0.0
-        wait = self._turn.seconds_until_turn(LARGEST, now=now) if generation != self.generation else None
+        wait = self._turn.seconds_until_turn(MAX_CLUSTER_NODES, now=now) if generation != self.generation else None
         self._next = now + min(self._every_s, max(1.0, wait or self._every_s)) * self._dice.uniform(0.75, 1.25)
         if wait != 0.0:
             return 0.5
         self._turn.record_read(now=now)
         self.generation = generation
-        return 0.5 + math.ceil(LARGEST * MEMBER_BYTES / READ_UNIT_BYTES)
+        return 0.5 + math.ceil(MAX_CLUSTER_NODES * MEMBER_BYTES / READ_UNIT_BYTES)
 
 
 def simulated(*, every_s: float, changes: list[float], until: float) -> tuple[list[float], float]:
     """Return the read units of each second, and the time when the last agent of the largest cluster had the change."""
     dice = random.Random(7)
-    readers = [Reader(dice, every_s=every_s) for _ in range(LARGEST)]
+    readers = [Reader(dice, every_s=every_s) for _ in range(MAX_CLUSTER_NODES)]
     seconds, informed = [0.0] * math.ceil(until), math.inf
     for step in range(int(until / PASS_S)):
         now = step * PASS_S
@@ -217,26 +217,26 @@ def test_member_row_fits_budgeted_bytes() -> None:
             node_type="worker",
             host_key=f"ssh-ed25519 {'A' * 68}",
         )
-        for node_index in range(1, LARGEST + 1)
+        for node_index in range(1, MAX_CLUSTER_NODES + 1)
     ]
-    assert len(members_to_json(members)) <= LARGEST * MEMBER_BYTES
+    assert len(members_to_json(members)) <= MAX_CLUSTER_NODES * MEMBER_BYTES
 
 
 def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: Cluster, calls: Counter[str]) -> None:
     nodes = boot_cluster(cluster, workers=1)
     worker = nodes[1]
-    first = Membership(generation=1, desired_nodes=LARGEST, members=())
+    first = Membership(generation=1, desired_nodes=MAX_CLUSTER_NODES, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), first)
-    worker.agent.step()
-    changed = Membership(generation=2, desired_nodes=LARGEST, members=())
+    worker.agent.run_pass()
+    changed = Membership(generation=2, desired_nodes=MAX_CLUSTER_NODES, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), changed)
     cluster.clock.now += 50.0
     calls.clear()
-    wait = worker.agent.step()
+    wait = worker.agent.run_pass()
     assert calls["GetItem"] == 1
-    assert 1.0 < wait <= round_s(LARGEST)
+    assert 1.0 < wait <= round_s(MAX_CLUSTER_NODES)
     cluster.clock.now += wait
-    worker.agent.step()
+    worker.agent.run_pass()
     assert calls["GetItem"] == 3
-    worker.agent.step()
+    worker.agent.run_pass()
     assert calls["GetItem"] == 4

@@ -151,7 +151,7 @@ def test_stopped_node_leaves_the_lists_and_is_queried_until_it_returns(
 ) -> None:
     _, before = form_cluster(cluster)
     instances = {
-        name: Instance(instance_id=name, state="running", address=address, grouped=True)
+        name: Instance(instance_id=name, state="running", address=address, in_group=True)
         for node_type in ROLES
         for name, address in cluster.instances(node_type)
     }
@@ -187,7 +187,7 @@ def test_losing_its_record_does_not_bring_a_member_back(cluster: Cluster) -> Non
 
 
 def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
-    """A node's record can mark it as draining; only AWS reports that it is present."""
+    # A node's record can mark it as draining; only AWS reports that it is present.
     coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
     cluster.table.write_node(replace(record(before[2], "worker"), draining=False))

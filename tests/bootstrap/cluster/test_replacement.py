@@ -80,7 +80,7 @@ def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Clust
     new = cluster.replacement("master", of=nodes)
     for _ in range(5):
         for node in [new, *nodes]:
-            node.agent.step()
+            node.agent.run_pass()
         cluster.clock.now += 10.0
     assert cluster.by_index()[1] == old.instance_id
     assert [authorized_keys(node) for node in workers] == ["", ""]
@@ -120,6 +120,7 @@ def test_master_and_worker_lost_at_once_are_both_replaced(cluster: Cluster) -> N
     alive = [cluster.replacement("master", of=nodes), cluster.replacement("worker", of=nodes), nodes[2]]
     cluster.run(alive, until=all_ready(alive))
     run_until_agreed(cluster, alive)
+    assert {*cluster.by_index().values()} == {node.instance_id for node in alive}
 
 
 def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> None:

@@ -115,7 +115,7 @@ def test_lasting_transaction_conflict_counts_as_a_lost_race(stubbed: StubbedTabl
 
 
 @pytest.mark.parametrize(("code", "tries"), [("ThrottlingError", 4), ("ValidationError", 1)])
-def test_fails_when_a_transaction_is_cancelled_for_good(stubbed: StubbedTable, code: str, tries: int) -> None:
+def test_transaction_that_stays_cancelled_is_a_retryable_error(stubbed: StubbedTable, code: str, tries: int) -> None:
     stubber, table, waits = stubbed.stubber, stubbed.table, stubbed.waits
     for _ in range(tries):
         _cancelled(stubber, "None", code)
@@ -125,7 +125,7 @@ def test_fails_when_a_transaction_is_cancelled_for_good(stubbed: StubbedTable, c
     assert len(waits) == tries - 1
 
 
-def test_fails_when_the_table_refuses_a_transaction(stubbed: StubbedTable) -> None:
+def test_refused_transaction_is_not_retried(stubbed: StubbedTable) -> None:
     stubber, table, waits = stubbed.stubber, stubbed.table, stubbed.waits
     stubber.add_client_error("transact_write_items", "AccessDeniedException", "not yours")
     with pytest.raises(ClientError, match="not yours"):
@@ -177,7 +177,7 @@ def test_records_of_newer_agents_are_read(cluster: Cluster, table: Table, versio
 
 
 @pytest.mark.parametrize(("version", "named"), [({"N": "0"}, "'0'"), ({"S": "1"}, "a dict"), ({"N": "-1"}, "'-1'")])
-def test_fails_when_the_version_of_a_record_is_invalid(
+def test_invalid_record_version_is_named_in_the_error(
     cluster: Cluster, table: Table, version: dict[str, str], named: str
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))

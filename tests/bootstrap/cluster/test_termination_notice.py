@@ -38,7 +38,7 @@ def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Clus
     master, draining_node, other = nodes
     by_index = cluster.by_index()
     draining_node.metadata.notice = ENDING
-    assert draining_node.agent.step() == 1.0
+    assert draining_node.agent.run_pass() == 1.0
     assert record(cluster, draining_node).draining
     assert listed(nodes, draining_node) == [True, True, True]
     run_seconds(cluster, nodes, 20, until=lambda: draining_node.instance_id not in known_ids(cluster))
@@ -69,12 +69,13 @@ def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> 
     cluster.terminate(draining_node.instance_id)
     alive = [master, cluster.replacement("worker", of=nodes), other]
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
+    assert cluster.by_index() == {number: node.instance_id for number, node in enumerate(alive, 1)}
 
 
 def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None:
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = ENDING
-    master.agent.step()
+    master.agent.run_pass()
     assert cluster.completed == [master.instance_id]
     assert master.text(contract.WORKERS_FILE) == ""
 
@@ -93,7 +94,7 @@ def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None
 def test_node_ending_before_the_first_membership_does_not_wait(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
     worker.metadata.notice = ENDING
-    worker.agent.step()
+    worker.agent.run_pass()
     assert cluster.completed == [worker.instance_id]
 
 
@@ -102,7 +103,7 @@ def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
     nodes[1].metadata.notice = INTERRUPTED
-    nodes[1].agent.step()  # the lists still contain every node, even itself
+    nodes[1].agent.run_pass()  # the lists still contain every node, even itself
     assert nodes[1].text(contract.WORKERS_FILE).count("\n") == 3
     run_seconds(cluster, nodes, 20)
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
@@ -126,9 +127,9 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
 
 def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
-    nodes[0].agent.step()  # it has just read the groups, and would not read them again for a while
+    nodes[0].agent.run_pass()  # it has just read the groups, and would not read them again for a while
     nodes[0].metadata.notice = ENDING
-    nodes[0].agent.step()
+    nodes[0].agent.run_pass()
     assert cluster.table.read_membership().master is None
     run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
     assert cluster.completed == [nodes[0].instance_id]
@@ -195,7 +196,7 @@ def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeyp
         asked = refused(cluster, patch, "Rate exceeded")
         run_seconds(cluster, [master], 3)
         assert asked == [master.instance_id] * 3
-    master.agent.step()
+    master.agent.run_pass()
     assert cluster.completed == [master.instance_id]
 
 
@@ -248,7 +249,7 @@ def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: Cluster) -> 
     outage = MetadataError("no answer")
     other.metadata.notice = outage
     draining_node.metadata.notice = ENDING
-    draining_node.agent.step()
+    draining_node.agent.run_pass()
     draining_node.metadata.notice = outage
     run_seconds(cluster, nodes, 45)
     assert record(cluster, draining_node).draining

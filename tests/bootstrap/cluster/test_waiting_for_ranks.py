@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, SPOT_NOTICE_S, TERM_S, TerminationNotice
-from bootstrap.contract import DRAIN_TIMEOUT_S, LONGEST_GRACE_S
+from bootstrap.contract import DRAIN_TIMEOUT_S, MAX_GRACE_S
 from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
@@ -21,7 +21,7 @@ from tests.bootstrap.simulated_cluster import Cluster, TestNode
 
 ENDING = TerminationNotice(ending=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir
-MOST_HEARTBEAT_TIMEOUTS = 100
+MAX_HEARTBEAT_TIMEOUTS = 100
 """Heartbeat timeouts after which AWS ends the wait in any case (Amazon EC2 Auto Scaling User Guide, "Considerations and
 limitations for lifecycle hooks")."""
 SPARSE_S = 5
@@ -78,12 +78,12 @@ def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: Cluster) -> None:
     assert completes_after(cluster, nodes, nodes[1], most=5) <= 2
 
 
-@pytest.mark.parametrize(("grace_s", "allowed_s"), [(60, 60), (10**6, LONGEST_GRACE_S)])
+@pytest.mark.parametrize(("grace_s", "allowed_s"), [(60, 60), (10**6, MAX_GRACE_S)])
 def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: int, allowed_s: int) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=grace_s):
         nodes[1].metadata.notice = ENDING
-        nodes[1].agent.step()
+        nodes[1].agent.run_pass()
         drop(cluster, nodes, nodes[1])
         run_seconds(cluster, nodes[1:2], allowed_s, every_s=SPARSE_S)
         assert cluster.completed == []
@@ -166,11 +166,11 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cl
         assert calls["DescribeAutoScalingGroups"] <= 60 / 15 + 1
         # And it still drops other nodes in time.
         worker.metadata.notice = ENDING
-        worker.agent.step()
+        worker.agent.run_pass()
         drop(cluster, nodes, worker)
         assert cluster.completed == []
 
 
 def test_aws_grants_more_than_the_longest_wait() -> None:
-    longest = MAX_DRAIN_S + TERM_S + LONGEST_GRACE_S
-    assert longest < MOST_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S
+    longest = MAX_DRAIN_S + TERM_S + MAX_GRACE_S
+    assert longest < MAX_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S

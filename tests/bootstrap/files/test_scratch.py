@@ -45,7 +45,7 @@ def test_scratch_fails_when_a_link_points_elsewhere(tmp_path: Path, mount_point:
     assert elsewhere.stat().st_mode & 0o7777 == 0o700
 
 
-def test_fails_when_another_user_made_the_directory(
+def test_directory_of_another_user_is_no_scratch_directory(
     tmp_path: Path, mount_point: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (mount_point / "deeplearning").mkdir(mode=0o755)

@@ -111,7 +111,7 @@ def test_deleting_the_cluster_key_leaves_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("owners")
 def test_old_key_stays_complete_until_the_new_one_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A master killed at any moment has a complete key or none."""
+    # A master killed at any moment has a complete key or none.
     make_key(tmp_path, RecordedActions())
     directory = under_root(tmp_path, CLUSTER_KEY_DIR)
     seen: list[list[str]] = []

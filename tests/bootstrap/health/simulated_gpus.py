@@ -23,7 +23,7 @@ def master_with(cluster: Cluster, gpus: Gpus, *, workers: int = 0, **settings: o
 
 def run_passes(cluster: Cluster, node: TestNode, count: int, *, every: float = 2.0) -> None:
     for _ in range(count):
-        node.agent.step()
+        node.agent.run_pass()
         cluster.clock.now += every
 
 

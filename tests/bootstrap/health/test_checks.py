@@ -51,13 +51,13 @@ def checks(
     ],
 )
 def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, gpus: int, what: str | None) -> None:
-    wanted = None if what is None else Finding(what=what, needs_replacement=True)
+    wanted = None if what is None else Finding(fault=what, needs_replacement=True)
     assert checks(tmp_path, expected=expected, gpus=gpus).check_machine() == wanted
     assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
 
 
 def test_uncountable_gpus_are_no_defect_of_the_machine(tmp_path: Path) -> None:
-    wanted = Finding(what="gpus ?/4", needs_replacement=False)
+    wanted = Finding(fault="gpus ?/4", needs_replacement=False)
     assert checks(tmp_path, expected=4, gpus=None).check_machine() == wanted
     assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
 
@@ -94,7 +94,7 @@ def test_unwritable_scratch_is_a_defect_unless_full(
         raise OSError(number, "on purpose") if number else OSError("on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    assert checks(tmp_path).check_machine() == Finding(what=what, needs_replacement=defect)
+    assert checks(tmp_path).check_machine() == Finding(fault=what, needs_replacement=defect)
 
 
 @pytest.mark.usefixtures("scratch")
@@ -103,7 +103,7 @@ def test_scratch_that_loses_what_was_written_is_a_defect(tmp_path: Path, monkeyp
         os.pwrite(descriptor, b"something else", 0)
 
     monkeypatch.setattr(os, "fsync", lose)
-    assert checks(tmp_path).check_machine() == Finding(what="scratch /opt/dlami/nvme EIO", needs_replacement=True)
+    assert checks(tmp_path).check_machine() == Finding(fault="scratch /opt/dlami/nvme EIO", needs_replacement=True)
 
 
 def test_missing_scratch_mount_is_not_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,19 +124,19 @@ def test_unresolvable_peer_is_not_a_defect(
         monkeypatch.delitem(NAMES, name)
     else:
         monkeypatch.setitem(NAMES, name, address)
-    assert checks(tmp_path).before_ready([MASTER, WORKER]) == Finding(what=f"name {name}", needs_replacement=False)
+    assert checks(tmp_path).before_ready([MASTER, WORKER]) == Finding(fault=f"name {name}", needs_replacement=False)
     assert checks(tmp_path).check_machine() is None
 
 
 @pytest.mark.parametrize(("silent", "finding"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
 def test_silent_master_is_not_a_defect(tmp_path: Path, silent: str, finding: str | None) -> None:
     found = checks(tmp_path, answers=lambda address: address != silent).before_ready([WORKER, MASTER])
-    assert found == (None if finding is None else Finding(what=finding, needs_replacement=False))
+    assert found == (None if finding is None else Finding(fault=finding, needs_replacement=False))
 
 
 def test_own_defect_is_reported_before_a_peer_is_blamed(tmp_path: Path) -> None:
     broken = checks(tmp_path, expected=2, gpus=1, answers=lambda _: False)
-    assert broken.before_ready([MASTER]) == Finding(what="gpus 1/2", needs_replacement=True)
+    assert broken.before_ready([MASTER]) == Finding(fault="gpus 1/2", needs_replacement=True)
 
 
 @pytest.fixture
@@ -183,9 +183,9 @@ def test_machine_without_ssh_does_not_answer(monkeypatch: pytest.MonkeyPatch) ->
     [
         (0, 0, None),
         (4, 4, None),
-        (4, 3, Finding(what="efa 3/4", needs_replacement=True)),
+        (4, 3, Finding(fault="efa 3/4", needs_replacement=True)),
         # The driver is missing, and a replacement would lack it too.
-        (4, 0, Finding(what="efa 0/4", needs_replacement=False)),
+        (4, 0, Finding(fault="efa 0/4", needs_replacement=False)),
     ],
 )
 def test_a_node_has_the_adapters_that_it_was_launched_with(

@@ -47,7 +47,7 @@ def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: Cluster) ->
     master = master_with(cluster, Gpus(3))
     run_passes(cluster, master, 3)
     cluster.clock.now += 600.0
-    master.agent.step()
+    master.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} gpus 3/4")]
     assert cluster.unhealthy == []
 
@@ -85,7 +85,7 @@ def throttled(**_: object) -> None:
 def test_aws_outage_does_not_request_replacement(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
-    """A replacement would fail too; the node joins when AWS has recovered."""
+    # A replacement would fail too; the node joins when AWS has recovered.
     master = master_with(cluster, Gpus(4))
     with monkeypatch.context() as outage:
         outage.setattr(getattr(cluster.clients, service), "_make_api_call", lambda *_: throttled())
@@ -96,7 +96,7 @@ def test_aws_outage_does_not_request_replacement(
 
 
 def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: Cluster) -> None:
-    """After a driver upgrade on all nodes, for example, every node would be replaced."""
+    # After a driver upgrade on all nodes, for example, every node would be replaced.
     ready_master(cluster, Gpus(4))
 
     def mismatch() -> str:

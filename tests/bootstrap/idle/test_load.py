@@ -69,7 +69,7 @@ def test_unreadable_gpu_counts_as_busy_for_ten_minutes(machine: Machine) -> None
 
 @pytest.mark.parametrize(("age_s", "sign"), [(10.0, "terminal"), (60.0, "")])
 def test_only_input_to_a_terminal_makes_a_node_busy(machine: Machine, age_s: float, sign: str) -> None:
-    """Output, such as that of a progress bar or our own announcement, changes only the time of the last change."""
+    # Output, such as that of a progress bar or our own announcement, changes only the time of the last change.
     for name, input_at in (("0", NOW - age_s), ("ptmx", NOW)):
         touch_terminal(machine.root, name, input_at=input_at, output_at=NOW)
     assert machine.busy_after(30.0) == sign

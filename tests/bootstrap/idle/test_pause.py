@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from tests.bootstrap.idle.node_files import write_counters
 from tests.bootstrap.simulated_cluster import CLUSTER, START, Cluster, TestNode
@@ -32,7 +32,7 @@ def run(cluster: Cluster, nodes: list[TestNode], *, seconds: float) -> None:
     end = cluster.clock.now + seconds
     while cluster.clock.now < end:
         for node in nodes:
-            node.agent.step()
+            node.agent.run_pass()
         cluster.clock.now += 15.0
 
 
@@ -139,7 +139,7 @@ def test_expiry_is_announced_once_and_extensions_reach_nodes(cluster: Cluster, n
 
 
 def test_end_of_a_capacity_block_is_announced_everywhere(cluster: Cluster, nodes: list[TestNode]) -> None:
-    tag(cluster, BLOCK_PAUSES_TAG, "2026-12-01T00:40:00Z")
+    tag(cluster, CAPACITY_BLOCK_PAUSES_TAG, "2026-12-01T00:40:00Z")
     run(cluster, nodes, seconds=660.0)
     word = "this cluster pauses at 00:40 UTC, before its Capacity Block ends"
     assert [[text[: len(word)] for text in walls(node)] for node in nodes] == [[word]] * 2

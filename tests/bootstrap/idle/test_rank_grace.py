@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import LONGEST_GRACE_S
+from bootstrap.contract import MAX_GRACE_S
 from bootstrap.idle.load import JOBS
 from bootstrap.idle.rank_grace import LOCK_SUFFIX, longest_grace_s
 from launcher.history.lock import acquire_lock, announce_ranks
@@ -67,7 +67,7 @@ def test_other_content_delays_nothing(tmp_path: Path, home: Path, request: pytes
 
 def test_a_grace_has_a_limit(tmp_path: Path, home: Path, request: pytest.FixtureRequest) -> None:
     hold(request, home / JOBS / JOB / LOCK_FILE, "999999999\n")
-    assert longest_grace_s(tmp_path, USER.pw_name) == LONGEST_GRACE_S
+    assert longest_grace_s(tmp_path, USER.pw_name) == MAX_GRACE_S
 
 
 def test_files_that_are_no_locks_do_not_stop_the_agent(

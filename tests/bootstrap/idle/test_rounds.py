@@ -21,8 +21,8 @@ PASS_S = 6.0
 RECONCILE_S = 18.0
 """Seconds between the master's reads of the records."""
 IDLE_STOP_S = 900.0
-LONGEST_OUTAGE_S = 90.0
-LATE_S = 60.0 + LONGEST_OUTAGE_S
+MAX_OUTAGE_S = 90.0
+LATE_S = 60.0 + MAX_OUTAGE_S
 """Seconds until work has become known to the master: a sample, a pass, a read, and the longest outage."""
 SEEN_S = 40.0
 """Length in seconds of work that no node misses."""
@@ -70,7 +70,7 @@ class Node:
     def __init__(self, number: int, chance: random.Random, root: Path) -> None:
         self.name, self.now, self.root = f"i-{number:017x}", 0.0, root
         self.work = [span._replace(kind=chance.choice([*SIGNS])) for span in spans(chance, (20.0, 50.0, 400.0, 1500.0))]
-        self.outages = list(spans(chance, (LONGEST_OUTAGE_S / 2, LONGEST_OUTAGE_S)))
+        self.outages = list(spans(chance, (MAX_OUTAGE_S / 2, MAX_OUTAGE_S)))
         self.lost = chance.uniform(0.0, WORK_S) if number and chance.random() < 0.3 else float("inf")
         self.job = open_job(root)
         self.load = Load(
@@ -184,7 +184,7 @@ def test_only_idle_clusters_are_stopped(new_node: NewNode, seed: int) -> None:
 
 @pytest.mark.parametrize("phase", range(0, 120, 20))
 def test_work_in_the_last_minute_postpones_the_pause(new_node: NewNode, phase: int) -> None:
-    """Between two heartbeats too, because a node that has reported idle reports immediately."""
+    # Between two heartbeats too, because a node that has reported idle reports immediately.
     node = new_node(0, random.Random(0))
     node.work, node.outages = [Span(0.0, 100.0 + phase)], []
     for now, verdict in verdicts([node]):

@@ -16,10 +16,10 @@ def test_a_node_is_ready_when_its_environment_is(cluster: Cluster) -> None:
     for doing in ("building", "storing"):
         write_state(node.root, EnvironmentState(doing=doing))
         for _ in range(3):
-            node.agent.step()
+            node.agent.run_pass()
         assert cluster.signals == []
     write_state(node.root, EnvironmentState(doing="ready"))
-    node.agent.step()
+    node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "SUCCESS", node.instance_id)]
 
 
@@ -27,7 +27,7 @@ def test_hostname_resolves_to_the_reachable_address(cluster: Cluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
-    node.agent.step()
+    node.agent.run_pass()
     assert f"{node.address} deeplearning-master deeplearning-worker1 {socket.gethostname()}\n" in node.text(HOSTS_FILE)
 
 
@@ -39,7 +39,7 @@ def test_a_failing_build_fails_the_deploy_at_once(cluster: Cluster) -> None:
         node.root,
         EnvironmentState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile, found none"),
     )
-    node.agent.step()
+    node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
 
 
@@ -50,14 +50,15 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: Cluster) -> No
     write_state(worker.root, EnvironmentState(doing="waiting-for-master"))
     cluster.run([master, worker], until=lambda: master.agent.is_signalled)
     cluster.clock.now += 600.0
-    worker.agent.step()
+    worker.agent.run_pass()
     assert cluster.signals[1:] == [("WorkerGroup", "FAILURE", f"{worker.instance_id} engines: waiting-for-master")]
 
 
 def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Cluster) -> None:
-    """A running cluster is better off with a master without MXNet than without a master."""
+    # A running cluster is better off with a master without MXNet than without a master.
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
     write_state(node.root, EnvironmentState(doing="failed", failure="no pip", detail="no pip"))
     cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signalled)
+    assert worker.agent.is_signalled

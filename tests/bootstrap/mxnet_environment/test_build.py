@@ -94,7 +94,7 @@ def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Pat
         ("nothing", "no C++ compiler", "Horovod needs c++ to compile, found none: install g++"),
     ],
 )
-def test_fails_with_a_short_reason(
+def test_failed_build_has_a_short_reason_and_its_output(
     python: Callable[[str], Path], tmp_path: Path, fails: str, short: str, output: str
 ) -> None:
     python(fails)
@@ -113,7 +113,9 @@ def test_fails_with_a_short_reason(
     assert not (tmp_path / "environment/engines").exists()
 
 
-def test_fails_at_the_deadline(python: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_past_its_deadline_took_too_long(
+    python: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     python("nothing")
 
     def never(command: list[str], **options: float) -> None:

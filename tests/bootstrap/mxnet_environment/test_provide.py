@@ -48,7 +48,7 @@ def test_worker_waits_for_the_master_and_logs_it(node: Callable[[str], Simulated
     assert worker.states == ["waiting-for-master"]
 
 
-def test_fails_when_the_master_never_stores_it(node: Callable[[str], SimulatedNode]) -> None:
+def test_worker_reports_an_archive_that_never_came(node: Callable[[str], SimulatedNode]) -> None:
     worker = node("worker")
     with pytest.raises(MxnetEnvironmentError, match=r"^horovod-.* was not in the bucket in time") as failure:
         worker.provide(is_master=False)
@@ -142,7 +142,7 @@ def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str],
 
 def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], SimulatedNode]) -> None:
     master = node("master")
-    master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", lasting=True)]
+    master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", is_permanent=True)]
     with pytest.raises(MxnetEnvironmentError, match=r"^to compile takes c\+\+ \(try 1\)$"):
         master.provide(is_master=True)
     assert not master.paused

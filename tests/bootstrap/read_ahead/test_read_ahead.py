@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A node whose agent has started, with three libraries, 5 MiB together, and files that are none."""
+    """Return a node whose agent has started, with three libraries, 5 MiB together, and files that are none."""
     site_packages = tmp_path / "opt/pytorch/lib/python3.12/site-packages"
     sizes = {"torch/lib/libtorch_cuda.so": 3, "torch/lib/libc10.so": 1, "nvidia/cublas/lib/libcublas.so.13": 1}
     for name, size in {**sizes, "torch/lib/data.bin": 2, "torch/lib/small.so": 0}.items():

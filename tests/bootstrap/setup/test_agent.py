@@ -29,8 +29,8 @@ def test_a_node_joins_once_its_setup_has_succeeded(cluster: Cluster) -> None:
     write_state(worker.root, SetupState(doing="running", sha256=HASH))
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE})
     for _ in range(10):
-        worker.agent.step()
-        master.agent.step()
+        worker.agent.run_pass()
+        master.agent.run_pass()
         cluster.clock.now += 2.0
     assert (setups(cluster), cluster.signals) == ({1: DONE}, [])
     succeed(worker)
@@ -43,7 +43,7 @@ def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: Cluster) -> 
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
     fail(node)
-    node.agent.step()
+    node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: E: no package foo")]
 
 
@@ -51,9 +51,9 @@ def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: Cluster) 
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
-    node.agent.step()
+    node.agent.run_pass()
     cluster.clock.now += 600.0
-    node.agent.step()
+    node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: running")]
 
 
@@ -66,12 +66,12 @@ def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Cluster) 
     fail(worker)
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: FAILED})
     cluster.run([master, worker], until=lambda: worker.agent.is_signalled and master.agent.is_signalled)
-    master.agent.step()
+    master.agent.run_pass()
     assert master.text(WORKERS_FILE) == "deeplearning-worker1\n"
     assert cluster.unhealthy == []
     succeed(worker)
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: DONE})
-    master.agent.step()
+    master.agent.run_pass()
     assert master.text(WORKERS_FILE) == "deeplearning-worker1\ndeeplearning-worker2\n"
 
 
@@ -84,5 +84,5 @@ def test_rebooted_member_keeps_its_index_during_setup(cluster: Cluster) -> None:
     write_state(node.root, SetupState(doing="running", sha256=HASH))
     again = cluster.node("master", settings=SETTINGS)
     for _ in range(3):
-        again.agent.step()
+        again.agent.run_pass()
     assert setups(cluster) == {1: DONE}

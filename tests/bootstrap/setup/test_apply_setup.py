@@ -67,12 +67,12 @@ def test_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -
     assert json.loads(under_root(node.root, NODE_CONFIG).read_text()) == config_values("worker") | new
 
 
-def test_fails_with_the_last_line_of_the_setup(node: Node) -> None:
+def test_error_is_the_last_line_of_the_setup(node: Node) -> None:
     node.ends_with = SetupState(doing="failed", sha256=SOURCE.sha256, failure="E: no package foo")
     with pytest.raises(SetupError, match=r"^E: no package foo \(/var/log/deeplearning/setup.log has all lines\)$"):
         node.apply_setup()
 
 
-def test_fails_when_the_service_never_ends(node: Node) -> None:
+def test_error_states_how_long_the_service_ran(node: Node) -> None:
     with pytest.raises(SetupError, match=r"waited 120 s for deeplearning-setup\.service to end"):
         node.apply_setup()

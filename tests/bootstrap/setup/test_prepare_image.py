@@ -1,4 +1,4 @@
-"""What is left on a worker's disk for an image: the software and the setup's marker, and nothing of the node."""
+"""Check what stays on a worker's disk for an image: the software and the setup's marker, and nothing of the node."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import SetupError
-from bootstrap.setup.process import LONGEST_LINE, run_program
+from bootstrap.setup.process import MAX_LINE, run_program
 
 pytestmark = pytest.mark.allow_subprocess
 ENVIRON = {"PATH": os.environ["PATH"]}
@@ -51,14 +51,14 @@ def test_output_and_errors_come_line_by_line_and_printable(run: Callable[..., li
         ("echo caf\N{LATIN SMALL LETTER E WITH ACUTE}; false", "caf?"),
     ],
 )
-def test_fails_with_its_last_line(run: Callable[..., list[str]], script: str, short: str) -> None:
+def test_failed_program_reports_its_last_line(run: Callable[..., list[str]], script: str, short: str) -> None:
     with pytest.raises(SetupError) as raised:
         run(script)
     assert raised.value.short == short
     assert "\n" not in str(raised.value)
 
 
-def test_fails_when_the_program_cannot_start(tmp_path: Path) -> None:
+def test_program_that_cannot_start_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"cannot start /none/setup\.sh: No such file"):
         run_program(
             ["/none/setup.sh"],
@@ -114,4 +114,4 @@ def test_large_output_is_streamed_completely_in_little_memory(run: Callable[...,
     lines = run("seq 20000; head -c 1000000 /dev/zero | tr '\\0' x")
     assert lines[:20000] == [str(number) for number in range(1, 20001)]
     assert sum(map(len, lines[20000:])) == 1_000_000
-    assert max(map(len, lines)) == LONGEST_LINE
+    assert max(map(len, lines)) == MAX_LINE

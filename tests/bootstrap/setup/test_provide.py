@@ -175,18 +175,18 @@ def test_fetching_the_archive_is_retried_until_the_deadline(node: Node) -> None:
     assert len(node.ran) == 2
 
 
-def test_fails_when_the_archive_is_another_one(node: Node) -> None:
+def test_archive_with_another_hash_runs_nothing(node: Node) -> None:
     assert node.provide(BOTH, sha256="0" * 64).failure == "wrong hash"
     assert node.ran == []
     assert not under_root(node.root, SETUP_MARKER).exists()
 
 
-def test_fails_when_the_archive_holds_another_file(node: Node) -> None:
+def test_archive_with_another_file_is_not_unpacked(node: Node) -> None:
     assert node.provide({"../../etc/passwd": b"x"}).failure == "bad archive"
     assert not [path for path in under_root(node.root, SETUP_DIR).rglob("*") if path.is_file()]
 
 
-def test_fails_when_the_image_has_no_pytorch_for_the_requirements(node: Node) -> None:
+def test_setup_without_pytorchs_python_reports_its_path(node: Node) -> None:
     content = zip_files(BOTH)
     source = SetupSource(url="s3://a/b", sha256=hashlib.sha256(content).hexdigest(), timeout_s=60.0)
     services = SetupServices(

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.contract import SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mounts import MountError, OccupiedError
-from bootstrap.shared_storage.service import LONGEST_RETRY_S, WATCH_S, Mounter
+from bootstrap.shared_storage.service import MAX_BACKOFF_S, WATCH_S, Mounter
 from bootstrap.shared_storage.target import StorageTarget
 
 ID = "fs-0123456789abcdef0"
@@ -150,7 +150,7 @@ def test_a_late_mount_target_is_retried_forever_with_longer_pauses(node: Node) -
     node.error = socket.gaierror(-2, "Name or service not known")
     pauses = [node.mounter.step() for _ in range(12)]
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
-    assert pauses[-3:] == [LONGEST_RETRY_S] * 3
+    assert pauses[-3:] == [MAX_BACKOFF_S] * 3
     assert node.state == "no-address"
     node.error = None
     assert node.mounter.step() == WATCH_S

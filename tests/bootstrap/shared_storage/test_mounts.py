@@ -111,7 +111,7 @@ def test_state_of_a_failed_mount_follows_from_its_message(message: str, state: s
 
 @pytest.mark.allow_subprocess
 def test_hanging_mount_ends_with_its_helpers(tmp_path: Path) -> None:
-    """mount(8) starts mount.lustre, which could mount long after it was given up."""
+    # mount(8) starts mount.lustre, which could mount long after it was given up.
     os.mkfifo(fifo := tmp_path / "open-while-the-helper-runs")
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     with pytest.raises(MountError, match="timed out") as caught:

@@ -61,7 +61,7 @@ def test_keys_stay_while_tags_change_one_by_one(cluster: Cluster, nodes: list[Te
     deploy(cluster, {TAG: to_tags(parse(BOB))[TAG]})
     cluster.clock.now += 60
     for node in nodes:
-        node.agent.step()
+        node.agent.run_pass()
     assert [team_keys_of(node) for node in nodes] == [f"{ANNA}\n"] * 2
 
 
@@ -79,10 +79,10 @@ def test_forged_key_is_removed_by_the_masters_next_pass(cluster: Cluster, nodes:
     forge(cluster, f"{ANNA}\ncommand", generation=1000)
     with pytest.raises(RecordError, match="name of a key must be"):
         cluster.table.read_membership()
-    worker.agent.step()
+    worker.agent.run_pass()
     assert team_keys_of(worker) == ""
     forge(cluster, ANNA, generation=1001)
-    worker.agent.step()
+    worker.agent.run_pass()
     assert team_keys_of(worker) == f"{ANNA}\n"
     cluster.clock.now += 60
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))

@@ -24,7 +24,7 @@ def test_missing_tags_mean_an_empty_key_list() -> None:
 
 
 def test_tags_mixed_from_two_key_lists_are_refused() -> None:
-    """CloudFormation may change one tag before another."""
+    # CloudFormation may change one tag before another.
     old, new = to_tags(parse(ALL)), to_tags(parse(f"{RSA} bob {ED25519} anna"))
     unhashed = {name: part for name, part in old.items() if name != TAG}
     for tags in (old | {TAG: new[TAG]}, old | {f"{TAG}:01": new[f"{TAG}:01"]}, {TAG: old[TAG]}, unhashed):
@@ -47,6 +47,6 @@ def test_tags_mixed_from_two_key_lists_are_refused() -> None:
         (" ".join(f"{public_key(number)} k{number}" for number in range(60)), f"must take at most {MAX_TEXT}"),
     ],
 )
-def test_fails_when_a_list_is_hostile(text: str, message: str) -> None:
+def test_hostile_list_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(KeyListError, match=message):
         parse(text)

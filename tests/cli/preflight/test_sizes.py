@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.aws.group_sizes import PAUSED, GroupSize, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, GroupSize
 from bootstrap.contract import MASTER, WORKER
 from cli.preflight.sizes import check_sizes
+from stacks.settings.capacity import declared_sizes
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
 OLD = declared_sizes(worker_count=2, needed_workers=2)

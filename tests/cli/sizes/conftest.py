@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from botocore.session import Session
 
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
+from stacks.settings.capacity import declared_sizes
 from tests.cli.conftest import KEY, put_members
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.local.aws.templates import cluster, group, launch_template, reference, resource
@@ -57,7 +58,7 @@ def _user_data(text: str) -> dict[str, Any]:
 
 def _group(size: GroupSize, name: str) -> dict[str, Any]:
     made = group(size.desired) | _POLICY
-    made["Properties"] |= {"AutoScalingGroupName": name, "MinSize": str(size.least), "MaxSize": str(size.most)}
+    made["Properties"] |= {"AutoScalingGroupName": name, "MinSize": str(size.min_size), "MaxSize": str(size.max_size)}
     made["Properties"]["Tags"] = [{"Key": CLUSTER_TAG, "Value": NAME, "PropagateAtLaunch": True}]
     return made
 
@@ -124,7 +125,7 @@ class Deployed:
 
     def sizes(self) -> dict[str, GroupSize]:
         return {
-            node_type: GroupSize(least=each["MinSize"], desired=each["DesiredCapacity"], most=each["MaxSize"])
+            node_type: GroupSize(min_size=each["MinSize"], desired=each["DesiredCapacity"], max_size=each["MaxSize"])
             for node_type, each in self.groups().items()
         }
 
@@ -202,7 +203,7 @@ STATES: Mapping[str, Mapping[Any, GroupSize]] = {
     "as deployed": {},
     "paused": {MASTER: PAUSED, WORKER: PAUSED},
     "half paused": {WORKER: PAUSED},
-    "set by hand": {WORKER: GroupSize(least=0, desired=4, most=6)},
+    "set by hand": {WORKER: GroupSize(min_size=0, desired=4, max_size=6)},
 }
 """States of a cluster of a master and two workers, by what was set since the deploy."""
 
@@ -214,7 +215,7 @@ def in_state(deployed: Deployed, state: str) -> Deployed:
 
 def hold(deployed: Deployed) -> tuple[str, str]:
     """Put one worker in standby and protect the other; return both."""
-    deployed.set_by_hand({WORKER: GroupSize(least=0, desired=2, most=2)})
+    deployed.set_by_hand({WORKER: GroupSize(min_size=0, desired=2, max_size=2)})
     standby, protected = deployed.instances()[WORKER]
     _, workers = deployed.names()
     deployed.autoscaling.enter_standby(

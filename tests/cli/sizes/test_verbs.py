@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from botocore.client import BaseClient
 
-from bootstrap.aws.group_sizes import PAUSED, GroupSize, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED, GroupSize
 from bootstrap.contract import MASTER, WORKER
 from cli import settings_file
 from cli.aws.scaling import Activity
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
+from stacks.settings.capacity import declared_sizes
 from tests.cli.conftest import error_line
 from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, hold, in_state
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.aws.group_sizes import PAUSED, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, group_name
 from cli.main import main
+from stacks.settings.capacity import declared_sizes
 from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, expire, in_state
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"

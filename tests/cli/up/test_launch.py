@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from bootstrap.aws.group_sizes import PAUSED, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
 from cli.sizes.groups import GroupState
 from cli.up.attempt import ZoneAttempt
 from cli.up.launch import Launch, Launched, UnansweredError
 from cli.up.lock import TakenError
+from stacks.settings.capacity import declared_sizes
 
 ATTEMPT = ZoneAttempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
 DECLARED = declared_sizes(worker_count=101, needed_workers=101)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap.aws.group_sizes import PAUSED, declared_sizes
+from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
@@ -20,6 +20,7 @@ from cli.up import checks, end_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.zone_rounds import ZoneRounds
+from stacks.settings.capacity import declared_sizes
 
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
 ZONE = "us-east-1a"

@@ -1,4 +1,4 @@
-"""One cluster with a setup for all tests of this directory, in the order of their files."""
+"""Deploy one cluster with a setup for all tests of this directory, in the order of their files."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""``dlcluster bake`` on real nodes: the image has the setup and nothing of the node, and its nodes run no setup again.
+"""Bake an image on real nodes: it has the setup and nothing of the node, and its nodes run no setup again.
 
 ``make soak`` runs it: it deploys a cluster of its own.
 """

@@ -1,4 +1,4 @@
-"""A replacement whose setup hangs, fails or fills the disk stays without a job, and the user learns why.
+"""Check that a replacement whose setup hangs, fails or fills the disk gets no job, and that the user learns why.
 
 ``make soak`` runs it, after test_bake.py and in its cluster.
 """

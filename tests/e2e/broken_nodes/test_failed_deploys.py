@@ -240,8 +240,8 @@ def test_silent_node_times_out_and_is_named(user: User, checkout: Path, fault: E
 
 ONE_SIGNAL_MORE = Edit(
     file="stacks/nodes/node_group.py",
-    old="autoscaling.Signals.wait_for_count(size.least, ",
-    new="autoscaling.Signals.wait_for_count(size.least + (node_type == contract.WORKER), ",
+    old="autoscaling.Signals.wait_for_count(size.min_size, ",
+    new="autoscaling.Signals.wait_for_count(size.min_size + (node_type == contract.WORKER), ",
 )
 """Edit that makes the stack wait for two workers where there is one: for it and for its replacement."""
 

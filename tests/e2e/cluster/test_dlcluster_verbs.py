@@ -84,7 +84,7 @@ def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, t
 
 
 def test_verbs_print_the_same_facts_as_text_and_as_json(laptop: Laptop, cluster: Cluster) -> None:
-    """The previous test's job is in the history."""
+    # The previous test's job is in the history.
     facts = {verb: laptop.json(verb) for verb in ("list", "status", "why", "jobs", "cost")}
     text = {verb: laptop.dlcluster(verb) for verb in facts}
     assert [each["name"] for each in facts["list"]["clusters"]] == [STACK]

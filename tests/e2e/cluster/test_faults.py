@@ -77,7 +77,7 @@ def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) 
     found = observer.differences()
     assert found
     assert all("log in to deeplearning-worker2" in line or faults.node(WORKER).instance_id in line for line in found)
-    faults.thaw(WORKER)
+    faults.end_freeze(WORKER)
     observer.await_agreement(DEADLINE_S)
 
 
@@ -139,7 +139,7 @@ def test_api_outage_affects_all_nodes_but_not_the_user(cluster: Cluster, faults:
     assert {api_connection(name) for name in cluster.addresses} == {"ConnectionRefusedError"}
     boto3.client("ec2").describe_vpcs()
     await_true(lambda: "table-unreachable" in logged(), "the agent to notice", timeout_s=DEADLINE_S)
-    faults.api_back()
+    faults.end_api_outage()
     assert {api_connection(name) for name in cluster.addresses} == {"connected"}
     await_true(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
 
@@ -149,7 +149,7 @@ def test_api_outage_of_one_node_affects_no_other(cluster: Cluster, faults: Fault
     faults.api_outage(WORKER)
     lost = {name for name in cluster.addresses if api_connection(name) != "connected"}
     assert lost == {struck}
-    faults.api_back(WORKER)
+    faults.end_api_outage(WORKER)
     assert api_connection(struck) == "connected"
 
 

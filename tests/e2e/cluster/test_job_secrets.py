@@ -99,7 +99,7 @@ def stored_texts() -> list[str]:
     return [json.dumps(template), str(records), str(events), *objects]
 
 
-def test_fails_before_anything_starts_when_a_secret_is_not_there(cluster: Cluster, project: Path) -> None:
+def test_missing_secret_starts_nothing(cluster: Cluster, project: Path) -> None:
     started = dlcluster(cluster, project, *RUN, "MISSING=ssm:/team/absent", "--", "train.py")
     assert (started.returncode, started.stdout) == (1, "")
     [line] = [line for line in started.stderr.splitlines() if "did not start" in line]

@@ -103,7 +103,7 @@ def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: Cluster) ->
     assert in_bucket(cluster, job["id"]) == job
 
 
-def test_fails_with_the_reason_when_a_detached_job_cannot_start(cluster: Cluster) -> None:
+def test_detached_job_that_cannot_start_prints_the_reason(cluster: Cluster) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "echo nobody > /tmp/hosts; launch --detach -H /tmp/hosts true 2>&1")
     assert failure.value.returncode == 1

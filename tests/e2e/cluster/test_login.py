@@ -24,7 +24,7 @@ def reachable(address: str, port: int) -> bool:
 
 
 def test_master_logs_in_to_a_worker_by_name_with_the_clusters_key(cluster: Cluster) -> None:
-    """The cluster's key is used even if a person's agent is available."""
+    # The cluster's key is used even if a person's agent is available.
     printed = log_in(
         cluster, "deeplearning-master", f"test -S $SSH_AUTH_SOCK && {WORKER_HOP.replace('ssh', 'ssh -v', 1)}"
     )
@@ -47,7 +47,7 @@ def test_master_logs_in_without_a_terminal_with_the_clusters_key(cluster: Cluste
 
 
 def test_login_without_a_key_is_refused(cluster: Cluster) -> None:
-    """The login fails immediately without trying another method: no password is requested."""
+    # The login fails immediately without trying another method: no password is requested.
     refused = log_in(cluster, "deeplearning-master", "true", "-o", "PubkeyAuthentication=no")
     assert refused.returncode == 255
     assert "Permission denied (publickey)." in refused.stderr
@@ -62,7 +62,7 @@ def test_worker_cannot_log_in_to_other_nodes(cluster: Cluster, host: str, option
 
 
 def test_cluster_key_is_refused_from_outside(cluster: Cluster) -> None:
-    """A copy of the private key is useless on a worker, because it is valid only from the master's address."""
+    # A copy of the private key is useless on a worker, because it is valid only from the master's address.
     key = "/etc/deeplearning/cluster-key/id_ed25519"
     copied = cluster.on("deeplearning-master", f"cat {key}")
     copy = "umask 077; cat > copy; ssh -o BatchMode=yes -o IdentitiesOnly=yes -i copy deeplearning-worker3 true; "
@@ -88,7 +88,7 @@ def test_every_node_has_a_host_key_of_its_own(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("start", ["deeplearning-master", "the user's machine"])
-def test_fails_when_a_nodes_key_is_not_the_one_that_it_published(cluster: Cluster, start: str) -> None:
+def test_node_with_an_unpublished_key_is_refused(cluster: Cluster, start: str) -> None:
     alias, key = "deeplearning-worker3", HOST_KEY
     change = (
         f"sudo systemctl stop deeplearning-agent && sudo mv {key} /root/key && sudo mv {key}.pub /root/key.pub && "

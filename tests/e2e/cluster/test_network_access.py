@@ -120,7 +120,7 @@ def permissions(group_id: str) -> list[dict[str, Any]]:
     return [dict(permission) for permission in found["IpPermissions"]]
 
 
-def test_fails_when_the_administrators_rule_is_revoked(listening_cluster: Cluster) -> None:
+def test_revoked_rule_of_the_administrator_closes_every_port(listening_cluster: Cluster) -> None:
     group_id = stack_outputs()["AdminSSHSecurityGroup"]
     (permission,) = permissions(group_id)
     rule = Rule(group_id=group_id, permission=permission)
@@ -136,7 +136,7 @@ def test_fails_when_the_administrators_rule_is_revoked(listening_cluster: Cluste
     await_ports(scan, {SSH})
 
 
-def test_fails_when_members_may_not_reach_each_other(listening_cluster: Cluster) -> None:
+def test_members_without_their_rule_reach_no_port(listening_cluster: Cluster) -> None:
     master, worker = listening_cluster.master, listening_cluster.instances[1]
     (group_id,) = group_ids(worker)
     pairs = [pair for permission in permissions(group_id) for pair in permission["UserIdGroupPairs"]]

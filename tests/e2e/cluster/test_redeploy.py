@@ -213,7 +213,7 @@ def after_rollback(cluster: Cluster, after_master_upgrade: ClusterState, start: 
     ("setting", "value"),
     [("vpc_cidr", "10.9.0.0/16"), pytest.param("availability_zone", "us-east-1b", marks=pytest.mark.soak)],
 )
-def test_fails_when_the_change_would_replace_the_network(
+def test_deploy_that_would_replace_the_network_is_refused(
     cluster: Cluster, start: ClusterState, setting: str, value: str
 ) -> None:
     events = event_ids()

@@ -84,7 +84,7 @@ def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, rank
 
 
 @pytest.mark.parametrize("code", [1, 3])
-def test_fails_when_one_rank_fails_with_its_exit_code(cluster: Cluster, code: int) -> None:
+def test_launch_ends_with_the_exit_code_of_the_failed_rank(cluster: Cluster, code: int) -> None:
     rank = f"import os, time; os.environ['RANK'] == '2' and os._exit({code}); time.sleep(60)"
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, f'launch python3 -c "{rank}"')

@@ -1,4 +1,4 @@
-"""The cluster of this part shares a directory, and its nodes have an environment with the examples' packages.
+"""Deploy a cluster with a shared directory and an environment with the examples' packages.
 
 The packages get to the nodes as a user's environment does: ``dlcluster push``, then ``launch --venv``.
 """

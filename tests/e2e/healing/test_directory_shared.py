@@ -35,7 +35,7 @@ def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(clus
     printed = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
     assert printed.count("Read-only file system") == 2
     assert alive(cluster) == NODES
-    Faults.current().storage_back()
+    Faults.current().end_storage_outage()
     await_states(cluster, {"mounted"})
     assert cluster.on(MASTER, "ls /shared") == ""
 
@@ -52,7 +52,7 @@ def test_lost_mount_target_does_not_affect_other_jobs(cluster: Cluster) -> None:
         assert alive(cluster) == NODES
         await_states(cluster, {"no-address"})
     finally:
-        Faults.current().storage_back()
+        Faults.current().end_storage_outage()
     await_states(cluster, {"mounted"})
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
 

@@ -200,7 +200,7 @@ def wrong_records(cluster: Cluster) -> list[str]:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cluster) -> None:
-    """For a moment, the master's membership is forged, and a worker's record is draining and has another key."""
+    # For a moment, the master's membership is forged, and a worker's record is draining and has another key.
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)

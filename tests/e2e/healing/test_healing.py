@@ -94,7 +94,7 @@ def authorized_key(instance_id: str) -> str:
 def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     observer: ClusterObserver, before: Observation, node_index: int
 ) -> None:
-    """A node with a rebalance recommendation requests its replacement, and its group waits for it to leave."""
+    # A node with a rebalance recommendation requests its replacement, and its group waits for it to leave.
     preempted_host, witness = before.instances[node_index], before.instances[2]
     boto3.client("ec2")  # the control plane must have answered once before the clock starts
     Faults.current().rebalance_recommendation(preempted_host)
@@ -189,7 +189,7 @@ def test_job_runs_on_the_healed_cluster_without_login(cluster: Cluster) -> None:
 
 
 def test_logs_of_terminated_nodes_stay(before: Observation) -> None:
-    """The log group contains the logs of replaced nodes' agents, in a stream each."""
+    # The log group contains the logs of replaced nodes' agents, in a stream each.
     group = stack_outputs()["ClusterLogGroup"]
     streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
     assert {stream["logStreamName"] for stream in streams} > set(before.instances.values())

@@ -162,7 +162,7 @@ def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], f
     assert not other.pings(frozen)
     assert not other.reaches_sshd(frozen)
     assert state(frozen) == "running"
-    faults.thaw(frozen.name)
+    faults.end_freeze(frozen.name)
     assert other.pings(frozen)
     await_sshd(other, frozen)
     assert boot_id_of(frozen) == boot_id
@@ -178,7 +178,7 @@ def test_partition_of_a_pair_affects_no_other_node(three_nodes: list[BareNode], 
     await_sshd(one, three)
     await_sshd(three, two)
     await_metadata(one)
-    faults.reconnect(two.name, one.name)
+    faults.end_partition(two.name, one.name)
     await_sshd(one, two)
     await_sshd(two, one)
 
@@ -193,7 +193,7 @@ def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode],
         connection.sendall(b"SSH-2.0-test\r\n")
         with pytest.raises(TimeoutError):
             connection.recv(1024)
-        faults.reconnect(one.name, two.name)
+        faults.end_partition(one.name, two.name)
         connection.settimeout(DEADLINE_S)
         assert connection.recv(1024)
 
@@ -217,7 +217,7 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     assert not one.metadata_answers()
     await_sshd(two, three)
     await_metadata(two)
-    faults.reconnect(one.name)
+    faults.end_partition(one.name)
     await_sshd(two, one)
     await_metadata(one)
 
@@ -228,7 +228,7 @@ def test_metadata_outage_affects_one_node(three_nodes: list[BareNode], faults: F
     assert not one.metadata_answers()
     await_sshd(one, two)
     await_metadata(two)
-    faults.metadata_back(one.name)
+    faults.end_metadata_outage(one.name)
     await_metadata(one)
 
 
@@ -257,7 +257,7 @@ def test_a_full_disk_refuses_writes_until_it_is_freed(three_nodes: list[BareNode
     assert other.writes() == 0
     after = os.statvfs(full.handle.directory)
     assert (before.f_bavail - after.f_bavail) * after.f_frsize < 1 << 30, "it took room on this machine"
-    faults.free_disk(full.name)
+    faults.end_fill_disk(full.name)
     assert full.writes() == 0
 
 

@@ -1,4 +1,4 @@
-"""``dlcluster pause`` waits until ranks have saved, and a durable training goes on after it with the same bits.
+"""Pause a cluster: ``dlcluster pause`` waits until ranks have saved, and a durable training resumes with the same bits.
 
 It takes about ten minutes: `make soak` runs it.
 """

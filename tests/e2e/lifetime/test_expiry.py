@@ -1,4 +1,4 @@
-"""The end of a cluster comes under a durable training, which goes on afterwards and ends with the same bits.
+"""Let a cluster expire under a durable training, which resumes afterwards and ends with the same bits.
 
 It takes about a quarter of an hour, most of which passes in waiting for the end: `make soak` runs it.
 """

@@ -1,4 +1,4 @@
-"""The end of a cluster comes during an update, again after it, and after a deletion that failed.
+"""Let a cluster expire during an update, after it, and after a deletion that failed.
 
 It takes about twenty minutes, most of which passes in waiting for schedules: `make soak` runs it.
 """
@@ -68,7 +68,7 @@ def launches(group: str) -> set[str]:
 
 @pytest.mark.timeout(1500)
 def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> None:
-    """The update starts workers when it goes on, and the next call of the schedules ends them."""
+    # The update starts workers when it goes on, and the next call of the schedules ends them.
     write_stack(laptop)
     laptop.run("cdk", "deploy")
     nodes = members(CLUSTER)

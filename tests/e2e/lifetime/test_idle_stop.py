@@ -1,4 +1,4 @@
-"""A cluster that nobody uses pauses itself; one whose nodes work outside ``launch`` does not.
+"""Check that a cluster that nobody uses pauses itself, and one whose nodes work outside ``launch`` does not.
 
 Both clusters wait for eleven minutes, as idle_stop has a minimum of ten: `make soak` runs it.
 """

@@ -1,4 +1,4 @@
-"""A ``dlcluster resize`` that is killed in the middle of its deploy is completed by the next call.
+"""Check that the next ``dlcluster resize`` completes one that was killed in the middle of its deploy.
 
 It deploys four times: `make soak` runs it.
 """

@@ -76,7 +76,7 @@ def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: Private
 
 
 def test_the_users_key_encrypts_what_the_nodes_store(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
-    """The local AWS refuses each read and write of a node whose role may not use the key."""
+    # The local AWS refuses each read and write of a node whose role may not use the key.
     bucket = cluster.user.ssh(f"{NAME}-master", "echo $DEEPLEARNING_BUCKET").strip()
     cluster.user.ssh(f"{NAME}-worker2", f"echo kept | aws s3 cp - s3://{bucket}/checkpoint")
     assert cluster.user.ssh(f"{NAME}-master", f"aws s3 cp s3://{bucket}/checkpoint -").strip() == "kept"
@@ -102,7 +102,7 @@ def test_each_node_has_run_the_setup_before_it_joined(cluster: PrivateCluster) -
 
 
 def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outside_address: str) -> None:
-    """The local internet carries packets to private addresses too, as a peered network would."""
+    # The local internet carries packets to private addresses too, as a peered network would.
     master, worker = cluster.instances
     with ExitStack() as programs:
         for instance in (master, worker):
@@ -131,7 +131,7 @@ def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path
 
 
 def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
-    """No node of ours needs STS, and every caller may ask it who they are."""
+    # No node of ours needs STS, and every caller may ask it who they are.
     assert "sts" not in SERVICES
 
     def answer(wait_s: int) -> str:

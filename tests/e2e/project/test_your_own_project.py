@@ -1,4 +1,4 @@
-"""The lines of the tutorial "your own project" work on a cluster that loses its master, and print what the page shows.
+"""Run the lines of the tutorial "your own project" on a cluster that loses its master; they print what the page shows.
 
 ``make soak`` runs it: it deploys a cluster of its own.
 """

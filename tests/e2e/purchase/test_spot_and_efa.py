@@ -184,7 +184,7 @@ def text_until(lines: Iterator[str], pattern: str) -> str:
 
 
 def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(laptop: Laptop) -> None:
-    """The worker is that of rank 0, so the checkpoint comes from the bucket. Its replacement will have no EFA."""
+    # The worker is that of rank 0, so the checkpoint comes from the bucket. Its replacement will have no EFA.
     before = described()
     laptop.set(efa="off")
     laptop.run("cdk", "deploy")

@@ -88,7 +88,7 @@ def test_ps_lite_logs_verbosely_when_enabled(cluster: Cluster) -> None:
     assert roles == {"scheduler": 1, "server": 1, "worker": NODES}, output
 
 
-def test_fails_when_the_users_interface_is_not_there(cluster: Cluster) -> None:
+def test_missing_interface_of_the_user_is_refused(cluster: Cluster) -> None:
     output = cluster.on_master(
         "cd examples; export DMLC_INTERFACE=nowhere0; launch -s 1 python gluon_parameter_server.py; echo code $?"
     )

@@ -99,7 +99,7 @@ def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: Cluste
 @pytest.mark.parametrize(
     ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
 )
-def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -> None:
+def test_launch_ends_with_the_error_of_the_failed_rank(cluster: Cluster, launch: str, engine: str) -> None:
     # A file is in place of the directory: MXNet would wait for the others before ending this process.
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
@@ -130,7 +130,7 @@ def test_fails_when_one_rank_fails(cluster: Cluster, launch: str, engine: str) -
         ),
     ],
 )
-def test_fails_when_launcher_and_trainer_have_different_engines(cluster: Cluster, command: str, reason: str) -> None:
+def test_different_engines_of_launcher_and_trainer_are_refused(cluster: Cluster, command: str, reason: str) -> None:
     output = cluster.on_master(f"{command}; echo code $?")
     assert f"trainer: {reason}\n" in output
     assert "Traceback" not in output

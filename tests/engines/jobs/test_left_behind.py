@@ -58,7 +58,7 @@ class CutOffJobs:
                         self.gone[name] = time.monotonic() - self._began
                 time.sleep(0.5)
         finally:
-            Faults.current().reconnect(WORKERS[2])
+            Faults.current().end_partition(WORKERS[2])
             os.kill(self._frozen, signal.SIGCONT)
 
     def wait(self) -> None:

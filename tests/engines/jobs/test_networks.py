@@ -80,7 +80,7 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str,
         ("mynet:weightless", "--network mynet:weightless must have weights to train, it has none"),
     ],
 )
-def test_fails_when_there_is_no_such_network_for_mxnet(cluster: Cluster, network: str, reason: str) -> None:
+def test_network_that_mxnet_lacks_is_refused(cluster: Cluster, network: str, reason: str) -> None:
     shape = "--benchmark 1 --image-shape 3,64,64"
     output = cluster.on_master(
         f"cd {FOLDER}; {PYTHON} {TRAINER} --engine mxnet {shape} --network {network}; echo code $?"

@@ -58,7 +58,7 @@ def s3(aws: Aws) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("fill", FILLINGS)
-def test_fails_when_a_bucket_with_anything_in_it_is_deleted(
+def test_delete_of_a_bucket_that_is_not_empty_is_refused(
     stacks: Stacks, s3: Any, fill: Callable[[Any, str], None]
 ) -> None:
     stacks.create({"Resources": {"Bucket": bucket()}})

@@ -41,11 +41,11 @@ def test_every_kind_of_attribute_is_wrapped(service: type[Service]) -> None:
     assert service().getter == 2
 
 
-def test_fails_when_moto_has_no_such_name(service: type[Service]) -> None:
+def test_replacing_a_name_that_moto_lacks_is_an_error(service: type[Service]) -> None:
     with pytest.raises(AttributeError, match="gone"):
         wrap(service, "gone", doubled)
 
 
-def test_fails_when_moto_has_what_is_added(service: type[Service]) -> None:
+def test_adding_a_name_that_moto_has_is_an_error(service: type[Service]) -> None:
     with pytest.raises(AttributeError, match=r"has a Copy\.method of its own"):
         add(service, "method", doubled)

@@ -17,7 +17,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
 
 
-def test_fails_when_port_is_taken() -> None:
+def test_taken_port_is_one_line_and_exit_code_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run("--port", str(port))
@@ -25,20 +25,20 @@ def test_fails_when_port_is_taken() -> None:
     assert result.stderr == f"error: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
-def test_fails_when_request_log_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_request_log_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
     result = run("--port", "0", "--request-log", str(tmp_path / "nowhere" / "log"))
     assert result.returncode == 1
     assert result.stderr.startswith("error: cannot write ")
 
 
-def test_fails_when_option_is_unknown() -> None:
+def test_unknown_option_is_exit_code_2() -> None:
     assert run("--prot", "1").returncode == 2
 
 
-def test_fails_when_moto_is_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_moto_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "version", lambda _name: "5.0.0")
     with pytest.raises(server.LocalAwsError, match=r"unsupported moto version 5\.0\.0, must be 5\.2\.5"):
-        server.serve(host="127.0.0.1", port=0, region="us-east-1")
+        server.create_server(host="127.0.0.1", port=0, region="us-east-1")
 
 
 def test_only_one_request_at_a_time_reaches_moto(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import BLOCK_BEGIN, BLOCK_END
+from bootstrap.contract import MARKER_BEGIN, MARKER_END
 from local.chaos.membership_check import (
     Instance,
     NodeView,
@@ -76,7 +76,7 @@ def test_equal_views_have_no_differences() -> None:
         ({"workers_count": "3"}, "i-2: processes see 3 workers, must see 2"),
     ],
 )
-def test_fails_when_one_node_has_something_wrong(change: dict[str, Any], line: str) -> None:
+def test_difference_of_one_node_is_reported(change: dict[str, Any], line: str) -> None:
     views = {**VIEWS, "i-2": replace(RIGHT, **({"node_index": 2} | change))}
     assert line in differences(desired_nodes=2, instances=INSTANCES, views=views)
 
@@ -89,7 +89,7 @@ def test_silent_or_missing_node_is_reported() -> None:
     assert differences(desired_nodes=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: says nothing"]
 
 
-def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
+def test_moved_survivor_and_older_generation_are_reported() -> None:
     previous = Observation(generation=9, instances={2: "i-1", 3: "i-8"})
     assert differences(desired_nodes=2, instances=INSTANCES, views=VIEWS, previous=previous) == [
         "i-1 had index 2 and now has 1",
@@ -98,15 +98,15 @@ def test_fails_when_a_survivor_moved_or_the_generation_went_back() -> None:
 
 
 def test_only_the_agents_block_of_the_hosts_file_is_read() -> None:
-    own = f"{BLOCK_BEGIN}\n10.0.0.1 one two\n10.0.0.2 two\n{BLOCK_END}\n"
+    own = f"{MARKER_BEGIN}\n10.0.0.1 one two\n10.0.0.2 two\n{MARKER_END}\n"
     assert hosts_of(f"127.0.0.1 localhost\n{own}10.0.0.3 three\n") == {"one": "10.0.0.1", "two": "10.0.0.1"}
     assert hosts_of("127.0.0.1 localhost\n") == {}
 
 
 def test_several_keys_for_a_name_are_all_seen() -> None:
-    text = f"{BLOCK_BEGIN}\none,10.0.0.1 ssh-ed25519 A\none ssh-ed25519 B\n{BLOCK_END}\n"
+    text = f"{MARKER_BEGIN}\none,10.0.0.1 ssh-ed25519 A\none ssh-ed25519 B\n{MARKER_END}\n"
     assert known_hosts_of(text) == {"one": "ssh-ed25519 A, ssh-ed25519 B", "10.0.0.1": "ssh-ed25519 A"}
 
 
 def test_variables_are_read_from_the_agents_block() -> None:
-    assert variables_of(f"A=1\n{BLOCK_BEGIN}\nB=2\n{BLOCK_END}\n") == {"B": "2"}
+    assert variables_of(f"A=1\n{MARKER_BEGIN}\nB=2\n{MARKER_END}\n") == {"B": "2"}

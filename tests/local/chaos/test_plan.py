@@ -77,7 +77,7 @@ def test_plan_is_printed_with_one_fault_a_line() -> None:
     ]
 
 
-def test_fails_when_there_is_no_room_for_each_kind() -> None:
+def test_plan_without_room_for_each_kind_is_refused() -> None:
     with pytest.raises(ValueError, match=f"count must be at least {2 * len(KINDS)} for {len(KINDS)} kinds, got 4"):
         plan_of(1, count=4)
     with pytest.raises(ValueError, match="partition-pair needs two targets"):

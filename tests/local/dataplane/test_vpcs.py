@@ -75,7 +75,7 @@ def test_public_addresses_lead_to_their_vpcs_where_a_route_leads_out() -> None:
 
 
 def test_nodes_behind_endpoints_come_from_an_address_of_their_vpc(actions: list[str], tmp_path: Path) -> None:
-    """A router that comes again has lost its route, so that this must go with it."""
+    # A router that comes again has lost its route, so that this must go with it.
     vpcs = Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path))
     with_endpoints = dataclasses.replace(inventory(LONELY), vpcs_with_endpoints=frozenset({"vpc-1", "vpc-3"}))
     vpcs.reconcile(with_endpoints, kept=())

@@ -10,6 +10,8 @@ from local.faults.faults import FAULT_TYPES
 from local.faults.targets import FaultTarget
 
 ALL = (None,)
+UNDOING = {"thaw": "end_freeze", "free-disk": "end_fill_disk", "metadata-back": "end_metadata_outage"}
+"""Methods of the commands that undo a fault of one node."""
 
 
 class Recorder:
@@ -35,10 +37,11 @@ def calls(line: str) -> list[Any]:
     return recorder.calls
 
 
-@pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.done])
+@pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.report])
 def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert calls(f"{verb} worker2") == [(verb.replace("-", "_"), ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{FAULT_TYPES[verb].done} worker2 (i-worker2, 10.0.1.4)\n"
+    method = UNDOING.get(verb, verb.replace("-", "_"))
+    assert calls(f"{verb} worker2") == [(method, ("i-worker2",), {})]
+    assert capsys.readouterr().out == f"{FAULT_TYPES[verb].report} worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(
@@ -46,20 +49,20 @@ def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture
     [
         ("heal", ("heal", (), {})),
         ("partition worker2", ("partition", ("i-worker2", None), {})),
-        ("reconnect worker2 master", ("reconnect", ("i-worker2", "i-master"), {})),
+        ("reconnect worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
         ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),
         ("spot-notice worker2 --seconds 5", ("spot_notice", ("i-worker2",), {"seconds": 5.0})),
         ("throttle", ("throttle", ALL, {"share": 1.0, "name": None, "seed": 0})),
         ("throttle ec2 0.3", ("throttle", ("ec2",), {"share": 0.3, "name": None, "seed": 0})),
-        ("throttle all 0", ("stop_throttling", ALL, {"name": None})),
+        ("throttle all 0", ("end_throttle", ALL, {"name": None})),
         (
             "api-errors s3 --node worker2 --seed 4",
             ("api_errors", ("s3",), {"share": 1.0, "name": "i-worker2", "seed": 4}),
         ),
-        ("api-errors s3 0", ("stop_api_errors", ("s3",), {"name": None})),
+        ("api-errors s3 0", ("end_api_errors", ("s3",), {"name": None})),
         ("api-outage", ("api_outage", ALL, {"refuse": False})),
         ("api-outage --refuse", ("api_outage", ALL, {"refuse": True})),
-        ("api-back worker2", ("api_back", ("i-worker2",), {})),
+        ("api-back worker2", ("end_api_outage", ("i-worker2",), {})),
     ],
 )
 def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:

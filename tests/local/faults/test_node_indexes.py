@@ -25,7 +25,7 @@ def test_an_instance_id_means_itself_and_a_name_the_instance_with_its_index() ->
     assert resolve("worker2", CLUSTERS) == "i-2"
 
 
-def test_fails_when_a_name_matches_no_node_or_several() -> None:
+def test_name_of_no_node_or_several_is_refused() -> None:
     with pytest.raises(LocalError, match=r"no node worker7; nodes: master, worker2$"):
         resolve("worker7", CLUSTERS)
     with pytest.raises(LocalError, match="several clusters have a master, give the instance id: i-1, i-5"):

@@ -35,7 +35,7 @@ def test_an_instance_without_a_node_index_is_shown_too(instance_id: str) -> None
     assert str(target_of(instance_id, {})) == f"{instance_id} (172.31.0.9)"
 
 
-def test_fails_when_there_is_no_such_instance_or_it_has_ended(instance_id: str) -> None:
+def test_unknown_or_ended_instance_is_refused(instance_id: str) -> None:
     with pytest.raises(LocalError, match="no instance i-0123"):
         target_of("i-0123", {})
     boto3.client("ec2").terminate_instances(InstanceIds=[instance_id])

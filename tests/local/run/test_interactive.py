@@ -110,7 +110,7 @@ def test_a_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
     assert shell.await_end() == 0
 
 
-def test_fails_when_the_local_aws_ends_under_a_shell_and_gives_the_terminal_back(shell: Terminal) -> None:
+def test_local_aws_that_ends_under_a_shell_gives_the_terminal_back(shell: Terminal) -> None:
     run = all_runs()[-1]
     os.kill(run.owner, signal.SIGKILL)
     shell.expect(f"error: local AWS {run.name} has ended\n")
@@ -204,7 +204,7 @@ def test_kept_run_stays_up_when_its_command_fails() -> None:
         (("demo", "0"), "error: NODES must be a whole number, at least 1, got '0'\n"),
     ],
 )
-def test_fails_with_one_line(arguments: tuple[str, ...], line: str) -> None:
+def test_error_is_one_line_and_exit_code_2(arguments: tuple[str, ...], line: str) -> None:
     result = local(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(line)
@@ -231,7 +231,7 @@ def test_keep_reaches_the_demo() -> None:
         ("explode", "argument verb: invalid choice: 'explode' (choose from "),
     ],
 )
-def test_fails_with_one_line_inside(tmp_path: Path, line: str, error: str) -> None:
+def test_error_inside_is_one_line_and_exit_code_2(tmp_path: Path, line: str, error: str) -> None:
     result = inside(tmp_path, *line.split())
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {error.format(inside=tmp_path)}")
@@ -274,7 +274,7 @@ def test_end_lists_ended_runs_or_reports_none(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["end", "status", "lint"])
-def test_fails_at_once_when_make_is_used_inside(tmp_path: Path, target: str) -> None:
+def test_make_inside_is_refused_at_once(tmp_path: Path, target: str) -> None:
     """Expect an error inside, where the set-up would start over with an empty cache and without internet."""
     environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]

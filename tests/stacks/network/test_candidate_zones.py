@@ -103,7 +103,7 @@ def test_subnets_of_six_zones_fit_into_a_small_vpc(synthesize: Synthesize) -> No
         ),
     ],
 )
-def test_fails_when_the_candidates_cannot_be_used(given: dict[str, Any], error_line: str) -> None:
+def test_unusable_candidates_are_refused_with_the_reason(given: dict[str, Any], error_line: str) -> None:
     with pytest.raises(SettingsError, match=error_line):
         ClusterProps.from_context({"cluster": given})
 

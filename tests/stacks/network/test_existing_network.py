@@ -78,7 +78,7 @@ def test_a_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tm
         ([("Public", MASTER, "172.17.8.0/24", "us-west-2b")], {}, "overlap 172.17.0.0/16, .*: Docker's bridge"),
     ],
 )
-def test_fails_when_a_subnet_cannot_hold_its_nodes(
+def test_subnet_that_cannot_hold_its_nodes_is_refused(
     context: dict[str, Any], tmp_path: Path, subnets: list[Any], settings: dict[str, Any], message: str
 ) -> None:
     found = described([("Private", WORKERS, "100.64.0.0/20", "us-west-2b"), *subnets])
@@ -86,7 +86,7 @@ def test_fails_when_a_subnet_cannot_hold_its_nodes(
         synthesize(context | found, tmp_path, **settings)
 
 
-def test_fails_when_there_is_no_account_to_look_in(context: dict[str, Any], tmp_path: Path) -> None:
+def test_look_up_without_an_account_asks_for_credentials(context: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=f"vpc_id {VPC} needs credentials"):
         synthesize(context, tmp_path, env=None)
 
@@ -126,7 +126,7 @@ def test_lustre_may_connect_to_the_nodes_from_anywhere_in_the_vpc(context: dict[
 
 
 def test_the_master_may_query_lustre_without_naming_it(context: dict[str, Any], tmp_path: Path) -> None:
-    """FSx defines no resource for the call: a statement that names the file system allows nothing on AWS."""
+    # FSx defines no resource for the call: a statement that names the file system allows nothing on AWS.
     template, _ = synthesize(context | LOOKED_UP, tmp_path, shared_storage="lustre:fs-0123456789abcdef0")
     found = [
         (statement["Effect"], statement["Resource"])

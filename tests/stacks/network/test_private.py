@@ -42,7 +42,7 @@ def test_no_node_has_a_public_address_or_an_open_port(synthesize: Synthesize) ->
 
 
 def test_the_agents_permissions_exist_before_the_nodes(synthesize: Synthesize) -> None:
-    """AWS's SSM agent, denied at its first attempt, waits for minutes."""
+    # AWS's SSM agent, denied at its first attempt, waits for minutes.
     template = synthesize(private=True)
     for each in template["Resources"].values():
         if each["Type"] == "AWS::AutoScaling::AutoScalingGroup":

@@ -195,7 +195,7 @@ def test_user_data_fails_when_the_bundle_is_unreachable(node: Node, monkeypatch:
     assert not node.current.exists()
 
 
-def test_fails_when_the_bundle_is_not_the_one_that_was_deployed(node: Node) -> None:
+def test_bundle_with_another_hash_is_not_installed(node: Node) -> None:
     make_bundle(node.root, "print('something else')")
     assert node.boot().returncode != 0
     assert node.calls()[-1].endswith(f"--unique-id {INSTANCE} user data: verify the node bundle")
@@ -209,7 +209,7 @@ def test_failure_signal_is_sent_again_after_a_failed_call(node: Node) -> None:
     assert [call.split()[1] for call in node.calls()] == ["s3", "cloudformation", "cloudformation"]
 
 
-def test_fails_when_the_agent_cannot_be_installed(node: Node) -> None:
+def test_failed_install_of_the_agent_is_signalled(node: Node) -> None:
     hash_of_bundle = make_bundle(node.root, "raise SystemExit(3)")
     result = Node(root=node.root, hash=hash_of_bundle).boot()
     assert result.returncode == 3
@@ -237,7 +237,7 @@ def test_a_failed_replacement_requests_another_after_a_late_signal(node: Node) -
     assert node.calls()[-1] == REPLACE_ME
 
 
-def test_fails_when_the_metadata_service_does_not_answer(node: Node) -> None:
+def test_silent_metadata_service_is_signalled(node: Node) -> None:
     (node.root / "bin/curl").write_text("#!/bin/sh\nexit 28\n")
     assert node.boot().returncode == 28
     assert "read instance metadata" in node.calls()[-1]

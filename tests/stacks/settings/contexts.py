@@ -151,8 +151,8 @@ def _network(draw: st.DrawFn) -> Context:
     length = draw(st.integers(16, 27))
     address = ipaddress.ip_address(f"10.{draw(st.integers(0, 255))}.{draw(st.integers(0, 255))}.0")
     block = ipaddress.ip_network(f"{address}/{length}", strict=False)
-    most = min(contract.MOST_WORKERS, block.num_addresses // 2 - 5)
-    return {"vpc_cidr": str(block), "worker_count": draw(st.integers(0, most))}
+    maximum = min(contract.MAX_WORKERS, block.num_addresses // 2 - 5)
+    return {"vpc_cidr": str(block), "worker_count": draw(st.integers(0, maximum))}
 
 
 def _misspelt(word: str) -> st.SearchStrategy[str]:

@@ -180,7 +180,7 @@ def test_tags_on_the_command_line(text: str, tags: dict[str, str]) -> None:
         ({"tags": {str(i): "v" for i in range(41)}}, "tags must be at most 40, got 41"),
     ],
 )
-def test_fails_when_a_setting_cannot_be_used(context: dict[str, Any], message: str) -> None:
+def test_unusable_setting_is_refused_in_one_short_line(context: dict[str, Any], message: str) -> None:
     pattern = message.replace("?", r"\?").replace(" (", r" \(").replace("${", r"\${")
     with pytest.raises(SettingsError, match=pattern) as caught:
         ClusterProps.from_context(context)
@@ -207,7 +207,7 @@ def test_a_zone_of_the_region_is_taken(zone: str | None) -> None:
     ClusterProps(availability_zone=zone).check_region("eu-west-1")
 
 
-def test_fails_when_the_zone_is_of_another_region() -> None:
+def test_zone_of_another_region_is_refused() -> None:
     with pytest.raises(SettingsError, match="availability_zone must be a zone of eu-west-1, got 'us-east-1a'"):
         ClusterProps(availability_zone="us-east-1a").check_region("eu-west-1")
 

@@ -229,7 +229,7 @@ class BrokenBody(io.BytesIO):
 
 
 def test_broken_connection_is_replaced_by_one_that_reads_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_object, "FIRST_PAUSE_S", 0)
+    monkeypatch.setattr(s3_object, "FIRST_BACKOFF_S", 0)
     client = BreakingS3(bytes(range(20)), breaks=2)
     assert S3Object("s3://b/a.rec", client=client).read(4, 10) == bytes(range(4, 14))
     assert client.asked == ["bytes=4-13", "bytes=7-13", "bytes=10-13"]

@@ -16,7 +16,7 @@ from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.step import StepSettings, TorchBackend
 
 BATCH_SIZE = 37
 OPTIONS = (
@@ -67,9 +67,8 @@ def test_sync_bn_ranks_match_one_process_with_their_batches(tmp_path: Path) -> N
 def backend() -> TorchBackend:
     torch.manual_seed(0)
     model = build("tests.trainer.networks:normalised", classes=2, image_shape=(1, 12, 12))
-    return TorchBackend(
-        model, device=torch.device("cpu"), shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0
-    )
+    settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
+    return TorchBackend(model, settings, device=torch.device("cpu"), shard=Shard())
 
 
 def step(backend: TorchBackend, samples: int) -> None:

@@ -24,7 +24,7 @@ PROGRAM = (str(Path(reduce_rank.__file__)),)
 BOUND = {"fp16": 2.0**-10, "bf16": 2.0**-7}
 """Bound of a sum's error that trainer.distributed.reduce.compressed promises, as a fraction of the ranks' absolute
 values."""
-LEAST = {"fp16": 2.0**-38, "bf16": 0.0}
+MIN_ERROR = {"fp16": 2.0**-38, "bf16": 0.0}
 """Same, as a fraction of the largest values."""
 LENGTH = 1001
 """A length that no number of ranks divides."""
@@ -51,7 +51,7 @@ def check(vectors: Vectors, sums: list[Vectors]) -> None:
         exact = rows.astype(np.float64)
         magnitude = np.abs(exact)
         float32 = (len(rows) + 4) * 2.0**-24
-        allowed = (BOUND[name] + float32) * magnitude.sum(axis=0) + LEAST[name] * magnitude.max(axis=1).sum()
+        allowed = (BOUND[name] + float32) * magnitude.sum(axis=0) + MIN_ERROR[name] * magnitude.max(axis=1).sum()
         assert (np.abs(sums[0][name] - exact.sum(axis=0)) <= allowed).all()
         assert len({found[name].tobytes() for found in sums}) == 1
 

@@ -25,9 +25,10 @@ from trainer.torch_backend.autotune import (
 )
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.step import StepSettings, TorchBackend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
 BOTH = [False, True]
 ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILE_LEVELS)
@@ -100,11 +101,9 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     first, second = (
         TorchBackend(
             build("tests.trainer.networks:normalised", classes=10, image_shape=(3, 12, 12)),
+            SETTINGS,
             device=CPU,
             shard=Shard(),
-            learning_rate=0.1,
-            momentum=0.9,
-            weight_decay=0,
             autotune=choose,
         )
         for choose in (lambda: picked, lambda: pytest.fail("measured"))
@@ -135,11 +134,9 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("torch.distributed.broadcast", lambda *_, **__: None)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),
+        SETTINGS,
         device=CPU,
         shard=Shard(index=1, count=2),
-        learning_rate=0.1,
-        momentum=0.9,
-        weight_decay=0,
         autotune=lambda: pytest.fail("measured"),
     )
     backend.restore(None, source=0)

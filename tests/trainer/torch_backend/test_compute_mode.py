@@ -23,7 +23,7 @@ from trainer.models import build
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode, given_mode
 from trainer.torch_backend.optimizer import FIRST_SCALE
 from trainer.torch_backend.saved_state import SCALE
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.step import StepSettings, TorchBackend
 
 CPU = torch.device("cpu")
 SHAPE = (3, 16, 16)
@@ -38,17 +38,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def make(**options: Any) -> TorchBackend:
     torch.manual_seed(0)
-    mode = options.get("mode", DEFAULT_MODE)
+    mode = options.pop("mode", DEFAULT_MODE)
     network = options.pop("network", PERCEPTRON if mode == HALF else CONVOLUTIONS)
-    return TorchBackend(
-        build(network, classes=10, image_shape=SHAPE),
-        device=CPU,
-        shard=Shard(),
-        learning_rate=0.05,
-        momentum=0.9,
-        weight_decay=0.001,
-        **options,
-    )
+    settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.001, **options)
+    model = build(network, classes=10, image_shape=SHAPE)
+    return TorchBackend(model, settings, device=CPU, shard=Shard(), mode=mode)
 
 
 def steps(

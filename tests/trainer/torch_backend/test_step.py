@@ -16,12 +16,13 @@ from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.step import StepSettings, TorchBackend
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(16))
 CPU = torch.device("cpu")
+SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -85,11 +86,9 @@ def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch)
     shard = Shard(index=1, count=2)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),
+        SETTINGS,
         device=CPU,
         shard=shard,
-        learning_rate=0.1,
-        momentum=0.9,
-        weight_decay=0,
     )
     backend.restore(None, source=0)
     assert all(np.all(value == 0.5) for value in backend.weights().values())
@@ -111,10 +110,10 @@ def test_restored_backend_takes_the_same_steps() -> None:
 
 
 def normalised() -> TorchBackend:
-    """Network whose forward pass changes a buffer that a checkpoint needs."""
+    """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
-    return TorchBackend(model, device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    return TorchBackend(model, SETTINGS, device=CPU, shard=Shard())
 
 
 def test_snapshot_is_unaffected_by_the_next_step() -> None:
@@ -145,7 +144,7 @@ class Counting(nn.Module):
 
 
 def test_snapshot_holds_a_buffer_that_the_network_replaced() -> None:
-    backend = TorchBackend(Counting(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    backend = TorchBackend(Counting(), SETTINGS, device=CPU, shard=Shard())
     backend.compute_gradients(IMAGES, LABELS)
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)
@@ -167,7 +166,7 @@ class Shared(nn.Module):
 
 
 def test_snapshot_copies_a_shared_buffer_under_each_name() -> None:
-    backend = TorchBackend(Shared(), device=CPU, shard=Shard(), learning_rate=0.1, momentum=0.9, weight_decay=0)
+    backend = TorchBackend(Shared(), SETTINGS, device=CPU, shard=Shard())
     before = backend.state().weights
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)

@@ -44,7 +44,7 @@ class RecordPaths:
 
     @property
     def in_s3(self) -> bool:
-        """True if both are in S3."""
+        """Return True if both are in S3."""
         return self.records.startswith(SCHEME)
 
 

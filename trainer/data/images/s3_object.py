@@ -22,9 +22,9 @@ REQUEST_ATTEMPTS: Final = 4
 """Attempts of boto3 for an answer: it tries again when S3 is busy or cannot be reached."""
 READ_S: Final = 120.0
 """Longest time to read one range, in seconds, with all attempts: the other ranks wait for it (timeouts.STEP_S)."""
-FIRST_PAUSE_S: Final = 1.0
+FIRST_BACKOFF_S: Final = 1.0
 """Upper bound of the first random pause before a retry, in seconds; it doubles with each retry."""
-LONGEST_PAUSE_S: Final = 16.0
+MAX_BACKOFF_S: Final = 16.0
 """Limit of the growing pause, in seconds."""
 METADATA_S: Final = 5
 """Longest wait for the machine's credentials, in seconds; boto3's second is too short on a new machine."""
@@ -69,7 +69,7 @@ class S3Object:
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
-        deadline, longest = time.monotonic() + READ_S, FIRST_PAUSE_S
+        deadline, longest = time.monotonic() + READ_S, FIRST_BACKOFF_S
         while True:
             try:
                 return ask()
@@ -85,7 +85,7 @@ class S3Object:
             if time.monotonic() + pause > deadline:
                 raise self._unreadable(failure) from failure
             time.sleep(pause)
-            longest = min(2 * longest, LONGEST_PAUSE_S)
+            longest = min(2 * longest, MAX_BACKOFF_S)
 
     def _append_rest(self, content: bytearray, begin: int, size: int) -> None:
         """Append what is missing of a range. Raises BotoCoreError if the connection breaks before its end."""

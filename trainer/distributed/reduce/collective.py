@@ -33,7 +33,7 @@ class Collective:
 
     @property
     def overlaps(self) -> bool:
-        """True if sums run beside the caller's own work; the ring's do not, because the calling thread drives it."""
+        """Return True if sums run beside the caller's own work; the ring's do not: the calling thread drives it."""
         return self.is_distributed and self._ring is None
 
     @property

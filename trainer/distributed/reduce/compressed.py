@@ -28,7 +28,7 @@ from torch.distributed import ProcessGroup
 from trainer.distributed.process_groups import ProcessGroups
 
 TYPES: Final[Mapping[str, torch.dtype]] = {"fp16": torch.float16, "bf16": torch.bfloat16}
-LARGEST: Final = 2.0**15
+MAX_SCALED: Final = 2.0**15
 """Value to which a part's largest value is scaled; float16 ends at 65,504."""
 SCALE_BYTES: Final = 4
 
@@ -72,7 +72,7 @@ def _pack(rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return the rows as bytes: each row's scale, followed by its values divided by it."""
     largest = rows.abs().amax(dim=1, keepdim=True)
     # Send a row of zeros, or one with inf or nan, unscaled.
-    scale = torch.where((largest > 0) & largest.isfinite(), largest / LARGEST, 1.0)
+    scale = torch.where((largest > 0) & largest.isfinite(), largest / MAX_SCALED, 1.0)
     # The same goes for a row whose scale would be too small to divide by (subnormal values).
     scale = torch.where(scale > 0, scale, 1.0)
     values = (rows / scale).to(dtype)

@@ -53,7 +53,7 @@ def test_healthy_instance_stays(stacks: Stacks) -> None:
     assert members.in_service() == {member}
 
 
-def test_fails_when_instance_or_status_is_unknown(stacks: Stacks) -> None:
+def test_unknown_instance_or_status_is_refused(stacks: Stacks) -> None:
     members = create_group(stacks, 1)
     (member,) = members.in_service()
     with pytest.raises(ClientError, match="No managed instance found for instance ID: i-00000000000000000"):

@@ -124,7 +124,7 @@ def test_instance_that_ends_while_it_waits_is_replaced_once(aws: Aws, stacks: St
         members.complete(ended)
 
 
-def test_fails_when_there_is_no_action_to_complete(stacks: Stacks) -> None:
+def test_completing_without_an_action_is_refused(stacks: Stacks) -> None:
     members = hooked(stacks, 1)
     (member,) = members.in_service()
     with pytest.raises(ClientError, match=r"ValidationError.*No active Lifecycle Action found with instance ID"):

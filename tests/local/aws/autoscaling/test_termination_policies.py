@@ -65,7 +65,7 @@ def test_omitted_policy_returns_to_the_default(aws: Aws, stacks: Stacks) -> None
     assert members(aws, stacks) == {*launched[1:]}
 
 
-def test_fails_when_the_policy_is_not_known(stacks: Stacks) -> None:
+def test_unknown_policy_rolls_the_stack_back(stacks: Stacks) -> None:
     stacks.create(template(1, 1, "AllocationStrategy"))
     assert stacks.status() == "ROLLBACK_COMPLETE"
     refused = ("CREATE_FAILED", "the local AWS does not know the termination policy AllocationStrategy")

@@ -30,6 +30,6 @@ def test_parameters_pseudo_parameters_and_literals_do_not_count() -> None:
     assert dependencies(resources) == {"First": set(), "Second": set()}
 
 
-def test_fails_when_resources_depend_on_each_other() -> None:
+def test_circular_dependency_is_refused() -> None:
     with pytest.raises(ValueError, match="Circular dependency between resources"):
         creation_order({"First": {"DependsOn": "Second"}, "Second": {"DependsOn": "First"}})

@@ -227,7 +227,7 @@ def test_rollback_of_an_update_sets_the_sizes_of_the_old_template(aws: Aws, stac
     assert sizes(aws) == (2, 2, 2)
 
 
-def test_fails_when_nothing_changes(stacks: Stacks) -> None:
+def test_update_without_a_change_is_refused(stacks: Stacks) -> None:
     stacks.create(cluster())
     with pytest.raises(ClientError, match="No updates are to be performed"):
         stacks.update(cluster())

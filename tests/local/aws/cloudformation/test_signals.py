@@ -90,7 +90,7 @@ def test_signal_after_the_required_count_is_refused(stacks: Stacks) -> None:
         stacks.signal("One", "i-2")
 
 
-def test_fails_when_the_same_id_signals_twice(stacks: Stacks) -> None:
+def test_second_signal_of_an_id_is_refused(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(2, signals=2)))
     stacks.signal("Group", "i-1")
     with pytest.raises(ClientError, match="Signal with ID i-1 for resource Group already exists"):
@@ -101,7 +101,7 @@ def test_fails_when_the_same_id_signals_twice(stacks: Stacks) -> None:
 @pytest.mark.parametrize(
     ("resource_name", "stack"), [("Nobody", "stack"), ("Group", "nobody")], ids=["resource", "stack"]
 )
-def test_fails_when_signal_names_something_unknown(stacks: Stacks, resource_name: str, stack: str) -> None:
+def test_signal_to_something_unknown_is_refused(stacks: Stacks, resource_name: str, stack: str) -> None:
     stacks.create(cluster(Group=group(1, signals=1)))
     with pytest.raises(ClientError, match=r"ValidationError.*does not exist"):
         stacks.signal(resource_name, "i-1", name=stack)
@@ -113,6 +113,6 @@ def test_iso_durations_are_parsed(duration: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("duration", ["15", "PT", "P1D", ""])
-def test_fails_when_duration_is_not_of_that_form(duration: str) -> None:
+def test_malformed_duration_is_refused(duration: str) -> None:
     with pytest.raises(ValueError, match="invalid timeout"):
         parse_duration(duration)

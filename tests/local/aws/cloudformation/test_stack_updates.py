@@ -108,7 +108,7 @@ def test_outputs_are_complete_before_the_cleanup(stacks: Stacks, fails: bool, sh
 
 
 @pytest.mark.parametrize("status", ["SUCCESS", "FAILURE"])
-def test_fails_when_an_older_resource_is_signalled_during_an_update(stacks: Stacks, status: str) -> None:
+def test_signal_to_a_complete_resource_is_refused_during_an_update(stacks: Stacks, status: str) -> None:
     begin_update(stacks)
     with pytest.raises(ClientError, match=r"ValidationError.*Group is in CREATE_COMPLETE state and cannot be signaled"):
         stacks.signal("Group", "i-2", status)
@@ -116,7 +116,7 @@ def test_fails_when_an_older_resource_is_signalled_during_an_update(stacks: Stac
     stacks.signal("Guest", "i-1")
 
 
-def test_fails_when_a_stack_changes_again_during_an_update(stacks: Stacks) -> None:
+def test_second_change_is_refused_during_an_update(stacks: Stacks) -> None:
     begin_update(stacks)
     refusal = "is in UPDATE_IN_PROGRESS state and can not be updated"
     with pytest.raises(ClientError, match=refusal):

@@ -81,7 +81,7 @@ def test_template_that_cannot_be_launched_rolls_back_with_the_reason(
     assert running(aws) == []
 
 
-def test_fails_when_resources_depend_on_each_other(stacks: Stacks) -> None:
+def test_stack_with_a_circular_dependency_is_refused(stacks: Stacks) -> None:
     one = resource("Logs::LogGroup", LogGroupName=reference("Two"))
     two = resource("Logs::LogGroup", LogGroupName=reference("One"))
     with pytest.raises(ClientError, match="Circular dependency between resources"):
@@ -103,7 +103,7 @@ def test_refused_deletion_can_be_repeated(aws: Aws, stacks: Stacks) -> None:
     assert vpc not in [found["VpcId"] for found in ec2.describe_vpcs()["Vpcs"]]
 
 
-def test_fails_when_a_stack_is_deleted_during_an_update(aws: Aws, stacks: Stacks) -> None:
+def test_delete_is_refused_during_an_update(aws: Aws, stacks: Stacks) -> None:
     whole = cluster(Drained=group(1, LifecycleHookSpecificationList=[hook(3600)]))
     stacks.create(whole)
     leaver = Group(aws=aws, name=stacks.physical_id("Drained"))

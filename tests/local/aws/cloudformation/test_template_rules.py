@@ -117,7 +117,7 @@ def test_rule_function_returns_its_value(expression: dict[str, Any], holds: bool
     assert failure({"Rules": {"Rule": conditional}}, values) == (WHY if holds else None)
 
 
-def test_fails_when_a_rule_function_is_not_known(stacks: Stacks) -> None:
+def test_unknown_rule_function_is_named_in_the_error(stacks: Stacks) -> None:
     body = template("10.0.0.0/16")
     body["Rules"]["CidrIsFixed"]["Assertions"][0]["Assert"] = {"Fn::ValueOf": ["Cidr", "Attribute"]}
     with pytest.raises(ClientError, match="the local AWS does not know the rule function Fn::ValueOf"):

@@ -76,7 +76,7 @@ def test_address_moves_and_its_old_instance_gets_a_new_one(
     assert described(aws, stacks)["InstanceId"] == new
 
 
-def test_fails_when_reassociation_is_forbidden(aws: Aws, stacks: Stacks, members: Group) -> None:
+def test_forbidden_reassociation_leaves_the_address_where_it_is(aws: Aws, stacks: Stacks, members: Group) -> None:
     old, new = sorted(members.in_service())
     associate(aws, stacks, old)
     with pytest.raises(ClientError, match=r"Resource\.AlreadyAssociated"):
@@ -116,7 +116,7 @@ def test_terminated_instance_gives_its_address_back(aws: Aws, stacks: Stacks, me
     assert public_address(aws, kept) == stacks.outputs()["Ip"]
 
 
-def test_fails_when_the_vpc_has_no_internet_gateway(aws: Aws, stacks: Stacks) -> None:
+def test_address_in_a_vpc_without_a_gateway_is_refused(aws: Aws, stacks: Stacks) -> None:
     template = cluster(Group=group(1))
     for name in ("Attachment", "PublicRoute", "Nat", "PrivateRoute"):
         del template["Resources"][name]
@@ -177,7 +177,7 @@ def test_stack_releases_the_address_that_its_instance_has(aws: Aws, stacks: Stac
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
 
 
-def test_fails_when_address_in_use_is_released(aws: Aws, stacks: Stacks) -> None:
+def test_release_of_an_address_in_use_is_refused(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster())
     ec2 = aws.client("ec2")
     (address,) = ec2.describe_addresses()["Addresses"]

@@ -17,7 +17,7 @@ def run(aws: Aws, **arguments: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_fails_when_key_pair_is_unknown(aws: Aws) -> None:
+def test_unknown_key_pair_is_refused(aws: Aws) -> None:
     with pytest.raises(ClientError, match=r"InvalidKeyPair\.NotFound.*'nobodys' does not exist"):
         run(aws, KeyName="nobodys")
 
@@ -33,12 +33,12 @@ def test_imported_key_pair_is_described_and_can_be_launched_with(aws: Aws, tmp_p
     ec2.delete_key_pair(KeyName="mine")
 
 
-def test_fails_when_image_is_unknown(aws: Aws) -> None:
+def test_unknown_image_is_refused(aws: Aws) -> None:
     with pytest.raises(ClientError, match=r"InvalidAMIID\.NotFound"):
         run(aws, ImageId="ami-00000000000000000")
 
 
-def test_fails_when_instance_type_is_unknown(aws: Aws) -> None:
+def test_unknown_instance_type_is_refused(aws: Aws) -> None:
     refusal = r"\(InvalidParameterValue\).*: Invalid value 'c5\.99999xlarge' for InstanceType\.$"
     with pytest.raises(ClientError, match=refusal):
         run(aws, InstanceType="c5.99999xlarge")

@@ -57,6 +57,6 @@ def test_takes_the_clusters_own_interfaces() -> None:
 
 @pytest.mark.parametrize("word", [False, "false"])
 def test_takes_several_interfaces_that_ask_for_no_public_address(word: bool | str) -> None:
-    """AWS's own example ("Maximize network bandwidth on EC2 instances with multiple network cards") does."""
+    # AWS's own example ("Maximize network bandwidth on EC2 instances with multiple network cards") does.
     no = {"AssociatePublicIpAddress": word}
     check_interfaces([ENA | no, SECOND | no], instance_type="p4d.24xlarge")

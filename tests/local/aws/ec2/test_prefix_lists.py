@@ -89,7 +89,7 @@ def test_rules_admit_the_list_and_deploys_keep_it(aws: Aws, stacks: Stacks) -> N
     ],
     ids=["version", "twice", "absent", "both", "full"],
 )
-def test_fails_as_ec2_does(
+def test_bad_change_is_refused_with_ec2s_message(
     aws: Aws, stacks: Stacks, version: int, add: list[str], remove: list[str], message: str
 ) -> None:
     stacks.create(template())
@@ -100,7 +100,7 @@ def test_fails_as_ec2_does(
     assert blocks(aws, list_id) == [OFFICE]
 
 
-def test_fails_while_another_change_is_under_way(aws: Aws, stacks: Stacks) -> None:
+def test_change_during_another_one_is_refused(aws: Aws, stacks: Stacks) -> None:
     stacks.create(template())
     list_id, ec2 = stacks.physical_id("Allowed"), aws.client("ec2")
     for _ in range(20):

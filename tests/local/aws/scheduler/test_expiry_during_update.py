@@ -53,7 +53,7 @@ def test_expiry_happens_during_an_update_and_after_it(
     started: list[int],
     status: str,
 ) -> None:
-    """The update's end starts workers, and its rollback starts all nodes; the next call of the schedules ends them."""
+    # The update's end starts workers, and its rollback starts all nodes; the next call of the schedules ends them.
     made = template(after_s=AFTER_S)
     for name in ("Master", "Worker"):
         made["Resources"][name] |= POLICY

@@ -27,7 +27,7 @@ def test_schedule_empties_both_groups_at_its_time(aws: Aws, stacks: Stacks) -> N
 
 
 def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> None:
-    """Nodes that a stack in DELETE_FAILED has left cost as much as any."""
+    # Nodes that a stack in DELETE_FAILED has left cost as much as any.
     made, s3 = template(after_s=4), aws.client("s3")
     resources = made["Resources"]
     parts = [name for name in resources if name.startswith("Expiry")]
@@ -127,14 +127,14 @@ def test_schedule_acts_again_after_a_refused_call(monkeypatch: pytest.MonkeyPatc
     assert calls[:3] == [PAUSED.request(GROUPS[0])] * 3
 
 
-def test_fails_when_the_start_is_long_past() -> None:
+def test_start_long_in_the_past_is_refused() -> None:
     with pytest.raises(ScheduleError, match="cannot be earlier than 5 minutes ago"):
         Schedule(properties(after_s=-400), REGION)
 
 
 @pytest.mark.parametrize("in_s", [0.5, -2.0])
 def test_yearly_time_with_an_end_fires_once_and_never_if_past(in_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is a Capacity Block's start: a deploy during the block also creates the schedule, and changes no size."""
+    # This is a Capacity Block's start: a deploy during the block also creates the schedule, and changes no size.
     calls: list[object] = []
     monkeypatch.setattr(schedules.ScheduleTarget, "call", lambda target, _region: calls.append(target.parameters))
     now = datetime(2026, 11, 23, 11, 30, tzinfo=timezone.utc) - timedelta(seconds=in_s)

@@ -139,7 +139,7 @@ def test_an_instance_without_agent_is_not_connected(aws: Aws, instance_id: str) 
     ],
     ids=["tag", "document", "root shell"],
 )
-def test_fails_when_the_users_policy_does_not_allow_the_session(
+def test_session_that_the_users_policy_does_not_allow_is_refused(
     aws: Aws, instance_id: str, user: Any, cluster: str, other: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(ClientError, match=f"not authorized to perform: ssm:StartSession on resource: arn:.*{named}"):
@@ -180,7 +180,7 @@ def test_a_session_carries_bytes_both_ways(
         assert plugin.wait(60) == 0
 
 
-def test_fails_when_another_client_opens_the_session(
+def test_session_of_another_client_is_refused(
     aws: Aws, instance_id: str, user: Any, control: tuple[str, socket.socket]
 ) -> None:
     keys, stranger = user(user_policy("demo")), user(user_policy("demo"))
@@ -197,7 +197,7 @@ def test_fails_when_another_client_opens_the_session(
     assert control
 
 
-def test_fails_when_an_agent_takes_another_instances_channel(aws: Aws, instance_id: str) -> None:
+def test_channel_of_another_instance_is_refused_to_an_agent(aws: Aws, instance_id: str) -> None:
     role = Role.make(aws, "of-thieves", AGENT)
     key = role.session("i-0000000000000000f")["aws_access_key_id"]
     status, output = call_channel(aws, key, f"/v1/control-channel/{instance_id}")

@@ -13,7 +13,7 @@ from trainer.config.parser import parse
 from trainer.data.opening import open_data
 from trainer.data.sampling import Shard
 from trainer.distributed.process_groups import ProcessGroups
-from trainer.distributed.reduce.compressed import LARGEST, TYPES, _pack, _unpack, all_reduce_compressed
+from trainer.distributed.reduce.compressed import MAX_SCALED, TYPES, _pack, _unpack, all_reduce_compressed
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create
 from trainer.train import Trainer
@@ -33,7 +33,7 @@ def test_number_is_rounded_once_at_any_magnitude(name: str, size: float) -> None
 
 @pytest.mark.parametrize("name", TYPES)
 def test_values_without_scale_are_sent_unscaled(name: str) -> None:
-    tiny = torch.finfo(torch.float32).smallest_normal / LARGEST
+    tiny = torch.finfo(torch.float32).smallest_normal / MAX_SCALED
     rows = torch.tensor([[0.0, 0.0], [1.0, float("inf")], [float("nan"), 1.0], [tiny, 0.0]])
     found = _unpack(_pack(rows, TYPES[name]), TYPES[name], 2)
     assert torch.equal(found[0], rows[0])
