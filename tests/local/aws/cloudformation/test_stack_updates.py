@@ -117,15 +117,18 @@ def test_fails_when_an_older_resource_is_signalled_during_an_update(stacks: Stac
 
 
 def test_fails_when_a_stack_changes_again_during_an_update(stacks: Stacks) -> None:
-    begin_update(stacks)
-    refusal = "is in UPDATE_IN_PROGRESS state and can not be updated"
+    stacks.create(template())
+    changed = {"TemplateBody": json.dumps(template(size=3)), "StackName": "stack", "ChangeSetType": "UPDATE"}
+    stacks.cloudformation.create_change_set(ChangeSetName="earlier", **changed)
+    stacks.update(template(guest=group(1, signals=1)))
+    refusal = r"Stack:\S+ is in UPDATE_IN_PROGRESS state and can not be updated\."
     with pytest.raises(ClientError, match=refusal):
         stacks.update(template(size=3))
-    named = {"StackName": "stack", "ChangeSetName": "another"}
-    stacks.cloudformation.create_change_set(TemplateBody=json.dumps(template(size=3)), ChangeSetType="UPDATE", **named)
+    with pytest.raises(ClientError, match=rf"CreateChangeSet operation: {refusal}"):
+        stacks.cloudformation.create_change_set(ChangeSetName="another", **changed)
     with pytest.raises(ClientError, match=refusal):
-        stacks.cloudformation.execute_change_set(**named)
-    stacks.cloudformation.delete_change_set(**named)
+        stacks.cloudformation.execute_change_set(StackName="stack", ChangeSetName="earlier")
+    stacks.cloudformation.delete_change_set(StackName="stack", ChangeSetName="earlier")
     with pytest.raises(ClientError, match="cannot be deleted while in status UPDATE_IN_PROGRESS"):
         stacks.cloudformation.delete_stack(StackName="stack")
     stacks.signal("Guest", "i-1")
