@@ -226,8 +226,7 @@ def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.Ca
         (
             "DELETE_FAILED",
             "the deletion stopped half-way, so what is left may cost money; dlcluster why --region eu-west-1 --cluster "
-            "two names what is in the way; remove that, then aws cloudformation delete-stack --region eu-west-1 "
-            "--stack-name two",
+            "two names what is in the way; remove that, then cdk destroy",
         ),
         ("REVIEW_IN_PROGRESS", "nothing was created yet; cdk deploy continues it, cdk destroy removes it"),
     ],

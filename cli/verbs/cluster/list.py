@@ -62,7 +62,7 @@ def _document(clients: Clients, found: Cluster | UnfinishedStack) -> dict[str, A
         "stack": stack,
         "status": status,
         "created": found.created,
-        "explanation": explain(status, name=found.name, stack=stack, region=clients.region),
+        "explanation": explain(status, name=found.name, region=clients.region),
     }
 
 
