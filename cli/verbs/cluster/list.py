@@ -35,7 +35,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
         print_table(COLUMNS, [["" if row[key] is None else str(row[key]) for key in KEYS] for row in rows])
         for row in rows:
             if row["explanation"] is not None:
-                print(f"{row['name']} is {row['status']}: {row['explanation']}")
+                print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
     else:
         print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
     return 0
