@@ -112,7 +112,7 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--rejoin-timeout",
         metavar="S",
-        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S} plus setup_timeout)",
+        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S}, plus a new node's setup)",
     )
     grace_help = f"seconds between TERM and KILL, at most {LONGEST_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
@@ -231,19 +231,19 @@ def _restarts(options: argparse.Namespace, *, nodes: int) -> Restarts:
     useless = [name for name, value in dependent.items() if value is not None]
     if not max_restarts and useless:
         raise UsageError(f"{useless[0]} requires --max-restarts")
-    nnodes = parse_nnodes(options)
-    min_nodes = min(nodes, nnodes.min) if nnodes is not None else nodes
+    min_nodes = min(nodes, nnodes.min) if (nnodes := parse_nnodes(options)) is not None else nodes
     return Restarts(
         max_restarts=max_restarts,
         min_nodes=whole_number(
             str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", most=nodes
         ),
         rejoin_s=whole_number(
-            str(REJOIN_S + setup_seconds()) if options.rejoin_timeout is None else options.rejoin_timeout,
+            str(REJOIN_S) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
             least=0,
             most=MAX_SECONDS,
         ),
+        setup_s=setup_seconds() if options.rejoin_timeout is None else 0,
     )
 
 
