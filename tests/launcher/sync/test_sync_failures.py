@@ -212,7 +212,7 @@ def test_fails_when_the_sync_takes_too_long(site: Site) -> None:
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.startswith("launch: nothing started")
     assert FIRST in result.reason
-    assert result.reason.endswith("(--sync-timeout)")
+    assert "(--sync-timeout)" in result.reason
 
 
 def test_a_restart_whose_sync_fails_is_repeated(site: Site) -> None:
