@@ -135,8 +135,9 @@ def _advance(stack: Stack) -> None:
                 _change_resource(stack, logical_id, back=update.direction == _ROLLBACK)
                 if not signals.pending(stack, logical_id):
                     finished.add(logical_id)
-    except SERVICE_ERRORS as error:
-        _fail(stack, ordered_deletion.error_reason(error))
+    except SERVICE_ERRORS:
+        verb = "update" if exists(stack, logical_id) else "create"
+        _fail(stack, f"The following resource(s) failed to {verb}: [{logical_id}].")
         return
     if len(finished) == len(update.new):
         _clean_up(stack, update)
@@ -144,7 +145,11 @@ def _advance(stack: Stack) -> None:
 
 def _change_resource(stack: Stack, logical_id: str, *, back: bool) -> None:
     if not exists(stack, logical_id):
-        create_resource(stack, logical_id, advance=_advance, roll_back=_roll_back)
+        try:
+            create_resource(stack, logical_id, advance=_advance, roll_back=_roll_back)
+        except SERVICE_ERRORS as error:
+            stack_events.record(stack, logical_id, "CREATE_FAILED", ordered_deletion.error_reason(error))
+            raise
     elif resource_updates.changed(stack, logical_id):
         stack_events.record(stack, logical_id, "UPDATE_IN_PROGRESS")
         try:

@@ -86,6 +86,17 @@ def test_failure_rolls_the_update_back(aws: Aws, stacks: Stacks) -> None:
     assert stacks.status() == "UPDATE_COMPLETE"
 
 
+def test_a_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
+    stacks.create(template())
+    where = {"RouteTableId": "rtb-0", "SubnetId": "subnet-0"}
+    stacks.update(template(Refused=resource("EC2::SubnetRouteTableAssociation", **where)))
+    assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
+    [(_, reason)] = [event for event in stacks.events("Refused") if event[0] == "CREATE_FAILED"]
+    assert "rtb-0" in reason
+    why = "The following resource(s) failed to create: [Refused]."
+    assert ("UPDATE_ROLLBACK_IN_PROGRESS", why) in stacks.events("stack")
+
+
 def test_missing_signals_roll_the_update_back_after_the_timeout(stacks: Stacks) -> None:
     begin_update(stacks, size=2, timeout="PT1S")
     await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
