@@ -97,6 +97,26 @@ def test_a_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
     assert ("UPDATE_ROLLBACK_IN_PROGRESS", why) in stacks.events("stack")
 
 
+def test_a_rollback_restores_the_tags_and_the_role(aws: Aws, stacks: Stacks) -> None:
+    def described() -> tuple[list[Any], str]:
+        found = stacks.cloudformation.describe_stacks(StackName="stack")["Stacks"][0]
+        return found["Tags"], found["RoleARN"]
+
+    role, other = (f"arn:aws:iam::123456789012:role/{name}" for name in ("first", "second"))
+    team = [{"Key": "team", "Value": "speech"}]
+    stacks.create(template(), Tags=team, RoleARN=role)
+    changed = template(size=2, guest=group(1, signals=1))
+    stacks.update(changed, Tags=[{"Key": "owner", "Value": "me"}], RoleARN=other)
+    assert described() == ([{"Key": "owner", "Value": "me"}], other)
+    stacks.signal("Guest", "i-1", "FAILURE")
+    assert described() == (team, role)
+    stacks.update(template(Mine=resource("EC2::EIP", Domain="vpc")))
+    assert described() == (team, role)
+    made = {"Name": "public-ip", "Values": [stacks.physical_id("Mine")]}
+    [address] = aws.client("ec2").describe_addresses(Filters=[made])["Addresses"]
+    assert {tag["Key"] for tag in address["Tags"]} & {"team", "owner"} == {"team"}
+
+
 def test_missing_signals_roll_the_update_back_after_the_timeout(stacks: Stacks) -> None:
     begin_update(stacks, size=2, timeout="PT1S")
     await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
