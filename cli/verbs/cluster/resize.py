@@ -19,7 +19,7 @@ from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
 from cli.sizes.question import require_yes, warn_of_running_jobs
-from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
+from cli.sizes.waiting import await_ready
 from cli.verb import verb
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
@@ -64,10 +64,11 @@ def command(
         require_yes(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
-        # CloudFormation may still show the state before the deploy, so sizes and setup are those of the settings.
+        # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.
         resume_groups(clients, cluster.name, change.new)
+        # The deploy may have changed the setup, for which the wait allows.
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
-        await_ready(clients, cluster, change.new, timeout_s=READY_TIMEOUT_S + (props.setup_timeout_s or 0))
+        await_ready(clients, cluster, change.new)
     if as_json:
         before = change.old[WORKER].desired
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)
