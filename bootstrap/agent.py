@@ -163,7 +163,7 @@ class Agent:
     def _write_files(self, member: Member) -> None:
         self._current_step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
-        changed = node_files(self._config, self._host).write(
+        changed = node_files(self._config, self._host, arriving=len(self._poll_interval.arriving)).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:

@@ -31,6 +31,7 @@ NODE_STATE: Final = "/run/deeplearning/node.json"
 """State of the node as the agent last wrote it: {"instance_id", "node_index", "generation", "desired_nodes",
 "members"}. A member has "node_index", "instance_id", "address", "node_type", "host_key", "ssh_key", "draining" and, if
 known, "mount", "setup" and "release". World-readable, written by root after all other files."""
+ARRIVING_NODES: Final = "/run/deeplearning/arriving-nodes"  # on the master: number of started nodes to come
 PAUSE_NOTICES: Final = "/run/deeplearning/pause-notices.json"
 """The agent's last announcement of each kind of pause: {KIND: {"sentence", "is_coming"}}. World-readable."""
 HOSTS_FILE: Final = "/etc/hosts"

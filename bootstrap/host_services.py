@@ -154,8 +154,8 @@ def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
 
 
-def node_files(config: NodeConfig, host: HostServices) -> NodeFiles:
-    """Return the writer of this node's files."""
+def node_files(config: NodeConfig, host: HostServices, *, arriving: int) -> NodeFiles:
+    """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
     return NodeFiles(
         host.root,
         user_name=config.default_user,
@@ -163,4 +163,5 @@ def node_files(config: NodeConfig, host: HostServices) -> NodeFiles:
         actions=host.actions,
         own_name=socket.gethostname() if config.engines else None,
         shared=None if config.shared_storage is None else SHARED_DIR,
+        arriving=arriving,
     )

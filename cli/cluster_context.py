@@ -9,7 +9,7 @@ from cli.aws.nodes import Member, Membership, read_membership
 from cli.errors import NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
-from cli.sizes.pause import RESUME, explaining_pause
+from cli.sizes.pause import explaining_pause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,9 +29,7 @@ class ClusterContext:
 
     def explaining_pause(self) -> AbstractContextManager[None]:
         """Return a block in which an error about a missing node becomes "the cluster is paused", if it is."""
-        # Without a Capacity Block's dates, resume would start nothing.
-        hint = "" if self.cluster.capacity_block else RESUME
-        return explaining_pause(self.clients, self.cluster.name, hint=hint)
+        return explaining_pause(self.clients, self.cluster.name)
 
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:

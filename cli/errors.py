@@ -40,6 +40,10 @@ class NoMembersError(ClusterError):
     """The cluster's master has not started yet."""
 
 
+class ForgedRecordError(ClusterError):
+    """The membership record names an instance that is not the cluster's."""
+
+
 class CredentialsError(ClusterError):
     """AWS does not know the caller, or no longer does."""
 

@@ -26,10 +26,20 @@ class SeenCluster(NamedTuple):
     region: str
     nodes: tuple[int, ...]
     """Node indexes; the master's is 1."""
+    profile: str = ""
+    """AWS profile, in place of the account, which only AWS could tell; empty without one."""
 
 
 def read_seen() -> list[SeenCluster]:
-    """Return the remembered clusters, latest last; none if the file cannot be used."""
+    """Return the remembered clusters of this profile, latest last; none if the file cannot be used."""
+    return [each for each in _read_all() if each.profile == _profile()]
+
+
+def _profile() -> str:
+    return os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or ""
+
+
+def _read_all() -> list[SeenCluster]:
     try:
         found = json.loads((Path.home() / FILE).read_text())
         return [_seen(row) for row in found]
@@ -39,27 +49,32 @@ def read_seen() -> list[SeenCluster]:
 
 def remember(seen: SeenCluster) -> None:
     """Remember a cluster as the latest one."""
-    before = read_seen()
-    after = [*(each for each in before if each[:2] != seen[:2]), seen][-MOST:]
+    before, seen = _read_all(), seen._replace(profile=_profile())
+    after = [*(each for each in before if _key(each) != _key(seen)), seen][-MOST:]
     if after != before:
         _write(after)
 
 
 def forget(name: str | None, region: str) -> None:
     """Forget a cluster that is gone, or all clusters of a region."""
-    before = read_seen()
-    after = [each for each in before if each.region != region or name not in (None, each.name)]
+    before = _read_all()
+    gone = {_key(each) for each in read_seen() if each.region == region and name in (None, each.name)}
+    after = [each for each in before if _key(each) not in gone]
     if after != before:
         _write(after)
 
 
+def _key(seen: SeenCluster) -> tuple[str, str, str]:
+    return seen.name, seen.region, seen.profile
+
+
 def _seen(row: Any) -> SeenCluster:
     """Return a row of the file. Raises ValueError or TypeError."""
-    name, region, nodes = row
-    valid = NAME.fullmatch(name) and isinstance(region, str) and len(nodes) <= MAX_NODES
+    name, region, nodes, profile = (*row, "")[:4]  # earlier versions wrote no profile
+    valid = NAME.fullmatch(name) and isinstance(region, str) and isinstance(profile, str) and len(nodes) <= MAX_NODES
     if not valid or not all(type(index) is int and index > 0 for index in nodes):
         raise ValueError(row)
-    return SeenCluster(name=name, region=region, nodes=tuple(nodes))
+    return SeenCluster(name=name, region=region, nodes=tuple(nodes), profile=profile)
 
 
 def _write(clusters: Sequence[SeenCluster]) -> None:

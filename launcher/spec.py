@@ -21,6 +21,8 @@ class RestartPolicy:
     """Smallest number of nodes to restart on."""
     rejoin_s: float = 0.0
     """Seconds to wait for missing nodes."""
+    setup_s: float = 0.0
+    """Further seconds while a new node is on its way, for its setup."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

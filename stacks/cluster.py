@@ -30,7 +30,7 @@ from stacks.nodes.roles import NodeResources, NodeRoles
 from stacks.nodes.secret_access import allow_secrets
 from stacks.nodes.setup_asset import SetupAsset
 from stacks.prices.price_list import price_list
-from stacks.prices.rate import declared_parts, describe_rate, hourly_rate
+from stacks.prices.rate import costs_by_use, declared_parts, describe_rate, hourly_rate
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT
 from stacks.settings.storage import NO_SHARED_STORAGE
@@ -87,7 +87,7 @@ class DeepLearningCluster(Construct):
         if props.missing_address is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             annotations.add_error(props.missing_address)
-        annotations.add_info(f"costs {self.price} while all nodes run, and without the bucket and traffic")
+        annotations.add_info(f"costs {self.price} while all nodes run, and without {costs_by_use(props)}")
         if not props.is_placed:
             annotations.add_info(f"no node starts: dlcluster up finds room in one of {', '.join(props.zones)}")
         for warning_id, sentence in {**props.warnings(), **zone_warning(self.zone)}.items():

@@ -16,13 +16,14 @@ class PollInterval:
     """Polls often while instances are arriving, but only for a limited time."""
 
     def __init__(self) -> None:
-        self._arriving: Set[str] = frozenset()
+        self.arriving: Set[str] = frozenset()
+        """Instances that were not members yet at the last pass."""
         self._since = 0.0
 
     def interval(self, arriving: Set[str], *, now: float) -> float:
         """Return the seconds until the next pass; ``arriving`` are the instances that are not members yet."""
-        if arriving != self._arriving:
-            self._arriving, self._since = frozenset(arriving), now
+        if arriving != self.arriving:
+            self.arriving, self._since = frozenset(arriving), now
         eager = bool(arriving) and now - self._since < EAGER_RECONCILES_FOR_S
         return EAGER_RECONCILE_S if eager else STEADY_RECONCILE_S
 

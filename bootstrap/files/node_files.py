@@ -57,6 +57,7 @@ class NodeFiles:
         actions: Actions,
         own_name: str | None = None,
         shared: str | None = None,
+        arriving: int = 0,
     ) -> None:
         # Horovod's Gloo connects to the address of the machine's own name, so /etc/hosts must define it.
         self._own_name = own_name
@@ -65,6 +66,7 @@ class NodeFiles:
         self._user = user_permissions(user_name)
         self._bucket = bucket
         self._shared = shared
+        self._arriving = arriving
         self._actions = actions
 
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
@@ -88,6 +90,9 @@ class NodeFiles:
             **self._write_ssh(membership, member=member),
             contract.NODE_STATE: write_file(self._path(contract.NODE_STATE), node_state(membership, member=member)),
         }
+        if member.node_type == contract.MASTER:
+            # After the hosts: a launcher that no longer finds a node here finds it there.
+            write_file(self._path(contract.ARRIVING_NODES), f"{self._arriving}\n")
         return [path for path, was_changed in changed.items() if was_changed]
 
     def _write_members(self, membership: Membership, *, node_index: int) -> dict[str, bool]:

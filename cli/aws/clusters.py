@@ -179,7 +179,7 @@ def check_outputs(cluster: Cluster) -> Cluster:
 
 def _why_no_cluster(stack: "StackTypeDef", region: str) -> str:
     name, status = stack["StackName"], stack["StackStatus"]
-    advice = explain(status, name=name, stack=name, region=region) or f"dlcluster why --cluster {name} shows more"
+    advice = explain(status, name=name, region=region) or f"dlcluster why --cluster {name} shows more"
     return f"a stack of that name exists in status {status}; {advice}"
 
 

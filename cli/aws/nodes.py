@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
 from bootstrap.contract import CLUSTER_TAG, MASTER, MASTER_HOST, MEMBERSHIP_ID, SETUP_FAILED, TABLE_KEY, worker_host
-from cli.errors import ClusterError, NoMembersError, UsageError
+from cli.errors import ClusterError, ForgedRecordError, NoMembersError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -209,7 +209,7 @@ def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "I
         ("private address", member.address, instance.get("PrivateIpAddress")),
     ):
         if known != recorded:
-            raise ClusterError(
+            raise ForgedRecordError(
                 f"the membership record names {member.instance_id} as the {member.short_name}, which is not the "
                 f"cluster's: its {what} must be {recorded}, EC2 says {shown(known)}"
             )

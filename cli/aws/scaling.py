@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.contract import CLUSTER_TAG
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, CLUSTER_TAG
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -75,6 +75,8 @@ class ScalingGroups:
     """Time when the first group was created."""
     staying: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason (reason_to_stay)."""
+    in_block: bool = False
+    """True if the nodes run in a Capacity Block, whose dates decide when."""
 
     def desired_nodes(self, default: int) -> int:
         """Return the number of nodes that the cluster should have; `default` if no group is known."""
@@ -112,6 +114,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
         staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
+        in_block=any(tag["Key"] == CAPACITY_BLOCK_PAUSES_TAG for group in groups for tag in group.get("Tags", [])),
     )
 
 

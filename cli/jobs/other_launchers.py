@@ -24,11 +24,16 @@ LAUNCH: Final = ("launch",)
 """Subcommand of accelerate that starts processes."""
 
 
-def refuse_other_launchers(command: Sequence[str], *, nnodes: int | None) -> None:
-    """Raise UsageError with the line to write instead; on a single node the launcher decides."""
+def refuse_slurm(command: Sequence[str]) -> None:
+    """Raise UsageError for a command of Slurm."""
     name = PurePosixPath(command[0]).name
     if name in SLURM:
         raise UsageError(f"no {name} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
+
+
+def refuse_other_launchers(command: Sequence[str], *, nnodes: int) -> None:
+    """Raise UsageError with the line to write instead; on a single node the launcher decides."""
+    name = PurePosixPath(command[0]).name
     if name not in STARTERS or nnodes == 1 or (name == "accelerate" and tuple(command[1:2]) != LAUNCH):
         return
     line = f"dlcluster run -- {shlex.join(_script(command))}"

@@ -8,7 +8,7 @@ from cli.preflight.target import PreflightTarget, is_deployed
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.groups import read_groups, sizes_of
 from stacks.prices.price_list import price_list
-from stacks.prices.rate import price_line
+from stacks.prices.rate import costs_by_use, price_line
 
 
 def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
@@ -40,4 +40,4 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
 def check_price(target: PreflightTarget) -> Iterator[Finding]:
     """Report the cost per hour, busy or idle, by the list prices of the region."""
     line = price_line(target.props, price_list(target.region))
-    yield ok("price", f"{line}, busy or idle; bucket and traffic cost extra")
+    yield ok("price", f"{line}, busy or idle; {costs_by_use(target.props)} cost extra")

@@ -28,11 +28,11 @@ def check_stack(target: PreflightTarget) -> Iterator[Finding]:
     outputs = {out.get("OutputKey", ""): out.get("OutputValue", "") for out in found.get("Outputs", [])}
     if status == "REVIEW_IN_PROGRESS":
         yield ok("stack", f"{now}: nothing was created yet")
-    elif status == "ROLLBACK_COMPLETE":
+    elif status in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED"):
         # The CDK's command line removes such a stack before it deploys (aws-cdk, deploy-stack).
         yield warning("stack", f"{now}, its deploy failed", "see dlcluster why; cdk deploy removes it first")
     elif status in BLOCKED:
-        yield problem("stack", now, next_step(status, name=name, stack=name, region=target.region))
+        yield problem("stack", now, next_step(status, name=name, region=target.region))
     elif status.endswith("_IN_PROGRESS"):
         yield problem("stack", now, "wait until it has finished")
     elif CLUSTER_NAME_OUTPUT not in outputs:

@@ -125,7 +125,7 @@ def _add_restart_options(parser: _Parser) -> None:
     parser.add_argument(
         "--rejoin-timeout",
         metavar="S",
-        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S} plus setup_timeout)",
+        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S}, plus a new node's setup)",
     )
     grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
@@ -252,11 +252,12 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
             str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", maximum=nodes
         ),
         rejoin_s=whole_number(
-            str(REJOIN_S + setup_seconds()) if options.rejoin_timeout is None else options.rejoin_timeout,
+            str(REJOIN_S) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
             minimum=0,
             maximum=MAX_SECONDS,
         ),
+        setup_s=setup_seconds() if options.rejoin_timeout is None else 0,
     )
 
 

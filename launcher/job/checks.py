@@ -13,6 +13,9 @@ from launcher.job.gpu_check import check_gpus
 from launcher.spec import Job
 from launcher.transport.connection import RunnerConnection
 
+PARAMETERS_PER_S = 20
+"""Calls a second to Parameter Store, for which all nodes take turns: half of what it allows an account by default."""
+
 
 async def check_nodes(job: Job, connections: Sequence[RunnerConnection], *, is_restart: bool) -> None:
     """Raise RefusedError if a node cannot run its part of the job; skip setup and GPUs on a restart."""
@@ -80,8 +83,14 @@ async def read_secrets_on_nodes(job: Job, connections: Sequence[RunnerConnection
     # Imported late: most jobs have no secrets.
     from launcher.sync.rpc import RemoteError, call
 
-    calls = (call(one, operation="secrets", references=dict(job.secrets)) for one in connections)
-    answers = await asyncio.gather(*calls, return_exceptions=True)
+    asked = sum(reference.startswith("ssm:") for reference in {*job.secrets.values()})
+
+    async def read(connection: RunnerConnection, *, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        await call(connection, operation="secrets", references=dict(job.secrets))
+
+    reads = (read(one, after_s=place * asked / PARAMETERS_PER_S) for place, one in enumerate(connections))
+    answers = await asyncio.gather(*reads, return_exceptions=True)
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     for error in errors:
         if not isinstance(error, LaunchError):

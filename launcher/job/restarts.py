@@ -7,15 +7,17 @@ replacement takes the lost node's index. The job keeps its id and its logs.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
+from bootstrap.contract import ARRIVING_NODES
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
 from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_lacking_framework
 from launcher.output.prefixes import Streams
-from launcher.spec import Job
+from launcher.spec import Job, RestartPolicy
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
@@ -26,6 +28,8 @@ LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
 """Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
+JOINING_S = 60.0
+"""Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
 class RestartHosts(Protocol):
@@ -48,7 +52,7 @@ async def reconnect(
 ) -> list[RunnerConnection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
-    waiting = f"waiting at most {job.restart_policy.rejoin_s:g} s for {count_nodes(len(job.hosts))} to answer"
+    waiting = f"waiting at most {_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
     await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
@@ -86,13 +90,40 @@ class ReachableNodes:
     reasons: list[str]
 
 
+class Deadline:
+    """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
+
+    def __init__(self, policy: RestartPolicy, *, now: float) -> None:
+        self.end = now + policy.rejoin_s
+        self._latest = self.end + policy.setup_s
+
+    def seconds_left(self, *, now: float) -> float:
+        """Return the seconds until the end. Read the hosts afterwards, so that they contain a node that arrived."""
+        if now + JOINING_S > self.end and node_is_arriving():
+            self.end = min(self._latest, now + JOINING_S)
+        return self.end - now
+
+
+def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
+    """Return True if a new node is on its way to the cluster, or if only the master knows."""
+    try:
+        return path.read_text().strip() != "0"
+    except OSError:
+        return True
+
+
+def _longest_wait(policy: RestartPolicy) -> str:
+    longer = f" ({policy.rejoin_s + policy.setup_s:g} s if one is being set up)" if policy.setup_s else ""
+    return f"{policy.rejoin_s:g} s{longer}"
+
+
 async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + job.restart_policy.rejoin_s
+    deadline = Deadline(job.restart_policy, now=clock())
     is_retried = False
     while True:
-        left = deadline - clock()
+        left = deadline.seconds_left(now=clock())
         listed, reasons = _listed(job)
         hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
         reasons += left_out
@@ -105,7 +136,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
             await _drop_nodes_without_framework(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
-        is_last = left <= 0 or (worth_trying and clock() >= deadline) or streams[FrameType.STDOUT].reader_has_gone()
+        is_last = left <= 0 or (worth_trying and clock() >= deadline.end) or streams[FrameType.STDOUT].reader_has_gone()
         if len(reachable.connections) >= len(job.hosts) or is_last:
             is_claimed = restart_hosts is None or await _claim_hosts(job, reachable, restart_hosts)
             # After the deadline, try once more without the nodes that another job took: fewer may be enough.
@@ -113,7 +144,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
                 return reachable
             is_retried = is_last
         await close_connections(reachable.connections)
-        await asyncio.sleep(min(RETRY_S, max(0.0, deadline - clock())))
+        await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
 async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:

@@ -28,8 +28,8 @@ NO_FILES = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.dev
 """Variables that hide the user's files, which may set another identity or enable a history of all answers."""
 
 RETRIES = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "10"}
-"""Variables for more than the default three tries: all nodes ask simultaneously, and Parameter Store allows 40 calls a
-second.
+"""Variables for more than the default three tries: Parameter Store allows an account 40 calls a second, and nodes of
+other jobs may ask at the same time (those of one job take turns: launcher.job.checks).
 """
 
 

@@ -10,6 +10,9 @@ from launcher.sync.request import Fetch
 from launcher.sync.rpc import Deadline, receive_answer, run_on_all
 from launcher.transport.connection import RunnerConnection
 
+EARLIER_S = 2.0
+"""Seconds by which a node's deadline comes before the launcher's."""
+
 
 async def fetch_on_all(
     connections: Sequence[RunnerConnection], wanted: Fetch, *, deadline: Deadline, stderr: Sink
@@ -22,7 +25,8 @@ async def fetch_on_all(
         place = places[connection]
         shard = [place, len(connections)] if wanted.is_sharded else None
         request = partial(request_line, "fetch", source=wanted.source, directory=wanted.directory, shard=shard)
-        await connection.send(request(deadline_s=deadline.left))
+        # The node gives up first, because it knows what it waits for.
+        await connection.send(request(deadline_s=max(0.9 * deadline.left, deadline.left - EARLIER_S)))
         while "progress" in (answer := await receive_answer(connection)):
             progress.update(place, answer["progress"])
         progress.update(place, answer["fetched"])

@@ -14,6 +14,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ Lustre User Guide)."""
 TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 """Limit in seconds for the server's answer, which includes its connection to this node."""
+PAUSE_S = 0.1
+"""Seconds between attempts to take the port, which Lustre's client shares among all mounts of a node."""
 SOURCE = re.compile(r"([^@:/,]+)@tcp:/([A-Za-z0-9_-]{1,8})")
 OPTIONS = {"rw", "ro", "noatime", "relatime", "flock", "localflock", "noflock", "nosuid", "nodev", "noexec", "_netdev"}
 """Options that mounts of Lustre may have here."""
@@ -105,8 +108,17 @@ def ask(address: str, name: str) -> str:
 
 @contextlib.contextmanager
 def acceptor() -> Iterator[None]:
-    """Let servers connect to this node. Raises OSError."""
-    with socket.create_server(("", PORT)):
+    """Let servers connect to this node, once no other mount needs the port any longer. Raises OSError."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    while True:
+        try:
+            server = socket.create_server(("", PORT))
+            break
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_S)
+    with server:
         yield
 
 

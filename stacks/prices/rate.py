@@ -92,6 +92,11 @@ def price_line(props: "ClusterProps", prices: PriceList) -> str:
     return f"{count} node{'' if count == 1 else 's'} will cost {rate}"
 
 
+def costs_by_use(props: "ClusterProps") -> str:
+    """Name what a cluster costs besides its price per hour."""
+    return f"bucket, {'shared storage, ' if props.makes_file_system else ''}logs and traffic"
+
+
 def describe_rate(rate: Rate, prices: PriceList, *, purchase: str = ON_DEMAND) -> str:
     """Describe a cluster's cost per hour, for display; a spot instance never costs more than one on demand."""
     most = "at most " if purchase == SPOT else ""

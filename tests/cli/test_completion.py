@@ -11,7 +11,7 @@ import pytest
 
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
-from cli.seen_clusters import FILE, SeenCluster, read_seen, remember
+from cli.seen_clusters import FILE, SeenCluster, forget, read_seen, remember
 from cli.verbs.completion import CHANGES, SHELLS
 from tests.cli.conftest import REGION, Deploy
 from tests.local.terminal import Terminal
@@ -83,6 +83,25 @@ def test_a_verb_remembers_the_cluster_and_forgets_one_that_is_gone(deploy: Deplo
     boto3.client("cloudformation", region_name=REGION).delete_stack(StackName="vision-stack")
     assert main(["status"]) == EXIT_NO_CLUSTER
     assert read_seen() == []
+
+
+def test_clusters_of_one_name_in_two_accounts_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(SeenCluster(name="vision", region=REGION, nodes=(1, 2)))
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    assert read_seen() == []
+    remember(SeenCluster(name="vision", region=REGION, nodes=(1, 2, 3)))
+    assert read_seen() == [SeenCluster(name="vision", region=REGION, nodes=(1, 2, 3), profile="other")]
+    forget("vision", REGION)
+    assert read_seen() == []
+    monkeypatch.delenv("AWS_PROFILE")
+    assert read_seen() == [SeenCluster(name="vision", region=REGION, nodes=(1, 2))]
+
+
+def test_a_cache_of_an_earlier_version_is_read() -> None:
+    file = Path.home() / FILE
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps([["vision", REGION, [1, 2]]]))
+    assert read_seen() == [SeenCluster(name="vision", region=REGION, nodes=(1, 2))]
 
 
 def test_a_home_that_cannot_be_written_changes_nothing(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:

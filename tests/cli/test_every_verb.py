@@ -12,7 +12,7 @@ from moto.cloudformation.models import cloudformation_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 
 from bootstrap.contract import STACK_DESCRIPTION
-from cli.aws.clusters import find_clusters
+from cli.aws.clusters import UnfinishedStack, find_clusters
 from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from cli.main import main
@@ -214,6 +214,15 @@ def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.Ca
     }  # fmt: skip
 
 
+def test_an_explanation_shows_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = UnfinishedStack(name="two\x1b[2J", status="DELETE_FAILED", created="2026-01-01T00:00:00Z")
+    monkeypatch.setattr(list_verb, "find_stacks", lambda _cloudformation: [hostile])
+    assert main(["list"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("status", "explanation"),
     [
@@ -226,8 +235,7 @@ def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.Ca
         (
             "DELETE_FAILED",
             "the deletion stopped half-way, so what is left may cost money; dlcluster why --region eu-west-1 --cluster "
-            "two names what is in the way; remove that, then aws cloudformation delete-stack --region eu-west-1 "
-            "--stack-name two",
+            "two names what is in the way; remove that, then cdk destroy",
         ),
         ("REVIEW_IN_PROGRESS", "nothing was created yet; cdk deploy continues it, cdk destroy removes it"),
     ],

@@ -35,7 +35,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
         print_table(COLUMNS, [["" if row[key] is None else str(row[key]) for key in KEYS] for row in rows])
         for row in rows:
             if row["explanation"] is not None:
-                print(f"{row['name']} is {row['status']}: {row['explanation']}")
+                print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
     else:
         print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
     return 0
@@ -62,7 +62,7 @@ def _document(clients: Clients, found: Cluster | UnfinishedStack) -> dict[str, A
         "stack": stack,
         "status": status,
         "created": found.created,
-        "explanation": explain(status, name=found.name, stack=stack, region=clients.region),
+        "explanation": explain(status, name=found.name, region=clients.region),
     }
 
 

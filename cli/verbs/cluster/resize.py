@@ -64,11 +64,11 @@ def command(
         require_yes(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
+        # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.
+        resume_groups(clients, cluster.name, change.new)
         # The deploy may have changed the setup, for which the wait allows.
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
-        declared = read_template(clients.cloudformation, cluster.stack_name).sizes(cluster.name)
-        resume_groups(clients, cluster.name, declared)
-        await_ready(clients, cluster, declared)
+        await_ready(clients, cluster, change.new)
     if as_json:
         before = change.old[WORKER].desired
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)

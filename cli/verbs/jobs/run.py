@@ -17,7 +17,7 @@ from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.misplaced_options import RunVerb
-from cli.jobs.other_launchers import refuse_other_launchers
+from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_is_sent, find_script, note_independent_processes
 from cli.jobs.start import start_job, warn_of_jobs
@@ -79,12 +79,13 @@ def command(
         raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
-    refuse_other_launchers(command, nnodes=passed_on.nnodes)
+    refuse_slurm(command)
     script = find_script(command)
     if sync:
         check_is_sent(script)
         _check_script(command[0])
     with connect_to_master(selection) as (context, connection):
+        refuse_other_launchers(command, nnodes=passed_on.nnodes or context.membership.desired_training_nodes)
         if passed_on.secret:
             check_secrets_are_known(context.membership.members)
         sent = _send(connection, to=to) if sync else None

@@ -64,8 +64,7 @@ class Download:
         self._listed_directories: set[str] = set()
         """Directories of all files, also of those that are there."""
         self._made_directories: set[str] = set()
-        status = os.statvfs(directory)
-        self._free = status.f_bavail * status.f_frsize
+        self._free = _free_bytes(directory)
         self._files = self._received = self._total = 0
 
     def run(self) -> dict[str, object]:
@@ -132,6 +131,11 @@ class Download:
 
     def _check_space(self) -> None:
         """Raise LaunchError now if there is no room, instead of failing an hour later."""
+        if self._total > self._free:
+            # Leftovers of other fetches may be what fills the disk. This fetch's own parts have locks, and stay.
+            before = _free_bytes(self._directory)
+            remove_leftovers(self._listed_directories.copy())
+            self._free += max(0, _free_bytes(self._directory) - before)
         if self._total > self._free:
             raise LaunchError(f"{self._directory}: not enough space: {self._total} bytes needed, {self._free} free")
 
@@ -209,6 +213,11 @@ class Download:
             return []
         self._ranged[str(file.part)] = file
         return [Task(found, str(file.part), start, stop) for start, stop in missing]
+
+
+def _free_bytes(directory: str) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
 
 
 def _is_there(path: str, found: Object) -> bool:

@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from launcher.errors import LaunchError
-from launcher.runner.s3.throttling import is_throttled, pause
+from launcher.runner.s3.throttling import is_throttled, pause, report
 
 CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 6}, connect_timeout=5, read_timeout=60)
 SCOPE = re.compile(r"Credential=[^/]+/\d+/([^/]+)/s3/")
@@ -97,6 +97,7 @@ class Listing:
                 answer: Any = error.response
                 if not is_throttled(answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"]["Code"]):
                     raise
+                report(answer["Error"]["Code"])
             throttles += 1
             pause(throttles)
 

@@ -20,7 +20,7 @@ from botocore.utils import get_environ_proxies
 from launcher.errors import LaunchError
 from launcher.runner.s3.checksum import Checksum
 from launcher.runner.s3.listing import Address, new_session
-from launcher.runner.s3.throttling import is_throttled, pause
+from launcher.runner.s3.throttling import is_throttled, pause, report
 
 BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
@@ -97,8 +97,9 @@ class ObjectReader:
         while True:
             try:
                 return self._copy(key, headers, file, start=start)
-            except _ThrottledError:
+            except _ThrottledError as error:
                 throttles += 1
+                report(str(error))
                 pause(throttles)
             except (_RetryableError, BotoCoreError) as error:
                 failures += 1
@@ -147,7 +148,7 @@ class ObjectReader:
         code, *message = [word.decode(errors="replace") for word in found.groups() if word] if found else [""]
         reason = ": ".join([code, *message]) or f"HTTP status {response.status_code}"
         if is_throttled(response.status_code, code):
-            raise _ThrottledError
+            raise _ThrottledError(code or reason)
         if response.status_code >= SERVER_ERROR or code in TRANSIENT_CODES:
             raise _RetryableError(reason)
         if response.status_code == REPLACED:

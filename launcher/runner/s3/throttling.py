@@ -3,6 +3,7 @@
 A throttled request uses up no attempt: many nodes wait for their turn, until the launcher's deadline ends this process.
 """
 
+import os
 import random
 import time
 from typing import Final
@@ -30,11 +31,20 @@ CODES: Final = frozenset(
     }
 )
 """Statuses and codes that ask for fewer requests: those of botocore's retries/standard.py, and of KMS through S3."""
+_REPORTED: Final[set[str]] = set()
 
 
 def is_throttled(status: int, code: str) -> bool:
     """Return True if an answer asks for fewer requests."""
     return status in STATUSES or code in CODES
+
+
+def report(reason: str) -> None:
+    """Write why requests wait to standard error, once per process: at its deadline, the launcher repeats that line."""
+    if reason not in _REPORTED:
+        _REPORTED.add(reason)
+        # In one call, because other processes write to the same pipe.
+        os.write(2, f"S3 asks for fewer requests: {reason}\n".encode(errors="replace"))
 
 
 def pause(attempts: int, *, longest_s: float = MAX_BACKOFF_S) -> None:

@@ -100,13 +100,13 @@ def _running(request: dict[str, Any]) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def _lines(process: "subprocess.Popen[bytes]", *, source: str, until: float) -> Iterator[dict[str, Any]]:
-    """Yield the program's lines without end; LaunchError at the deadline, or with the last line of a traceback."""
+    """Yield the program's lines without end; LaunchError at the deadline, or at its end, with its last other line."""
     assert process.stdout is not None
     pending, last = b"", ""
     while True:
         left = until - time.monotonic()
         if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
-            raise LaunchError(f"{source}: {LATE}")
+            raise LaunchError(f"{source}: {LATE}{last and f'; {last}'}")
         data = os.read(process.stdout.fileno(), 1 << 16)
         if not data:
             raise LaunchError(f"{source}: {last or 'the download ended without a result'}")

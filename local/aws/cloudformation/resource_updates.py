@@ -17,6 +17,8 @@ from local.aws.ec2 import prefix_lists, security_groups
 
 _Definition = dict[str, Any]
 
+_GROUP = "AWS::AutoScaling::AutoScalingGroup"
+_GROUP_NAME = "AutoScalingGroupName"
 _SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
 
 _DEFINITIONS: dict[tuple[str, str], _Definition] = {}
@@ -55,6 +57,7 @@ def update(stack: Stack, logical_id: str, *, back: bool = False) -> None:
     """Update the resource to the current template; ``back`` restores its state before a failed update."""
     parsed = stack.resource_map._parsed_resources
     resource, old, new = parsed[logical_id], recorded_definition(stack, logical_id), definition(stack, logical_id)
+    _check_replacement(old, new)
     in_place = _set_tags(stack, logical_id, resource, old, new) and _without_tags(old) == _without_tags(new)
     if in_place:
         record_definition(stack, logical_id)
@@ -71,6 +74,15 @@ def _check_updatable(resource_type: str) -> None:
     moto_can = not hasattr(get_model_map()[resource_type].update_from_cloudformation_json, "__isabstractmethod__")
     if resource_type not in _IN_PLACE and not moto_can:
         raise ValidationError(message=f"the local AWS cannot update a resource of type {resource_type}")
+
+
+def _check_replacement(old: _Definition, new: _Definition) -> None:
+    """Refuse a change for which AWS creates another resource in place of this one."""
+    if new["Type"] != _GROUP:
+        return
+    before, after = (each["Properties"].get(_GROUP_NAME) for each in (old, new))
+    if before != after:
+        raise ValidationError(message=f"the local AWS cannot replace a group: {_GROUP_NAME} {before} -> {after}")
 
 
 def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition, *, back: bool) -> Any:
@@ -149,7 +161,7 @@ def _number(value: str | int | None) -> int | None:
 
 
 _IN_PLACE: dict[str, Callable[[Any, _Definition, _Definition], None]] = {
-    "AWS::AutoScaling::AutoScalingGroup": _update_group,
+    _GROUP: _update_group,
     "AWS::EC2::PrefixList": prefix_lists.update,
     "AWS::EC2::SecurityGroup": security_groups.update,
     "AWS::EC2::SecurityGroupIngress": security_groups.update_rule,

@@ -25,10 +25,12 @@ _ROLLBACK: Final = "UPDATE_ROLLBACK"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Target:
-    """A template and its parameters."""
+    """A template and its parameters, with the stack's tags and its role."""
 
     template: str | dict[str, Any]
     parameters: dict[str, Any]
+    tags: dict[str, str]
+    role_arn: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,13 +93,16 @@ def _update(
     parameters: dict[str, Any] | None = None,
     tags: dict[str, str] | None = None,
 ) -> None:
-    before = _Target(template=stack.template, parameters=stack.parameters)
+    before = _Target(template=stack.template, parameters=stack.parameters, tags=stack.tags, role_arn=stack.role_arn)
     outputs = stack.outputs
-    stack.role_arn = role_arn
-    stack.tags = stack.tags if tags is None else tags
-    stack.resource_map.tags |= stack.tags
     stack_events.record_stack(stack, "UPDATE_IN_PROGRESS", "User Initiated")
-    target = _Target(template=template, parameters=parameters or stack.parameters)
+    target = _Target(
+        template=template,
+        parameters=parameters or stack.parameters,
+        tags=stack.tags if tags is None else tags,
+        # CloudFormation goes on using the role of an earlier call (UpdateStack, RoleARN).
+        role_arn=role_arn or stack.role_arn,
+    )
     _start(stack, target, _UPDATE, before=before, outputs=outputs)
 
 
@@ -107,6 +112,9 @@ def _start(
     """Begin to change the resources to those of a template."""
     resource_map = stack.resource_map
     old = resource_map._resource_json_map
+    own_tags = {name: value for name, value in resource_map.tags.items() if name not in stack.tags}
+    resource_map.tags = own_tags | target.tags
+    stack.tags, stack.role_arn = target.tags, target.role_arn
     stack.template = target.template
     stack._parse_template()
     stack.parameters = resource_map.input_parameters = target.parameters
@@ -135,8 +143,9 @@ def _advance(stack: Stack) -> None:
                 _change_resource(stack, logical_id, back=update.direction == _ROLLBACK)
                 if not signals.pending(stack, logical_id):
                     finished.add(logical_id)
-    except SERVICE_ERRORS as error:
-        _fail(stack, ordered_deletion.error_reason(error))
+    except SERVICE_ERRORS:
+        verb = "update" if exists(stack, logical_id) else "create"
+        _fail(stack, f"The following resource(s) failed to {verb}: [{logical_id}].")
         return
     if len(finished) == len(update.new):
         _clean_up(stack, update)
@@ -144,7 +153,11 @@ def _advance(stack: Stack) -> None:
 
 def _change_resource(stack: Stack, logical_id: str, *, back: bool) -> None:
     if not exists(stack, logical_id):
-        create_resource(stack, logical_id, advance=_advance, roll_back=_roll_back)
+        try:
+            create_resource(stack, logical_id, advance=_advance, roll_back=_roll_back)
+        except SERVICE_ERRORS as error:
+            stack_events.record(stack, logical_id, "CREATE_FAILED", ordered_deletion.error_reason(error))
+            raise
     elif resource_updates.changed(stack, logical_id):
         stack_events.record(stack, logical_id, "UPDATE_IN_PROGRESS")
         try:

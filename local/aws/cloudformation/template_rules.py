@@ -10,6 +10,7 @@ from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend, Stack
 from moto.cloudformation.parsing import ResourceMap
 
+from local.aws.cloudformation.stack_updates import require_settled
 from local.aws.moto_patching import wrap
 
 _Template = dict[str, Any]
@@ -106,6 +107,8 @@ def _update_stack(original: Any, backend: CloudFormationBackend, **arguments: An
 
 
 def _create_change_set(original: Any, backend: CloudFormationBackend, **arguments: Any) -> tuple[str, str]:
+    if arguments["change_set_type"] == "UPDATE":
+        require_settled(backend.get_stack(arguments["stack_name"]))
     _check(backend, arguments["stack_name"], arguments["template"], arguments["parameters"])
     ids: tuple[str, str] = original(backend, **arguments)
     return ids

@@ -34,6 +34,7 @@ def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: 
     if len(interfaces) > 1 and any(map(_is_public, interfaces)):
         word = "The associatePublicIPAddress parameter cannot be specified"
         raise EC2ClientError("InvalidParameterCombination", f"{word} when launching with multiple network interfaces")
+    _check_cards(interfaces, instance_type=instance_type)
     efa = Counter(int(each.get("NetworkCardIndex", 0)) for each in interfaces if each.get("InterfaceType") in _EFA)
     if not efa:
         return
@@ -46,6 +47,19 @@ def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: 
         cards = ", ".join(f"Network Card {card} (requested: {count}, limit: {limit})" for card, count, limit in over)
         count = f"EFA interface count {sum(efa.values())} exceeds allowed limit for {instance_type}"
         raise EC2ClientError("AttachmentLimitExceeded", f"{count}. {cards}.")
+
+
+def _check_cards(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
+    """Refuse a network card that the type lacks. EC2's words and code are unknown."""
+    wanted = {int(each.get("NetworkCardIndex", 0)) for each in interfaces}
+    if not wanted - {0}:
+        return
+    cards = {card["NetworkCardIndex"] for card in INSTANCE_TYPES[instance_type]["NetworkInfo"]["NetworkCards"]}
+    if unknown := sorted(wanted - cards):
+        word = (
+            f"Network card index {unknown[0]} is not valid for {instance_type}, which has {len(cards)} network cards."
+        )
+        raise EC2ClientError("InvalidParameterValue", word)
 
 
 def _check_efa_only(interfaces: Sequence[Mapping[str, Any]]) -> None:

@@ -35,6 +35,7 @@ class Master:
         self.ran: list[str] = []
         self.inputs: list[bytes] = []
         self.on_stream: Callable[[], int] = lambda: 0
+        self.nodes = 3
 
     def set_answer(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
         self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
@@ -57,7 +58,7 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
 
     @contextmanager
     def connected(_: object) -> Iterator[tuple[ClusterContext, MasterConnection]]:
-        membership = type("Membership", (), {"members": (1, 2, 3)})
+        membership = type("Membership", (), {"members": (*range(made.nodes),), "desired_training_nodes": made.nodes})
         context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"}), "membership": membership})
         yield cast(ClusterContext, context), cast(MasterConnection, made)
 

@@ -149,6 +149,12 @@ def test_the_launcher_decides_about_other_starters(master: Master, words: list[s
     assert main(["run", "--detach", *words]) == 0
 
 
+def test_the_launcher_decides_about_starters_on_a_cluster_of_one_node(master: Master) -> None:
+    master.nodes = 1
+    started(master, end=record())
+    assert main(["run", "--detach", "deepspeed", "train.py"]) == 0
+
+
 def test_script_outside_of_the_directory_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     here = Path.cwd()
     for words in (["../other/t.py"], ["python", "-u", "sub/../../t.py"]):

@@ -65,7 +65,7 @@ def test_the_price_is_the_last_line_and_no_line_appears_twice(app: Path, capsys:
     printed = capsys.readouterr().out.splitlines()
     # Nodes 3 * 0.085, volumes 3 * 150 GiB, NAT gateway and addresses 0.055.
     cost = "3 nodes will cost 0.36 USD an hour (list prices of us-east-1, 2026-07-20), busy or idle"
-    assert printed[-1] == f"ok       price           {cost}; bucket and traffic cost extra"
+    assert printed[-1] == f"ok       price           {cost}; bucket, logs and traffic cost extra"
     assert len(printed) == len({*printed})
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cli.aws.deployed_template import read_template
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.sizes.conftest import CDK_JSON, DECLARED, Deployed, in_state
+from stacks.settings.capacity import declared_sizes
+from tests.cli.sizes.conftest import CDK_JSON, DECLARED, NAME, Deployed, in_state
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,16 @@ def test_resize_changes_nothing_when_the_sizes_would_be_refused(
     assert "Auto Scaling will refuse the sizes" in output[0]
     assert output[-1] == "dlcluster: worker_count 2 would be refused, nothing was changed: run dlcluster resume first"
     assert (deployed.lines, Path("cdk.json").read_text()) == ([], CDK_JSON)
+
+
+def test_resize_of_a_paused_cluster_needs_no_second_look_at_the_stack(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_state(deployed, "paused")
+    before = read_template(deployed.stacks.cloudformation, NAME)
+    monkeypatch.setattr("cli.verbs.cluster.resize.read_template", lambda *_: before)
+    assert main(["resize", "3", "--yes"]) == 0
+    assert deployed.sizes() == declared_sizes(worker_count=3, needed_workers=3)
 
 
 def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:

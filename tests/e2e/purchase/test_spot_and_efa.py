@@ -10,6 +10,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Timer
 from typing import Any, Final
 
 import pytest
@@ -37,6 +38,8 @@ from tests.waiting import await_true
 CPU, ONE_CARD, FOUR_CARDS = "c5.large", "g4dn.8xlarge", "p4d.24xlarge"
 HOSTS: Final = ("worker2", "worker3")
 NOTICE_S = 60.0
+TRAINING_S = 300.0
+"""Deadline of the training, in seconds; below that of pytest."""
 DEVICES = "ls /sys/class/infiniband 2>/dev/null || true"
 TRAINING = (
     "cd && launch --max-restarts 1 --min-nodes 1 --rejoin-timeout 0 python /opt/deeplearning/trainer"
@@ -45,9 +48,9 @@ TRAINING = (
 SHOW_RANK = "echo rank $RANK of $WORLD_SIZE on $DEEPLEARNING_INSTANCE_ID with $(env | grep -oE '^(NCCL|FI|RDMAV)_\\w+')"
 ADAPTER = "rdmap0s6"
 SHORT_BOOTSTRAP_TIMEOUT = Edit(
-    file="stacks/cluster.py", old="BOOTSTRAP_TIMEOUT_S: Final = 1200\n", new="BOOTSTRAP_TIMEOUT_S: Final = 20\n"
+    file="stacks/cluster.py", old="BOOTSTRAP_TIMEOUT_S: Final = 1200\n", new="BOOTSTRAP_TIMEOUT_S: Final = 60\n"
 )
-"""Edit after which a node that is not ready gives up soon."""
+"""Edit after which a node that is not ready gives up soon, but not before a good one is ready on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +167,13 @@ def training(laptop: Laptop) -> Iterator[Iterator[str]]:
         words, env=dict(laptop.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
+        # Killed, it prints no more lines, and text_until fails with those that it has read.
+        deadline = Timer(TRAINING_S, process.kill)
+        deadline.start()
         try:
             yield iter(process.stdout)
         finally:
+            deadline.cancel()
             try:
                 laptop.user.ssh("deeplearning-master", "launch stop")
             finally:
@@ -174,7 +181,7 @@ def training(laptop: Laptop) -> Iterator[Iterator[str]]:
 
 
 def text_until(lines: Iterator[str], pattern: str) -> str:
-    """Return the output up to the first line that matches the pattern."""
+    """Return the output up to the first line that matches the pattern; `training` ends the output at its deadline."""
     seen: list[str] = []
     for line in lines:
         seen.append(line)

@@ -142,11 +142,13 @@ def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
 ) -> None:
     config = tmp_path / "node.json"
     monkeypatch.setattr("launcher.hosts.cluster_size.NODE_CONFIG", str(config))
-    for text, seconds in (('{"setup_timeout_s": 900}', 1500), ('{"setup_timeout_s": null}', 600), ("{}", 600)):
+    for text, seconds in (('{"setup_timeout_s": 900}', 900), ('{"setup_timeout_s": null}', 0), ("{}", 0)):
         config.write_text(text)
-        assert parse("--max-restarts 1 x y", environ).restart_policy.rejoin_s == seconds
+        policy = parse("--max-restarts 1 x y", environ).restart_policy
+        assert (policy.rejoin_s, policy.setup_s) == (600, seconds)
     config.write_text('{"setup_timeout_s": 900}')
-    assert parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restart_policy.rejoin_s == 5
+    policy = parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restart_policy
+    assert (policy.rejoin_s, policy.setup_s) == (5, 0)
 
 
 def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:

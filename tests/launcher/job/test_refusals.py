@@ -40,6 +40,25 @@ def test_unreadable_secret_is_a_refusal_and_a_lost_node_is_not(
     assert failure_of(read_secrets_on_nodes(job, [NODE])).refused is refused
 
 
+def test_nodes_take_turns_at_parameter_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def call(_connection: RunnerConnection, **_values: object) -> None:
+        pass
+
+    monkeypatch.setattr(rpc, "call", call)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    both = {"KEY": "ssm:/x", "SAME": "ssm:/x", "TOKEN": "ssm:/y", "HUB": "secretsmanager:hub"}
+    asyncio.run(read_secrets_on_nodes(replace(JOB, secrets=both), [NODE] * 64))
+    assert pauses == pytest.approx([place * 2 / 20 for place in range(64)])
+    pauses.clear()
+    asyncio.run(read_secrets_on_nodes(replace(JOB, secrets={"HUB": "secretsmanager:hub"}), [NODE] * 64))
+    assert set(pauses) == {0.0}
+
+
 def test_missing_framework_or_environment_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lacking(*_words: object) -> tuple[str, list[Any]]:
         return "horovod", [NODE]

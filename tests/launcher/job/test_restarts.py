@@ -12,8 +12,10 @@ import pytest
 
 from launcher.history.journal import Journal
 from launcher.job import attempt as attempts
+from launcher.job import restarts
 from launcher.job.attempt import JobAttempt
 from launcher.job.failure import Failure
+from launcher.job.restarts import node_is_arriving
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import Job, RestartPolicy
 from tests.launcher.conftest import (
@@ -105,6 +107,26 @@ def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: Cluster, unreachab
         stdout, _ = launcher.communicate(timeout=60)
     assert launcher.returncode == 0
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
+
+
+@pytest.mark.parametrize(("arriving", "waits"), [("0", False), ("1", True), (None, True)])
+def test_the_setup_of_a_node_that_never_launches_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arriving: str | None, *, waits: bool
+) -> None:
+    if arriving is not None:
+        (tmp_path / "arriving").write_text(f"{arriving}\n")
+    is_arriving = node_is_arriving(tmp_path / "arriving")
+    monkeypatch.setattr(restarts, "node_is_arriving", lambda: is_arriving)
+    deadline = restarts.Deadline(RestartPolicy(rejoin_s=600, setup_s=900), now=0)
+    assert [deadline.seconds_left(now=now) for now in (0, 600)] == [600, 60 if waits else 0]
+    assert deadline.seconds_left(now=1490) == (10 if waits else -890)
+
+
+def test_a_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
+    arriving = iter([True, False])
+    monkeypatch.setattr(restarts, "node_is_arriving", lambda: next(arriving))
+    deadline = restarts.Deadline(RestartPolicy(rejoin_s=600, setup_s=900), now=0)
+    assert [deadline.seconds_left(now=now) for now in (0, 700, 705)] == [600, 60, 55]
 
 
 def test_job_ends_if_too_few_nodes_return(patient_cluster: Cluster, unreachable_dir: Path) -> None:

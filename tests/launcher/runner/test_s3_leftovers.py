@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from launcher.errors import LaunchError
 from launcher.runner.s3 import download, leftovers
 from launcher.runner.s3.download import Download
 from launcher.runner.s3.leftovers import remove_leftovers
@@ -57,11 +59,18 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def test_leftovers_are_deleted_a_day_later(tmp_path: Path, left: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_are_deleted_a_day_after_their_last_change(
+    tmp_path: Path, left: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ".launch-part-mine").write_text("not ours")
+    for name in left:
+        # A part that is about to get its name has its object's time.
+        os.utime(tmp_path / name, (MODIFIED_S, MODIFIED_S))
+    changed = time.time()
+    monkeypatch.setattr(time, "time", lambda: changed + 86400 - 60)
     remove_leftovers([str(tmp_path), str(tmp_path / "gone")])
     assert names(tmp_path) == {*left, ".launch-part-mine"}
-    monkeypatch.setattr(leftovers, "MIN_AGE_S", -1.0)
+    monkeypatch.setattr(time, "time", lambda: changed + 86400 + 60)
     remove_leftovers([str(tmp_path), str(tmp_path / "gone")])
     assert names(tmp_path) == {".launch-part-mine"}
 
@@ -101,6 +110,16 @@ def test_another_users_parts_and_links_stay(tmp_path: Path, left: set[str], monk
     assert names(tmp_path) == before - left
 
 
+def run_download(directory: Path, objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Download the objects of a bucket; return the counts."""
+    with running_bucket() as bucket:
+        for name, value in bucket.environment.items():
+            monkeypatch.setenv(name, value)
+        bucket.objects = objects
+        words: dict[str, Any] = {"bucket": "bucket", "prefix": "set/", "directory": str(directory), "shard": None}
+        return Download(**words, report=lambda counts: None).run()
+
+
 @pytest.mark.usefixtures("old")
 def test_a_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "Workers", Idle)
@@ -109,11 +128,22 @@ def test_a_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeyp
     os.utime(tmp_path / "there/x", (MODIFIED_S, MODIFIED_S))
     for path in (tmp_path / "there/y", tmp_path / "y"):
         part_of(path).write_text("y")
-    with running_bucket() as bucket:
-        for name, value in bucket.environment.items():
-            monkeypatch.setenv(name, value)
-        bucket.objects = {"set/there/x": b"x"}
-        words: dict[str, Any] = {"bucket": "bucket", "prefix": "set/", "directory": str(tmp_path), "shard": None}
-        assert Download(**words, report=lambda counts: None).run() == {"files": 0, "bytes": 0, "total": 0}
+    assert run_download(tmp_path, {"set/there/x": b"x"}, monkeypatch) == {"files": 0, "bytes": 0, "total": 0}
     assert names(tmp_path / "there") == {"x"}
     assert part_of(tmp_path / "y").exists()
+
+
+@pytest.mark.usefixtures("old")
+@pytest.mark.parametrize(("size", "fits"), [(10, True), (9, False)])
+def test_leftovers_that_fill_the_disk_are_deleted_before_a_download_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, fits: bool
+) -> None:
+    left = part_of(tmp_path / "gone")
+    left.write_bytes(b"left")
+    monkeypatch.setattr(download, "_free_bytes", lambda _: size - (4 if left.exists() else 0))
+    if fits:
+        assert run_download(tmp_path, {"set/x": b"0123456789"}, monkeypatch)["files"] == 1
+    else:
+        with pytest.raises(LaunchError, match="not enough space: 10 bytes needed, 9 free"):
+            run_download(tmp_path, {"set/x": b"0123456789"}, monkeypatch)
+    assert not left.exists()

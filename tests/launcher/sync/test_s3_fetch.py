@@ -158,6 +158,14 @@ def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_pat
     assert names(tmp_path / "data") == set()
 
 
+def test_the_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucket, tmp_path: Path) -> None:
+    bucket.objects = {"set/a": b"a"}
+    bucket.fault = lambda key, wanted: Answer(503, b"<Error><Code>SlowDown</Code></Error>")
+    late = r"^s3://bucket/set: not fetched in time \(--sync-timeout\); .*; S3 asks for fewer requests: SlowDown$"
+    with pytest.raises(LaunchError, match=late):
+        fetch_to(tmp_path / "data", deadline_s=3.0)
+
+
 def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/x": b"listed"}
     bucket.fault = lambda key, wanted: Answer(200, b"new")

@@ -214,7 +214,7 @@ def test_sync_that_takes_too_long_starts_nothing(site: Site) -> None:
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.startswith("launch: nothing started")
     assert FIRST in result.reason
-    assert result.reason.endswith("(--sync-timeout)")
+    assert "(--sync-timeout)" in result.reason
 
 
 def test_a_restart_whose_sync_fails_is_repeated(site: Site) -> None:

@@ -2,13 +2,16 @@
 
 import errno
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
+from local.storage import lustre_mount_helper
 from tests.local.storage.lustre_network import CASES, FILE
 
 REPOSITORY = Path(__file__).parents[3]
@@ -28,6 +31,19 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return directory, json.loads(done.stdout)
+
+
+def test_a_second_mount_waits_for_the_port_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("", 0)) as first:
+        monkeypatch.setattr(lustre_mount_helper, "PORT", first.getsockname()[1])
+        Timer(0.3, first.close).start()
+        with lustre_mount_helper.acceptor():
+            assert first.fileno() == -1
+    with socket.create_server(("", 0)) as first:
+        monkeypatch.setattr(lustre_mount_helper, "PORT", first.getsockname()[1])
+        monkeypatch.setattr(lustre_mount_helper, "ANSWER_TIMEOUT_S", 0.0)
+        with pytest.raises(OSError, match="in use"), lustre_mount_helper.acceptor():
+            pass
 
 
 @pytest.mark.parametrize(

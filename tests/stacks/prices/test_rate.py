@@ -10,7 +10,7 @@ from bootstrap.contract import MASTER, WORKER
 from cli.aws.deployed_template import DeployedTemplate
 from cli.costs.parts import billed_parts
 from stacks.prices.price_list import price_list
-from stacks.prices.rate import hourly_rate
+from stacks.prices.rate import costs_by_use, hourly_rate
 from stacks.settings.props import ClusterProps
 from tests.local.aws.templates import attribute, reference, resource
 from tests.stacks.template_parts import Template
@@ -53,6 +53,18 @@ def test_cost_agrees_with_a_hand_calculation(
     assert rate.total == pytest.approx(nodes + paused, abs=1e-9)
     none = hourly_rate(billed_parts(deployed, NAME, {MASTER: PAUSED, WORKER: PAUSED}), price_list("us-east-1"))
     assert none.total == none.paused == pytest.approx(paused)
+
+
+@pytest.mark.parametrize(
+    ("shared_storage", "message"),
+    [
+        ("efs", "bucket, shared storage, logs and traffic"),
+        ("efs:fs-0123456789abcdef0", "bucket, logs and traffic"),
+        ("none", "bucket, logs and traffic"),
+    ],
+)
+def test_parts_without_a_price_per_hour_are_named(shared_storage: str, message: str) -> None:
+    assert costs_by_use(ClusterProps(shared_storage=shared_storage)) == message
 
 
 def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:

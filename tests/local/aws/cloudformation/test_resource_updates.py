@@ -120,6 +120,16 @@ def test_update_that_the_server_cannot_do_is_refused_and_undone(stacks: Stacks) 
     assert refused in stacks.events("PrivateRoute")
 
 
+def test_another_name_of_a_group_is_refused_because_aws_replaces_the_group(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(cluster(Group=group(1, AutoScalingGroupName="old")))
+    stacks.update(cluster(Group=group(2, AutoScalingGroupName="new")))
+    assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
+    refused = ("UPDATE_FAILED", "the local AWS cannot replace a group: AutoScalingGroupName old -> new")
+    assert refused in stacks.events("Group")
+    [found] = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert (found["AutoScalingGroupName"], found["DesiredCapacity"]) == ("old", 1)
+
+
 def test_resources_are_added_and_removed(aws: Aws, stacks: Stacks) -> None:
     logs = aws.client("logs")
     stacks.create({"Resources": {"Old": resource("Logs::LogGroup", LogGroupName="old")}})

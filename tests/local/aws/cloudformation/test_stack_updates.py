@@ -86,6 +86,37 @@ def test_failure_rolls_the_update_back(aws: Aws, stacks: Stacks) -> None:
     assert stacks.status() == "UPDATE_COMPLETE"
 
 
+def test_a_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
+    stacks.create(template())
+    where = {"RouteTableId": "rtb-0", "SubnetId": "subnet-0"}
+    stacks.update(template(Refused=resource("EC2::SubnetRouteTableAssociation", **where)))
+    assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
+    [(_, reason)] = [event for event in stacks.events("Refused") if event[0] == "CREATE_FAILED"]
+    assert "rtb-0" in reason
+    why = "The following resource(s) failed to create: [Refused]."
+    assert ("UPDATE_ROLLBACK_IN_PROGRESS", why) in stacks.events("stack")
+
+
+def test_a_rollback_restores_the_tags_and_the_role(aws: Aws, stacks: Stacks) -> None:
+    def described() -> tuple[list[Any], str]:
+        found = stacks.cloudformation.describe_stacks(StackName="stack")["Stacks"][0]
+        return found["Tags"], found["RoleARN"]
+
+    role, other = (f"arn:aws:iam::123456789012:role/{name}" for name in ("first", "second"))
+    team = [{"Key": "team", "Value": "speech"}]
+    stacks.create(template(), Tags=team, RoleARN=role)
+    changed = template(size=2, guest=group(1, signals=1))
+    stacks.update(changed, Tags=[{"Key": "owner", "Value": "me"}], RoleARN=other)
+    assert described() == ([{"Key": "owner", "Value": "me"}], other)
+    stacks.signal("Guest", "i-1", "FAILURE")
+    assert described() == (team, role)
+    stacks.update(template(Mine=resource("EC2::EIP", Domain="vpc")))
+    assert described() == (team, role)
+    made = {"Name": "public-ip", "Values": [stacks.physical_id("Mine")]}
+    [address] = aws.client("ec2").describe_addresses(Filters=[made])["Addresses"]
+    assert {tag["Key"] for tag in address["Tags"]} & {"team", "owner"} == {"team"}
+
+
 def test_missing_signals_roll_the_update_back_after_the_timeout(stacks: Stacks) -> None:
     begin_update(stacks, size=2, timeout="PT1S")
     await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
@@ -117,15 +148,18 @@ def test_signal_to_a_complete_resource_is_refused_during_an_update(stacks: Stack
 
 
 def test_second_change_is_refused_during_an_update(stacks: Stacks) -> None:
-    begin_update(stacks)
-    refusal = "is in UPDATE_IN_PROGRESS state and can not be updated"
+    stacks.create(template())
+    changed = {"TemplateBody": json.dumps(template(size=3)), "StackName": "stack", "ChangeSetType": "UPDATE"}
+    stacks.cloudformation.create_change_set(ChangeSetName="earlier", **changed)
+    stacks.update(template(guest=group(1, signals=1)))
+    refusal = r"Stack:\S+ is in UPDATE_IN_PROGRESS state and can not be updated\."
     with pytest.raises(ClientError, match=refusal):
         stacks.update(template(size=3))
-    named = {"StackName": "stack", "ChangeSetName": "another"}
-    stacks.cloudformation.create_change_set(TemplateBody=json.dumps(template(size=3)), ChangeSetType="UPDATE", **named)
+    with pytest.raises(ClientError, match=rf"CreateChangeSet operation: {refusal}"):
+        stacks.cloudformation.create_change_set(ChangeSetName="another", **changed)
     with pytest.raises(ClientError, match=refusal):
-        stacks.cloudformation.execute_change_set(**named)
-    stacks.cloudformation.delete_change_set(**named)
+        stacks.cloudformation.execute_change_set(StackName="stack", ChangeSetName="earlier")
+    stacks.cloudformation.delete_change_set(StackName="stack", ChangeSetName="earlier")
     with pytest.raises(ClientError, match="cannot be deleted while in status UPDATE_IN_PROGRESS"):
         stacks.cloudformation.delete_stack(StackName="stack")
     stacks.signal("Guest", "i-1")

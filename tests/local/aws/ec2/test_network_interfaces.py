@@ -32,6 +32,16 @@ SECOND = {"NetworkCardIndex": 1, "DeviceIndex": 0, "InterfaceType": "efa-only"}
             [SECOND | {"NetworkCardIndex": 0}, SECOND],
             r"InvalidParameterValue.*An EFA-only network interface cannot be the primary network interface",
         ),
+        (
+            "p4d.24xlarge",
+            [ENA, ENA | {"NetworkCardIndex": 4, "DeviceIndex": 1}],
+            r"InvalidParameterValue.*Network card index 4 is not valid for p4d\.24xlarge, which has 4 network cards",
+        ),
+        (
+            "m5.large",
+            [ENA, SECOND | {"InterfaceType": "interface"}],
+            r"InvalidParameterValue.*Network card index 1 is not valid for m5\.large",
+        ),
         ("g5.xlarge", [EFA], r"UnsupportedOperation.*EFA interfaces are not supported on g5\.xlarge"),
         (
             "p6-b300.48xlarge",
