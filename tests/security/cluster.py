@@ -1,6 +1,7 @@
 """Describe a cluster as an intruder finds it: its names, its nodes, and what each node's role grants."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from botocore.exceptions import ClientError
 
+from bootstrap.contract import SETUP_OUTPUT
 from local.aws.permissions.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.local.aws.harness import REGION, Aws, Stacks, await_server, session_keys
 
@@ -110,10 +112,18 @@ class Cluster:
         }
 
     @cached_property
+    def setup(self) -> str:
+        """Return the key of the user's setup, which nodes fetch and run as root."""
+        found = self.stacks.cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["Outputs"]
+        [value] = [str(each["OutputValue"]) for each in found if each["OutputKey"] == SETUP_OUTPUT]
+        return value.split()[0].rpartition("/")[2]
+
+    @cached_property
     def bundle(self) -> str:
-        """Return the key of the only object that nodes fetch."""
-        text = json.dumps(self.template)
-        return next(part for part in text.replace('"', "/").split("/") if part.endswith(".zip") and len(part) == 68)
+        """Return the key of the bundle, which nodes fetch and run as root."""
+        keys = set(re.findall(r"\b[0-9a-f]{64}\.zip\b", json.dumps(self.template)))
+        [bundle] = keys - {self.setup}
+        return bundle
 
     def node(self, node_type: str) -> "Node":
         """Return the group's first node, with its role's credentials."""
@@ -169,6 +179,7 @@ class Node:
         labels = {value: label for label, value in cluster.names.items()} | {
             cluster.group(self.type): "OWN-GROUP",
             cluster.bundle: "BUNDLE",
+            cluster.setup: "SETUP",
             f":{REGION}:{ACCOUNT}:": ":",
             f"-{ACCOUNT}-{REGION}": "",
         }
