@@ -3,6 +3,7 @@
 ``make soak`` runs it, after test_bake.py and in its cluster.
 """
 
+import json
 import re
 
 import pytest
@@ -29,10 +30,10 @@ RUN = ("dlcluster", "run", "--no-sync")
 
 
 def hashes(laptop: Laptop) -> set[str]:
-    """Return the setups that ``dlcluster status`` shows; every node must have one."""
-    nodes = [laptop.node(index) for index in range(1, NODES + 1)]
-    assert all(node and has_run(node) for node in nodes), nodes
-    return {node["setup"]["sha256"] for node in nodes if node}
+    """Return the setups that ``dlcluster status`` shows, which have succeeded on every node."""
+    nodes = json.loads(laptop.run("dlcluster", "status", "--json"))["nodes"]
+    assert [has_run(node) for node in nodes] == [True] * NODES, nodes
+    return {node["setup"]["sha256"] for node in nodes}
 
 
 def changed_at(laptop: Laptop, host: str) -> list[int]:
@@ -61,8 +62,9 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
     said, _ = setup.communicate(timeout=END_S)
     assert setup.returncode == 0, said
 
-    [after] = hashes(laptop)
-    assert {after}.isdisjoint(before)
+    [after] = {line.split()[1].rstrip(":") for line in said.splitlines() if line.startswith("setup ")}
+    assert after not in before
+    await_true(lambda: hashes(laptop) == {after}, "the status of all nodes", timeout_s=BEGIN_S, every_s=1.0)
     workers = ", ".join(HOSTS[1:])
     assert said.splitlines() == [
         f"master: running setup {after}",
