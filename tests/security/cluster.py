@@ -121,7 +121,7 @@ class Cluster:
     @cached_property
     def bundle(self) -> str:
         """Return the key of the bundle, which nodes fetch and run as root."""
-        keys = set(re.findall(r"\b[0-9a-f]{64}\.zip\b", json.dumps(self.template)))
+        keys: set[str] = set(re.findall(r"\b[0-9a-f]{64}\.zip\b", json.dumps(self.template)))
         [bundle] = keys - {self.setup}
         return bundle
 
