@@ -80,12 +80,18 @@ def test_empty_s3_prefix_is_an_error(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def buckets() -> None:
+def buckets() -> Iterator[None]:
     """Store an object in each bucket of the user; the cluster's settings name parts of the first two."""
     s3 = client("s3")
-    for bucket, key in (("team-data", "vision/a.txt"), ("team-results", "theirs/a.txt"), ("team-other", "set/a.txt")):
+    stored = {"team-data": "vision/a.txt", "team-results": "theirs/a.txt", "team-other": "set/a.txt"}
+    for bucket, key in stored.items():
         s3.create_bucket(Bucket=bucket)
         s3.put_object(Bucket=bucket, Key=key, Body=b"their words\n")
+    yield
+    for bucket in stored:
+        for found in s3.list_objects_v2(Bucket=bucket)["Contents"]:
+            s3.delete_object(Bucket=bucket, Key=found["Key"])
+        s3.delete_bucket(Bucket=bucket)
 
 
 @pytest.fixture
