@@ -17,6 +17,8 @@ from tests.local.aws.harness import REGION, Aws, Stacks, await_server, session_k
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
 BOTH = ("master", "worker")
+ASSET = re.compile(r"\b[0-9a-f]{64}\.zip\b")
+"""Matches the key of an object that nodes fetch from the toolkit's bucket."""
 ABUSED: dict[str, set[str]] = {"master": set(), "worker": set()}
 """Grants of each role that the tests abuse."""
 
@@ -114,14 +116,13 @@ class Cluster:
     @cached_property
     def setup(self) -> str:
         """Return the key of the user's setup, which nodes fetch and run as root."""
-        found = self.stacks.cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["Outputs"]
-        [value] = [str(each["OutputValue"]) for each in found if each["OutputKey"] == SETUP_OUTPUT]
-        return value.split()[0].rpartition("/")[2]
+        [key] = ASSET.findall(json.dumps(self.template["Outputs"][SETUP_OUTPUT]))
+        return str(key)
 
     @cached_property
     def bundle(self) -> str:
         """Return the key of the bundle, which nodes fetch and run as root."""
-        keys: set[str] = set(re.findall(r"\b[0-9a-f]{64}\.zip\b", json.dumps(self.template)))
+        keys: set[str] = set(ASSET.findall(json.dumps(self.template)))
         [bundle] = keys - {self.setup}
         return bundle
 
