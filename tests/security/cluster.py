@@ -1,6 +1,7 @@
 """Describe a cluster as an intruder finds it: its names, its nodes, and what each node's role grants."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +10,15 @@ from typing import Any, TypeVar
 import pytest
 from botocore.exceptions import ClientError
 
+from bootstrap.contract import SETUP_OUTPUT
 from local.aws.permissions.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.local.aws.harness import REGION, Aws, Stacks, await_server, session_keys
 
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
 BOTH = ("master", "worker")
+ASSET = re.compile(r"\b[0-9a-f]{64}\.zip\b")
+"""Matches the key of an object that nodes fetch from the toolkit's bucket."""
 ABUSED: dict[str, set[str]] = {"master": set(), "worker": set()}
 """Grants of each role that the tests abuse."""
 
@@ -110,10 +114,17 @@ class Cluster:
         }
 
     @cached_property
+    def setup(self) -> str:
+        """Return the key of the user's setup, which nodes fetch and run as root."""
+        [key] = ASSET.findall(json.dumps(self.template["Outputs"][SETUP_OUTPUT]))
+        return str(key)
+
+    @cached_property
     def bundle(self) -> str:
-        """Return the key of the only object that nodes fetch."""
-        text = json.dumps(self.template)
-        return next(part for part in text.replace('"', "/").split("/") if part.endswith(".zip") and len(part) == 68)
+        """Return the key of the bundle, which nodes fetch and run as root."""
+        keys: set[str] = set(ASSET.findall(json.dumps(self.template)))
+        [bundle] = keys - {self.setup}
+        return bundle
 
     def node(self, node_type: str) -> "Node":
         """Return the group's first node, with its role's credentials."""
@@ -169,6 +180,7 @@ class Node:
         labels = {value: label for label, value in cluster.names.items()} | {
             cluster.group(self.type): "OWN-GROUP",
             cluster.bundle: "BUNDLE",
+            cluster.setup: "SETUP",
             f":{REGION}:{ACCOUNT}:": ":",
             f"-{ACCOUNT}-{REGION}": "",
         }

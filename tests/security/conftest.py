@@ -18,6 +18,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 SECRET_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0123abcd"
 """A user's own key, with which the secrets are encrypted."""
+DATA_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/89abcdef"
+"""A user's own key, with which the buckets of data are encrypted."""
+DATA, RESULTS = "team-data", "team-results"
+"""Buckets of the user, of which nodes reach the part below a prefix; they write only into the second."""
 KMS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
 """A user's own key, with which the cluster encrypts what it stores."""
 Deploy = Callable[..., Cluster]
@@ -39,6 +43,8 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
     context = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
     aws.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     aws.client("s3").create_bucket(Bucket=TOOLKIT_BUCKET)
+    setup = tmp_path_factory.mktemp("setup") / "setup.sh"
+    setup.write_text("#!/bin/bash\n")
 
     def run(name: str, **more: Any) -> Cluster:
         outdir = tmp_path_factory.mktemp("cdk.out")
@@ -51,6 +57,9 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
             "shared_storage": "efs",
             "secrets": ("ssm:/team/wandb", "ssm:/team/other-key", "secretsmanager:team/hub"),
             "secret_keys": (SECRET_KEY,),
+            "data_buckets": (f"{DATA}/vision", f"{RESULTS}/ours:rw"),
+            "data_keys": (DATA_KEY,),
+            "setup": str(setup),
             "kms_key": KMS_KEY,
             "idle_stop": "30m",
         }
@@ -73,7 +82,8 @@ def cluster(deploy: Deploy) -> Cluster:
     made.complete()
     for bucket, key in ((made.names["BUCKET"], "others/checkpoint"), (TOOLKIT_BUCKET, "other.zip")):
         made.aws.client("s3").put_object(Bucket=bucket, Key=key, Body=b"theirs")
-    made.aws.client("s3").put_object(Bucket=TOOLKIT_BUCKET, Key=made.bundle, Body=b"bundle")
+    for key, content in ((made.bundle, b"bundle"), (made.setup, b"setup")):
+        made.aws.client("s3").put_object(Bucket=TOOLKIT_BUCKET, Key=key, Body=content)
     return made
 
 

@@ -33,6 +33,15 @@ def test_node_reads_only_the_bundle_in_the_toolkit_bucket(node: Node) -> None:
     assert s3.get_object(Bucket=TOOLKIT_BUCKET, Key=node.cluster.bundle)["Body"].read() == b"bundle"
 
 
+@abuses(BOTH, "s3:GetObject on s3:::cdk-hnb659fds-assets/SETUP")
+def test_a_node_reads_the_setup_that_root_runs_and_cannot_replace_it(node: Node) -> None:
+    s3, setup = node.client("s3"), node.cluster.setup
+    refused(s3.put_object, Bucket=TOOLKIT_BUCKET, Key=setup, Body=b"mine")
+    refused(s3.delete_object, Bucket=TOOLKIT_BUCKET, Key=setup)
+    refused(s3.get_object, Bucket=TOOLKIT_BUCKET, Key=setup, VersionId="1")
+    assert s3.get_object(Bucket=TOOLKIT_BUCKET, Key=setup)["Body"].read() == b"setup"
+
+
 @abuses(BOTH, "logs:CreateLogStream on logs:log-group:LOGS:*", "logs:PutLogEvents on logs:log-group:LOGS:*")
 def test_a_node_writes_into_streams_of_others_and_neither_reads_nor_deletes_one(node: Node) -> None:
     logs, group, other = node.client("logs"), node.cluster.names["LOGS"], f"i-other-{node.type}"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
@@ -73,8 +74,9 @@ def test_full_s3_access_cannot_read_or_delete_versions_that_others_run(worker: N
         refused(s3.put_object_tagging, Bucket=bucket, Key=key, Tagging={"TagSet": []})
         if key.startswith("jobs/"):
             refused(s3.get_object, Bucket=bucket, Key=key, VersionId=version)
-    for node in (master, worker):
-        refused(node.client("s3").delete_object, Bucket=TOOLKIT_BUCKET, Key=node.cluster.bundle, VersionId="1")
+    for node, key in product((master, worker), (worker.cluster.bundle, worker.cluster.setup)):
+        refused(node.client("s3").delete_object, Bucket=TOOLKIT_BUCKET, Key=key, VersionId="1")
+        refused(node.client("s3").put_object, Bucket=TOOLKIT_BUCKET, Key=key, Body=b"mine")
 
 
 @pytest.mark.usefixtures("with_all_of_s3")

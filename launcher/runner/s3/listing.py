@@ -9,6 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from launcher.errors import LaunchError
+from launcher.runner.s3.denied import explain_denial, is_denied
 from launcher.runner.s3.throttling import is_throttled, pause, report
 
 CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 6}, connect_timeout=5, read_timeout=60)
@@ -82,8 +83,8 @@ class Listing:
                     return
                 place = {"ContinuationToken": token}
         except (BotoCoreError, ClientError) as error:
-            source = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
-            raise LaunchError(f"{source}: {' '.join(str(error).split())}") from error
+            path = f"{self._bucket}/{self._prefix}".rstrip("/")
+            raise LaunchError(f"s3://{path}: {_reason(path, error)}") from error
 
     def _page(self, client: Any, place: Mapping[str, str]) -> Any:
         """Return the page at a place; the same request is made again as long as S3 throttles it."""
@@ -106,6 +107,13 @@ class Listing:
         scope = SCOPE.search(signature.decode() if isinstance(signature, bytes) else signature)
         if scope is not None:
             self._address = Address(f"{request.url.partition('?')[0].rstrip('/')}/", scope[1], self._bucket)
+
+
+def _reason(path: str, error: BotoCoreError | ClientError) -> str:
+    """Return why the listing failed; if S3 refused it, with advice."""
+    if isinstance(error, ClientError) and is_denied(error.response["Error"]["Code"]):
+        return explain_denial(path, error.response["Error"].get("Message", ""))
+    return " ".join(str(error).split())
 
 
 def _object(found: Any) -> Object:

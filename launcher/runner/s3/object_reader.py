@@ -19,6 +19,7 @@ from botocore.utils import get_environ_proxies
 
 from launcher.errors import LaunchError
 from launcher.runner.s3.checksum import Checksum
+from launcher.runner.s3.denied import explain_denial, is_denied
 from launcher.runner.s3.listing import Address, new_session
 from launcher.runner.s3.throttling import is_throttled, pause, report
 
@@ -155,4 +156,6 @@ class ObjectReader:
             reason = "was replaced while it was fetched; run the same line again"
         elif code == ARCHIVED_CODE:
             reason = f"archived, {RESTORE}"
+        elif is_denied(code):
+            reason = explain_denial(f"{self._address.bucket}/{key}".rpartition("/")[0], "".join(message))
         raise LaunchError(f"s3://{self._address.bucket}/{key}: {reason}")

@@ -7,7 +7,7 @@ up: `make e2e` gives these tests their own local AWS.
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,14 @@ def _cleared_away(user: User) -> Iterator[None]:
     user.cdk("destroy", "--force")
 
 
-def deploy_broken(user: User, checkout: Path, *edits: Edit) -> FailedDeploy:
+def deploy_broken(user: User, checkout: Path, *edits: Edit, settings: Mapping[str, str] | None = None) -> FailedDeploy:
     """Deploy a single node with faults, which must fail and leave nothing but its log group and its bucket."""
     buckets, before = stack_buckets(), _stack_id()
     for edit in (*edits, SHORT_LEAVING_TIMEOUT):
         edit.make(checkout)
+    changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
     deploy = subprocess.run(
-        ["cdk", *deploy_arguments(nodes=1)],
+        ["cdk", *deploy_arguments(nodes=1), *changed],
         cwd=checkout,
         env=dict(user.environment),
         stdin=subprocess.DEVNULL,
@@ -207,6 +208,45 @@ def test_node_with_a_full_disk_reports_it(user: User, checkout: Path) -> None:
     assert_reason(failure, "disk-full")
     assert "disk-full: [Errno 28] No space left on device" in failure.log
     assert "disk-full: [Errno 28] No space left on device" in failure.why
+
+
+FILL = """
+fallocate --length $(($(df --output=avail --block-size=1 / | tail -1) - 4096)) /var/filling || true
+head -c 1M /dev/zero >/var/more
+"""
+"""Commands of a setup that leave no room on the node's disk."""
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "line"),
+    [
+        pytest.param("echo no such package\nexit 1", "setup: no such package", "setup.sh: no such package", id="fails"),
+        pytest.param(
+            "echo begun\nsleep infinity",
+            "setup: timed out",
+            "setup.sh exceeded its deadline and was killed; its last line: 'begun'",
+            marks=pytest.mark.soak,
+            id="hangs",
+        ),
+        # The agent may meet the full disk before it learns of the setup's end.
+        pytest.param(FILL, "setup: head: .*|disk-full", "No space left on device", marks=pytest.mark.soak, id="fills"),
+    ],
+)
+def test_failed_setup_fails_the_deploy_with_its_last_line(
+    user: User, checkout: Path, script: str, reason: str, line: str
+) -> None:
+    (checkout / "node-setup.sh").write_text(f"#!/bin/bash\nset -euo pipefail\n{script}\n")
+    failure = deploy_broken(
+        user,
+        checkout,
+        shorten("bootstrap/setup/provide.py", "RETRY_S", old="30.0", new="1.0"),
+        settings={"setup": "node-setup.sh", "setup_timeout": "1m"},
+    )
+    [found] = failure.reasons
+    assert re.fullmatch(f"Received FAILURE signal with UniqueId {failure.launched} ({reason})", found), found
+    assert found in failure.why
+    assert line in failure.log
+    assert line in failure.why
 
 
 NEVER_ANSWERS = Edit(file="stacks/nodes/user_data.py", old="step='start' ", new="sleep infinity\n")

@@ -1,8 +1,9 @@
-"""Let this part's cluster read secrets, one of which does not exist."""
+"""Let this part's cluster read secrets, one of which does not exist, and parts of the user's buckets."""
 
 import pytest
 
 
 @pytest.fixture(scope="session")
 def more_settings() -> tuple[str, ...]:
-    return ("-c", "secrets=ssm:/team/wandb,secretsmanager:team/hub,ssm:/team/absent")
+    secrets = "secrets=ssm:/team/wandb,secretsmanager:team/hub,ssm:/team/absent"
+    return ("-c", secrets, "-c", "data_buckets=team-data/vision,team-results/ours:rw")

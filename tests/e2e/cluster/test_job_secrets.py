@@ -1,5 +1,6 @@
 """Give ranks secrets of the account from the laptop, and search for the values everywhere they must not be."""
 
+import gzip
 import hashlib
 import json
 import subprocess
@@ -21,7 +22,8 @@ print("digest", hashlib.sha256(both.encode()).hexdigest(), flush=True)
 time.sleep(300)
 """
 STARTED_S = 120.0
-RUN = ("run", "--detach", "--secret", "WANDB_API_KEY=ssm:/team/wandb", "--secret")
+REFERENCE = "ssm:/team/wandb"
+RUN = ("run", "--detach", "--secret", f"WANDB_API_KEY={REFERENCE}", "--secret")
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +50,11 @@ def dlcluster(cluster: Cluster, project: Path, *words: str) -> subprocess.Comple
     )  # fmt: skip
 
 
-def test_ranks_have_secrets_that_are_nowhere_else(cluster: Cluster, project: Path, values: list[str]) -> None:
-    started = dlcluster(cluster, project, *RUN, "HUB_TOKEN=secretsmanager:team/hub", "--", "train.py")
+@pytest.mark.parametrize("options", [(), ("--durable",)], ids=["detached", "durable"])
+def test_ranks_have_secrets_that_are_nowhere_else(
+    cluster: Cluster, project: Path, values: list[str], options: tuple[str, ...]
+) -> None:
+    started = dlcluster(cluster, project, *RUN, "HUB_TOKEN=secretsmanager:team/hub", *options, "--", "train.py")
     assert started.returncode == 0, started.stderr
     job = started.stdout.strip()
     try:
@@ -60,6 +65,7 @@ def test_ranks_have_secrets_that_are_nowhere_else(cluster: Cluster, project: Pat
             time.sleep(0.5)
         for alias in aliases():
             assert found_on_node(cluster, alias, values) == ["environ"]
+        running = stored_texts()
     finally:
         stopped = dlcluster(cluster, project, "stop", job)
     assert stopped.returncode == 0, stopped.stderr
@@ -67,8 +73,12 @@ def test_ranks_have_secrets_that_are_nowhere_else(cluster: Cluster, project: Pat
     pattern.write_text("\n".join(values))
     for instance_id in cluster.addresses:
         assert files_with(pattern, node_disk(instance_id)) == ""
-    kept = json.dumps([dlcluster(cluster, project, "jobs", "--json").stdout, *stored_texts()])
-    assert job in kept
+    ended = stored_texts()
+    durable = f"jobs/{STACK}/durable/{job}.json"
+    # A new master reads the reference there, and the bucket keeps the version.
+    assert [REFERENCE in texts.get(durable, "") for texts in (running, ended)] == [bool(options)] * 2
+    assert f"jobs/{STACK}/{job}.json" in ended
+    kept = json.dumps([dlcluster(cluster, project, "jobs", "--json").stdout, running, ended])
     assert not [value for value in values if value in kept]
 
 
@@ -85,18 +95,22 @@ def files_with(pattern: Path, directory: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
-def stored_texts() -> list[str]:
-    """Return what AWS stores about the cluster: template, records, logs, and all objects of its bucket."""
+def stored_texts() -> dict[str, str]:
+    """Return what AWS stores about the cluster: template, records, logs, and all versions of its bucket's objects."""
     outputs = stack_outputs()
     template = client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     records = boto3.client("dynamodb").scan(TableName=outputs["ClusterTable"])["Items"]
     events = boto3.client("logs").filter_log_events(logGroupName=outputs["ClusterLogGroup"])["events"]
-    s3, bucket = boto3.client("s3"), outputs["ClusterBucket"]
-    keys = [each["Key"] for each in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
-    objects = [s3.get_object(Bucket=bucket, Key=key)["Body"].read().decode(errors="replace") for key in keys]
     assert records
-    assert any(key.startswith("jobs/") for key in keys)
-    return [json.dumps(template), str(records), str(events), *objects]
+    assert events
+    found = {"template": json.dumps(template), "records": str(records), "events": str(events)}
+    s3, bucket = boto3.client("s3"), outputs["ClusterBucket"]
+    for each in s3.list_object_versions(Bucket=bucket)["Versions"]:
+        key = each["Key"]
+        body = s3.get_object(Bucket=bucket, Key=key, VersionId=each["VersionId"])["Body"].read()
+        text = gzip.decompress(body) if key.endswith(".gz") else body
+        found[key] = found.get(key, "") + text.decode(errors="replace")
+    return found
 
 
 def test_missing_secret_starts_nothing(cluster: Cluster, project: Path) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 import boto3
 import pytest
 
+from bootstrap.contract import RELEASE_HASH_LENGTH, VERSION
 from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
-from tests.e2e.checkouts import Edit, copy_checkout, deploy, try_deploy
+from tests.e2e.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.colleague import KEYS_S, SSH_FAILED, Colleague, new_colleague
 from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
 from tests.e2e.node_views import (
@@ -40,7 +41,11 @@ AGENT_LOG = "sudo cat /var/log/deeplearning/agent.log"
 TAGS = {"tags": "team=vision"}
 MODEL = {"instance_type": "m5.large", "ami": image_id(FAMILIES[0])}
 SIGN = "a newer agent"
+NEWER_VERSION = "99.0.0"
 NEWER = (
+    Edit(
+        file="bootstrap/contract.py", old=f'\nVERSION: Final = "{VERSION}"', new=f'\nVERSION: Final = "{NEWER_VERSION}"'
+    ),
     Edit(file="bootstrap/service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
     Edit(
         file="bootstrap/cluster/table.py",
@@ -58,7 +63,7 @@ NEWER = (
         new=f'[member_row(member) | {{"made_by": "{SIGN}"}} for member in members]',
     ),
 )
-"""Edits for an agent of a later release, which writes more into each record and logs another name."""
+"""Edits for a later release, whose agent writes more into each record and logs another name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,12 +183,16 @@ def after_adding_worker(cluster: Cluster, after_model_change: ClusterState) -> C
 
 
 @pytest.fixture(scope="module")
+def newer_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
+
+
+@pytest.fixture(scope="module")
 def after_adding_newer_worker(
-    cluster: Cluster, after_adding_worker: ClusterState, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, after_adding_worker: ClusterState, newer_checkout: Path
 ) -> ClusterState:
     """Add one worker from a newer release than the others."""
-    checkout = copy_checkout(tmp_path_factory.mktemp("newer"), *NEWER)
-    deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=checkout)
+    deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=newer_checkout)
     instances = with_newcomer(after_adding_worker.instances)
     await_agreement(cluster, instances)
     return state(cluster, instances)
@@ -288,6 +297,32 @@ def test_changed_code_reaches_only_new_nodes(
     assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
 
 
+def shown_release(state: ClusterState, alias: str, version: str) -> str:
+    bundle = Path(state.identities[alias].release).name
+    return f"{version} ({bundle[:RELEASE_HASH_LENGTH]})"
+
+
+def release_line(cluster: Cluster, checkout: Path) -> str:
+    """Return what a checkout's ``dlcluster status`` says about releases."""
+    printed = cluster.user.output(str(checkout / "bin/dlcluster"), "status", "--cluster", STACK)
+    [line] = [line for line in printed.splitlines() if line.startswith("releases differ: ")]
+    return line.removeprefix("releases differ: ")
+
+
+def test_status_names_laptop_stack_and_nodes_of_other_releases_and_what_to_do(
+    cluster: Cluster, newer_checkout: Path, after_adding_newer_worker: ClusterState
+) -> None:
+    *older, newest = after_adding_newer_worker.instances
+    names = ", ".join(["master", *(alias.removeprefix("deeplearning-") for alias in older[1:])])
+    stack = shown_release(after_adding_newer_worker, newest, NEWER_VERSION)
+    nodes = f"{names} {shown_release(after_adding_newer_worker, older[0], VERSION)}"
+    replace = "dlcluster pause and resume replace the nodes"
+    here = f"dlcluster {VERSION}, stack {stack}, {nodes}: update dlcluster on this machine; {replace}"
+    assert release_line(cluster, REPOSITORY) == here
+    there = f"dlcluster {NEWER_VERSION}, stack {stack}, {nodes}: {replace}"
+    assert release_line(cluster, newer_checkout) == there
+
+
 def test_older_coordinator_takes_in_a_newer_agent(after_adding_newer_worker: ClusterState) -> None:
     *_, newest = after_adding_newer_worker.instances
     signed = [key for key, record in after_adding_newer_worker.records.items() if record.get("made_by") == SIGN]
@@ -309,6 +344,13 @@ def test_fewer_workers_end_the_newest_and_leave_the_others(
     gone = [*after_master_upgrade.members.keys() - start.members.keys()]
     reservations = boto3.client("ec2").describe_instances(InstanceIds=gone)["Reservations"]
     assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
+
+
+@pytest.mark.usefixtures("after_rollback")
+def test_status_of_a_newer_laptop_advises_a_deploy(cluster: Cluster, newer_checkout: Path) -> None:
+    found = release_line(cluster, newer_checkout)
+    assert found.startswith(f"dlcluster {NEWER_VERSION}, stack {VERSION} (")
+    assert ": cdk deploy brings the stack up to this one; " in found
 
 
 def test_older_agents_follow_a_newer_coordinator(start: ClusterState, after_rollback: ClusterState) -> None:

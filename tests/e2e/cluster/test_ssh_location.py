@@ -1,4 +1,7 @@
-"""Test that ``ssh_location`` changes in place: other addresses are admitted, and no node restarts."""
+"""Test that ``ssh_location`` changes in place: other addresses are admitted, and no node restarts.
+
+Such a deploy leaves the addresses alone that ``dlcluster allow-ip`` has added.
+"""
 
 import json
 from typing import Any
@@ -69,9 +72,14 @@ def test_ssh_location_changes_in_place(listening_cluster: Cluster, outside_addre
         assert instance_ids() == ids
         assert updated_resources(events) == ["AWS::EC2::SecurityGroup"]
         assert changed(template, properties()) == {"SecurityGroupIngress"}
+        listening_cluster.user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--for", "8h")
     finally:
         deploy(listening_cluster, f"{USER_ADDRESS}/32")
     await_ports(lambda: open_ports(USER_ADDRESS, public), {SSH})
+    # Only the list admits this address now.
+    assert f"{outside_address}/32" in listening_cluster.user.output("dlcluster", "allow-ip")
+    assert open_ports(outside_address, public) == {SSH}
+    listening_cluster.user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--remove")
     await_ports(lambda: open_ports(outside_address, public), set())
     assert instance_ids() == ids
     assert starts(listening_cluster) == before

@@ -1,9 +1,11 @@
 """Test that files reach every node, with the cluster's own key, security groups, roles and bucket."""
 
 import shlex
+from collections.abc import Iterator
 
 import pytest
 
+from local.faults.clients import client
 from tests.e2e.conftest import Cluster, aliases
 
 MASTER = "deeplearning-worker1"
@@ -75,3 +77,58 @@ def test_empty_s3_prefix_is_an_error(cluster: Cluster) -> None:
     assert output[-2].endswith("/nothing is empty")
     assert output[-1] == "exit code 1"
     assert len(output) == 2
+
+
+@pytest.fixture(scope="module")
+def buckets() -> Iterator[None]:
+    """Store an object in each bucket of the user; the cluster's settings name parts of the first two."""
+    s3 = client("s3")
+    stored = {"team-data": "vision/a.txt", "team-results": "theirs/a.txt", "team-other": "set/a.txt"}
+    for bucket, key in stored.items():
+        s3.create_bucket(Bucket=bucket)
+        s3.put_object(Bucket=bucket, Key=key, Body=b"their words\n")
+    yield
+    for bucket in stored:
+        for found in s3.list_objects_v2(Bucket=bucket)["Contents"]:
+            s3.delete_object(Bucket=bucket, Key=found["Key"])
+        s3.delete_bucket(Bucket=bucket)
+
+
+@pytest.fixture
+def _refusals_expected(cluster: Cluster) -> Iterator[None]:
+    """Mark the nodes' calls as made to be refused, for after_all_tests/test_aws_calls.py."""
+    mark = "mkdir -p .aws && printf '[default]\\nsdk_ua_app_id = abuse\\n' > .aws/config"
+    for alias in aliases():
+        cluster.on(alias, mark)
+    yield
+    for alias in aliases():
+        cluster.on(alias, "rm .aws/config")
+
+
+@pytest.mark.usefixtures("buckets", "_refusals_expected")
+def test_nodes_read_the_named_part_of_a_bucket_and_write_only_with_rw(cluster: Cluster) -> None:
+    output = launch(cluster, "--sync-s3 s3://team-data/vision vision 'cat ~/vision/a.txt'", cwd=".")
+    assert on_all("their words") | {"exit code 0"} < set(output.splitlines())
+    refused = ("- s3://team-data/vision/b.txt", "- s3://team-results/theirs/a.txt", "s3://team-results/theirs/a.txt -")
+    for words in refused:
+        printed = cluster.on(aliases()[-1], f"echo mine | aws s3 cp --only-show-errors {words} 2>&1 || true")
+        assert "(AccessDenied)" in printed or "(403)" in printed, printed
+    there = "s3://team-results/ours/b.txt"
+    both = f"echo mine | aws s3 cp - {there} && aws s3 cp {there} -"
+    assert cluster.on(aliases()[-1], both) == "mine"
+    stored = client("s3").get_object(Bucket="team-results", Key="theirs/a.txt")["Body"].read()
+    assert stored == b"their words\n"
+
+
+@pytest.mark.usefixtures("buckets", "_refusals_expected")
+def test_a_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_setting(cluster: Cluster) -> None:
+    for path in ("team-other/set", "team-results/theirs"):
+        output = launch(cluster, f"--sync-s3 s3://{path} elsewhere 'echo started'", cwd=".").splitlines()
+        assert output == [
+            "launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more:"
+            f" s3://{path}: this node may not read it: add {path} to data_buckets in cdk.json, then cdk deploy"
+            " (a bucket of another account must allow it too: dlcluster preflight)",
+            "exit code 1",
+        ]
+    for alias in aliases():
+        assert cluster.on(alias, "ls -A elsewhere 2>/dev/null || true") == ""

@@ -109,7 +109,7 @@ def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp
         return DENIED
 
     bucket.fault = refuse_last
-    with pytest.raises(LaunchError, match="s3://bucket/set/large: AccessDenied: Access Denied"):
+    with pytest.raises(LaunchError, match="s3://bucket/set/large: this node may not read it"):
         fetch_to(tmp_path / "data")
     assert "large" not in names(tmp_path / "data")
     bucket.fault = lambda key, wanted: None
@@ -123,9 +123,33 @@ def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp
 def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"^s3://bucket/set is empty$"):
         fetch_to(tmp_path / "data")
-    bucket.listing_fault = lambda after: DENIED
-    with pytest.raises(LaunchError, match=r"^s3://bucket/set: An error occurred \(AccessDenied\) .*: Access Denied$"):
+    absent = Answer(404, b"<Error><Code>NoSuchBucket</Code><Message>None.</Message></Error>")
+    bucket.listing_fault = lambda after: absent
+    with pytest.raises(LaunchError, match=r"^s3://bucket/set: An error occurred \(NoSuchBucket\) .*: None\.$"):
         fetch_to(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("action", "advice"),
+    [
+        ("s3:Get", "this node may not read it: add bucket/set to data_buckets in cdk.json, then cdk deploy "),
+        ("kms:Decrypt", "this node may not use its key: name the key's ARN in data_keys of cdk.json, then cdk deploy$"),
+        ("s3:Get with an explicit deny", "a policy denies it to this node: not authorized to perform: s3:Get with an "),
+    ],
+)
+def test_a_refusal_names_the_setting_that_would_allow_it(
+    bucket: Bucket, tmp_path: Path, action: str, advice: str
+) -> None:
+    message = f"User: arn:aws:sts::1:assumed-role/r/i-1 is not authorized to perform: {action}"
+    denied = Answer(403, f"<Error><Code>AccessDenied</Code><Message>{message}</Message></Error>".encode())
+    bucket.objects = {"set/x": b"x"}
+    bucket.fault = lambda key, wanted: denied
+    with pytest.raises(LaunchError, match=f"^s3://bucket/set/x: {advice}"):
+        fetch_to(tmp_path / "data")
+    bucket.listing_fault = lambda after: denied
+    with pytest.raises(LaunchError, match=f"^s3://bucket/set: {advice}"):
+        fetch_to(tmp_path / "data")
+    assert names(tmp_path / "data") == set()
 
 
 def test_archived_objects_are_an_error_before_anything_is_fetched(bucket: Bucket, tmp_path: Path) -> None:
@@ -153,7 +177,7 @@ def test_no_object_is_written_outside_of_the_directory_or_in_anothers_place(
 def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/x": b"x"}
     bucket.fault = lambda key, wanted: DENIED
-    with pytest.raises(LaunchError, match="s3://bucket/set/x: AccessDenied: Access Denied"):
+    with pytest.raises(LaunchError, match="s3://bucket/set/x: this node may not read it"):
         fetch_to(tmp_path / "data")
     assert names(tmp_path / "data") == set()
 

@@ -1,0 +1,43 @@
+"""Give nodes, which have no internet here, one package as a wheel, where their pip looks for it.
+
+A script of ``setup`` brings the wheel, so that ``requirements`` installs it as it does from PyPI. The wheel is packed
+from what this Python has installed.
+"""
+
+import base64
+import importlib.metadata
+import io
+import zipfile
+from typing import Final
+
+INSTALLERS_OWN: Final = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")
+"""Files beside a package that pip wrote here; it writes them anew on a node."""
+SCRIPT: Final = """\
+#!/bin/bash
+set -euo pipefail
+mkdir -p /srv/wheels
+base64 --decode >/srv/wheels/{name} <<'END'
+{wheel}
+END
+printf '[global]\\nno-index = true\\nfind-links = /srv/wheels\\n' >/etc/pip.conf
+"""
+
+
+def mirror_script(package: str) -> str:
+    """Return a script for ``setup`` that puts the wheel of a package of pure Python without dependencies on a node."""
+    found = importlib.metadata.distribution(package)
+    name = f"{package}-{found.version}-py3-none-any.whl"
+    return SCRIPT.format(name=name, wheel=base64.encodebytes(_wheel(found)).decode().strip())
+
+
+def _wheel(found: importlib.metadata.Distribution) -> bytes:
+    files = [each for each in found.files or () if ".." not in each.parts and each.suffix != ".pyc"]
+    content = {str(each): each.read_binary() for each in files if each.name not in INSTALLERS_OWN}
+    [record] = [str(each) for each in files if each.name == "RECORD"]
+    # pip compares no hashes of an archive's files with its record.
+    content[record] = "".join(f"{name},,\n" for name in (*content, record)).encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return packed.getvalue()
