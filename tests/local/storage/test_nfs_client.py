@@ -97,7 +97,7 @@ class Node:
             "-euc",
             SET_UP,
             "",
-            directory / on_node.EXPORTS,
+            str(directory / on_node.EXPORTS),
         ]
         self._process = subprocess.Popen(own, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
