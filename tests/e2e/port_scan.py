@@ -102,13 +102,16 @@ def _first_packet(source: str, address: str, port: int) -> bytes:
 
 def _answers(scan: socket.socket, address: str, *, wait_s: float) -> dict[int, bool]:
     """Return the answers that have arrived: True for SYN, False for RST."""
-    found = {}
-    while select.select([scan], [], [], wait_s)[0]:
+    found, end = {}, time.monotonic() + wait_s
+    # The socket also gets the packets of other connections, which never cease.
+    while select.select([scan], [], [], max(0.0, end - time.monotonic()))[0]:
         packet, (sender, _) = scan.recvfrom(128)
         header = (packet[0] & 0xF) * 4
         port, to, _, _, _, flags = struct.unpack_from(">2H2I2B", packet, header)
         if (sender, to) == (address, SCAN_PORT) and flags & ACK:
-            found[port] = bool(flags & SYN)
+            found[port], end = bool(flags & SYN), time.monotonic() + wait_s
+        elif wait_s and time.monotonic() > end:
+            break
     return found
 
 
