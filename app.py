@@ -10,7 +10,7 @@ try:
     import aws_cdk as cdk
     from aws_cdk.cx_api import SynthesisMessageLevel
 
-    from stacks.settings.context import check_place
+    from stacks.settings.context import check_look_ups, check_place
     from stacks.settings.props import ClusterProps
     from stacks.settings.values import SettingsError
     from stacks.stack import ClusterStack
@@ -28,6 +28,7 @@ def main() -> int:
         check_place(Path("cdk.json"))  # the CDK runs this in the directory of cdk.json
         app = cdk.App(context=WITHOUT_TRACES)
         env = _environment(os.environ)
+        check_look_ups(app.node.get_all_context())
         props = ClusterProps.from_context(app.node.get_all_context())
         if props.has_expired or props.missing_address or props.is_block:
             # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every

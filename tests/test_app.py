@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.stacks.existing_vpc import ACCOUNT, PIN, REGION, SETTINGS, VPC
+
+USER = f"arn:aws:iam::{ACCOUNT}:user/ann"
 REPOSITORY = Path(__file__).resolve().parents[1]
 KEPT = ("PATH", "HOME", "PYTHONPYCACHEPREFIX", "JSII_RUNTIME_PACKAGE_CACHE_ROOT")
 """Variables to keep; without the last two, if set, Python compiles the CDK and Node unpacks it in every test."""
@@ -75,6 +78,29 @@ def test_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path, context: dict
     result = run_app(tmp_path, context)
     assert (result.returncode, result.stdout, result.stderr) == (2, "", line)
     assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "refusal", "line"),
+    [
+        (PIN, "Request limit exceeded.", "the subnets of vpc_id: Request limit exceeded."),
+        (
+            PIN,
+            f"You are not authorized to perform this operation.\nUser: {USER} is not authorized to perform: "
+            "ec2:DescribeVpcs",
+            f"the subnets of vpc_id: You are not authorized to perform this operation. User: {USER} is not authorized "
+            "to perform: ec2:DescribeVpcs",
+        ),
+        (PIN, f"Could not find any VPCs: {VPC}", f"the subnets of vpc_id: Could not find any VPCs: {VPC}"),
+        ("ssm:account=1:parameterName=/aws:region=us-west-2", "Rate exceeded", "the image: Rate exceeded"),
+        ("other-provider:account=1", "Rate exceeded", "other-provider: Rate exceeded"),
+    ],
+)  # fmt: skip
+def test_fails_when_aws_refuses_a_look_up_with_one_line(tmp_path: Path, key: str, refusal: str, line: str) -> None:
+    """The CDK's command line passes on what AWS answers when it is throttled, denied, or has no such network."""
+    context = {**SETTINGS, key: {"$providerError": refusal, "$dontSaveContext": True}}
+    result = run_app(tmp_path, context, CDK_DEFAULT_ACCOUNT=ACCOUNT, CDK_DEFAULT_REGION=REGION)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"error: cannot look up {line}\n")
 
 
 def test_missing_environment_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

@@ -15,8 +15,11 @@ from xml.sax.saxutils import escape
 from werkzeug.wrappers import Response
 
 ApiFaultKind = Literal["throttle", "error"]
-SERVICES: Final = ("autoscaling", "cloudformation", "dynamodb", "ec2", "iam", "logs", "s3", "ssm", "ssmmessages", "sts")
-"""All services of the local AWS, named as in a signature."""
+SERVICES: Final = (
+    *("autoscaling", "cloudformation", "dynamodb", "ec2", "fsx", "iam", "logs"),
+    *("s3", "secretsmanager", "ssm", "ssmmessages", "sts"),
+)
+"""All services of the local AWS that nodes may call, named as in a signature."""
 FILE: Final = "api-faults.json"
 """Name of the rules' file in the run's directory."""
 REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -62,6 +65,10 @@ _BROKEN: Final[Mapping[str, ServiceError]] = {
     "ec2": ServiceError(status=500, code="InternalError", message="An internal error has occurred"),
     "s3": ServiceError(status=500, code="InternalError", message="We encountered an internal error. Please try again."),
     "dynamodb": ServiceError(status=500, code="InternalServerError", message="Internal server error"),
+    "fsx": ServiceError(status=500, code="InternalServerError", message="A generic error on the server's side."),
+    "secretsmanager": ServiceError(
+        status=500, code="InternalServiceError", message="An error occurred on the server side."
+    ),
     "logs": ServiceError(
         status=500, code="ServiceUnavailableException", message="The service cannot complete the request."
     ),

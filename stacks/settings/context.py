@@ -18,6 +18,16 @@ _SET_ELSEWHERE: Final = {
 }
 """Names that users try as settings but that the AWS command line and SDKs read elsewhere, with the way to set them."""
 
+_LOOK_UP_ERROR: Final = "$providerError"
+"""Key of an error in a look-up's answer (aws-cdk-lib/cx-api, PROVIDER_ERROR_KEY)."""
+_LOOK_UPS: Final = {
+    "vpc-provider": "the subnets of vpc_id",
+    "ssm": "the image",
+    "availability-zones": "the zones",
+    "cc-api-provider": "the Capacity Block",
+}
+"""What is looked up, by the CDK's name of the provider."""
+
 
 def check_place(file: Path) -> None:
     """Raise SettingsError if a cdk.json has its settings beside the context, where the CDK ignores them."""
@@ -30,6 +40,14 @@ def check_place(file: Path) -> None:
             f'{file} has "cluster" at the top level, where it is ignored: put it into "context", as in '
             '"context": {"cluster": {"worker_count": 2}}'
         )
+
+
+def check_look_ups(context: Mapping[str, Any]) -> None:
+    """Raise SettingsError if AWS has refused a look-up: the CDK passes its error on in place of the answer."""
+    for key, found in context.items():
+        if isinstance(found, Mapping) and (message := found.get(_LOOK_UP_ERROR)):
+            provider = key.partition(":")[0]
+            raise SettingsError(f"cannot look up {_LOOK_UPS.get(provider, provider)}: {' '.join(str(message).split())}")
 
 
 def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Scan which ports of a node accept a connection, from internet addresses and from other nodes."""
 
+import select
 import socket
+import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
@@ -16,6 +18,14 @@ SSH = 22
 PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
 """Ports of programs that users start on such nodes, of NFS and its port mapper, of training, and high ones."""
 EVERY_PORT = (SSH, *PORTS)
+ALL_PORTS = range(1, 65536)
+SCAN_PORT = 61999
+"""Source of a scan, which no connection of this machine uses: above net.ipv4.ip_local_port_range."""
+SYN, ACK = 0x02, 0x10
+BATCH = 100
+"""Packets between two looks for answers; a socket's buffer has room for more."""
+QUIET_S = 1.0
+"""Seconds without an answer that end a scan."""
 CONNECT_TIMEOUT_S = 2.0
 FIREWALL_S = 60.0
 """Seconds until a changed rule takes effect."""
@@ -62,6 +72,47 @@ def open_ports(source: str, address: str) -> set[int]:
 def open_ports_from_node(instance_id: str, source: str, address: str) -> set[int]:
     """Return the same, scanned by a node."""
     return in_namespace(instance_id, lambda: open_ports(source, address))
+
+
+def answers(source: str, address: str, ports: Iterable[int] = ALL_PORTS) -> dict[int, bool]:
+    """Send ports of an address the first packet of a connection, and return those that answered.
+
+    True means that the port would accept the connection, False that it refuses: the packet reached the node. A scan by
+    connections would wait for a timeout at each port of a node that answers nothing.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as scan:
+        scan.bind((source, 0))
+        found = dict[int, bool]()
+        for number, port in enumerate(ports):
+            scan.sendto(_first_packet(source, address, port), (address, 0))
+            if number % BATCH == 0:
+                found |= _answers(scan, address, wait_s=0)
+        return found | _answers(scan, address, wait_s=QUIET_S)
+
+
+def _first_packet(source: str, address: str, port: int) -> bytes:
+    """Return a TCP segment with SYN (RFC 9293)."""
+    ends = socket.inet_aton(source) + socket.inet_aton(address)
+    segment = struct.pack(">2H2I2B3H", SCAN_PORT, port, 1, 0, 5 << 4, SYN, 1024, 0, 0)
+    total = sum(struct.unpack(">16H", ends + struct.pack(">2H", socket.IPPROTO_TCP, len(segment)) + segment))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~(total + (total >> 16)) & 0xFFFF
+    return segment[:16] + struct.pack(">H", checksum) + segment[18:]
+
+
+def _answers(scan: socket.socket, address: str, *, wait_s: float) -> dict[int, bool]:
+    """Return the answers that have arrived: True for SYN, False for RST."""
+    found, end = {}, time.monotonic() + wait_s
+    # The socket also gets the packets of other connections, which never cease.
+    while select.select([scan], [], [], max(0.0, end - time.monotonic()))[0]:
+        packet, (sender, _) = scan.recvfrom(128)
+        header = (packet[0] & 0xF) * 4
+        port, to, _, _, _, flags = struct.unpack_from(">2H2I2B", packet, header)
+        if (sender, to) == (address, SCAN_PORT) and flags & ACK:
+            found[port], end = bool(flags & SYN), time.monotonic() + wait_s
+        elif wait_s and time.monotonic() > end:
+            break
+    return found
 
 
 def await_ports(scan: Callable[[], set[int]], wanted: set[int]) -> None:

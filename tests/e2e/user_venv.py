@@ -24,7 +24,9 @@ MAKE: Final = (
 )
 
 
-def make_venv(user: User, name: str, *packages: str, files: dict[str, str] | None = None) -> None:
+def make_venv(
+    user: User, name: str, *packages: str, files: dict[str, str] | None = None, master: str = "deeplearning-master"
+) -> None:
     """Create an environment in the user's home on the master, with these packages and files."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -34,7 +36,7 @@ def make_venv(user: User, name: str, *packages: str, files: dict[str, str] | Non
             entry = tarfile.TarInfo(path)
             entry.size = len(text.encode())
             tar.addfile(entry, io.BytesIO(text.encode()))
-    command = user.ssh_command("deeplearning-master", MAKE.format(name))
+    command = user.ssh_command(master, MAKE.format(name))
     subprocess.run(command, input=archive.getvalue(), env=dict(user.environment), check=True, timeout=120)
 
 

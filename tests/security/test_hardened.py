@@ -23,4 +23,9 @@ def test_a_hardened_stack_keeps_everything_under_the_users_key(aws: Aws, deploy:
     assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
     groups = logs.describe_log_groups(logGroupNamePrefix=f"{NAME}-")["logGroups"]
     assert [group["kmsKeyId"] for group in groups] == [KMS_KEY] * 2
-    assert len(aws.client("ec2").describe_flow_logs()["FlowLogs"]) == 1
+    [flow_log] = aws.client("ec2").describe_flow_logs()["FlowLogs"]
+    [vpc] = aws.client("ec2").describe_vpcs(VpcIds=[flow_log["ResourceId"]])["Vpcs"]
+    assert {"Key": "Name", "Value": NAME} in vpc["Tags"]
+    assert (flow_log["TrafficType"], flow_log["FlowLogStatus"]) == ("ALL", "ACTIVE")
+    assert flow_log["LogDestination"].rpartition(":")[2] in [group["logGroupName"] for group in groups]
+    assert flow_log["DeliverLogsPermissionArn"].rpartition("/")[2] in roles

@@ -44,7 +44,9 @@ def test_shared_storage_is_encrypted_requires_tls_and_is_retained(storage_templa
     [system] = resources(storage_template, "AWS::EFS::FileSystem")
     assert system["Properties"]["Encrypted"] is True
     assert (system["DeletionPolicy"], system["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
-    [_, deny] = system["Properties"]["FileSystemPolicy"]["Statement"]
+    [allow, deny] = system["Properties"]["FileSystemPolicy"]["Statement"]
+    by_mount_target = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+    assert (allow["Effect"], allow["Condition"]) == ("Allow", by_mount_target)
     assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
     tags = {tag["Key"]: tag["Value"] for tag in system["Properties"]["FileSystemTags"]}
     assert tags["deeplearning:cluster"] == "deeplearning"

@@ -17,7 +17,15 @@ import boto3
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import Cluster, stack_outputs
-from tests.e2e.port_scan import CONNECT_TIMEOUT_S, EVERY_PORT, SSH, await_ports, open_ports, open_ports_from_node
+from tests.e2e.port_scan import (
+    CONNECT_TIMEOUT_S,
+    EVERY_PORT,
+    SSH,
+    answers,
+    await_ports,
+    open_ports,
+    open_ports_from_node,
+)
 
 
 def other_addresses(cluster: Cluster) -> list[str]:
@@ -33,6 +41,10 @@ def other_addresses(cluster: Cluster) -> list[str]:
 
 def test_only_the_masters_ssh_port_answers_inside_ssh_location(listening_cluster: Cluster) -> None:
     assert open_ports(USER_ADDRESS, listening_cluster.public_address) == {SSH}
+
+
+def test_of_all_ports_only_the_masters_ssh_port_answers(listening_cluster: Cluster) -> None:
+    assert answers(USER_ADDRESS, listening_cluster.public_address) == {SSH: True}
 
 
 def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:

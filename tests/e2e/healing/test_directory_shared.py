@@ -1,18 +1,31 @@
 """Test that three nodes share a directory, and that a late or lost mount target harms no job that does not use it.
 
-This file is the first in its part: the cluster was deployed without a mount target.
+This file is the first in its part: the cluster was deployed without a mount target. A training that does not use the
+directory runs while the mount target arrives and while it is gone. In ``make soak`` it is five minutes late.
 """
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from local.faults import Faults
 from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
-from tests.e2e.shared_directory import STATE, check_that_ranks_share
+from tests.e2e.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
+from tests.waiting import await_true
 
 CHANGE_S = 90.0
 MASTER = "deeplearning-master"
+LATE_S = 300.0
+READER = "sudo systemd-run --quiet --unit reader --property RemainAfterExit=yes"
+
+
+@pytest.fixture(scope="module")
+def training(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
+    with training_elsewhere(cluster.user, MASTER, tmp_path_factory.mktemp("training") / "log") as training:
+        yield training
 
 
 def await_states(cluster: Cluster, expected: set[str]) -> None:
@@ -26,11 +39,26 @@ def status(cluster: Cluster) -> dict[str, Any]:
     return dict(json.loads(cluster.user.output("dlcluster", "status", "--json")))
 
 
+def node_states(cluster: Cluster) -> list[str]:
+    return [node["shared_storage"] for node in status(cluster)["nodes"]]
+
+
+def reader_state(cluster: Cluster) -> str:
+    return cluster.on("deeplearning-worker2", "systemctl show --value --property SubState reader")
+
+
 def alive(cluster: Cluster) -> int:
     return cluster.user.ssh(MASTER, "launch echo alive").count("alive")
 
 
-def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(cluster: Cluster) -> None:
+@pytest.mark.parametrize("late_s", [0.0, pytest.param(LATE_S, marks=pytest.mark.soak)])
+def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(
+    cluster: Cluster, training: Training, late_s: float
+) -> None:
+    end = time.monotonic() + late_s
+    training.await_steps(3)
+    while time.monotonic() < end:
+        training.await_steps()
     assert {cluster.on(alias, STATE) for alias in aliases()} <= {"not-known", "no-address"}
     printed = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
     assert printed.count("Read-only file system") == 2
@@ -38,6 +66,7 @@ def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(clus
     Faults.current().end_storage_outage()
     await_states(cluster, {"mounted"})
     assert cluster.on(MASTER, "ls /shared") == ""
+    training.await_steps()
 
 
 def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
@@ -46,15 +75,27 @@ def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
     assert "nosuid,nodev" in cluster.on("deeplearning-worker2", "findmnt -n -o OPTIONS /shared | tail -1")
 
 
-def test_lost_mount_target_does_not_affect_other_jobs(cluster: Cluster) -> None:
+def test_lost_mount_target_stops_only_what_uses_it(cluster: Cluster, training: Training) -> None:
+    """The mount hangs like NFS: a process that touches the directory waits in the kernel, and no timeout ends it."""
     Faults.current().storage_outage()
     try:
-        assert alive(cluster) == NODES
         await_states(cluster, {"no-address"})
+        cluster.on("deeplearning-worker2", f"{READER} sh -c 'cat /shared/told.txt > /run/read'")
+        training.await_steps()
+        # The agent of each node goes on, and publishes what it sees.
+        cluster.on("deeplearning-worker3", "sudo systemctl restart deeplearning-agent")
+        await_true(lambda: node_states(cluster) == ["no-address"] * NODES, "the status", timeout_s=CHANGE_S)
+        assert f"on 0 of {NODES} nodes" in cluster.user.output("dlcluster", "status")
+        assert alive(cluster) == NODES
+        training.await_steps()
+        assert reader_state(cluster) == "running"
     finally:
         Faults.current().end_storage_outage()
     await_states(cluster, {"mounted"})
+    await_true(lambda: reader_state(cluster) == "exited", "the process that waited", timeout_s=CHANGE_S)
+    assert cluster.on("deeplearning-worker2", "cat /run/read") == "from rank 0"
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
+    training.check_end(nodes=NODES)
 
 
 def test_a_killed_mount_service_reports_it_and_restarts(cluster: Cluster) -> None:

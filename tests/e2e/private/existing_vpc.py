@@ -13,6 +13,7 @@ from local.run.user import User
 from tests.e2e.checkouts import DEPLOY_S
 from tests.e2e.conftest import group_instances
 from tests.endpoints import Endpoints, https_from
+from tests.waiting import await_true
 
 NAME: Final = "existing"
 """Name of the cluster in it."""
@@ -85,6 +86,27 @@ class PrivateCluster:
         done = self.try_in_checkout(*command)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+@contextmanager
+def existing_file_system(vpc: ExistingVpc) -> Iterator[str]:
+    """Make an EFS file system as a company has it, with a mount target in the nodes' subnet; return its ID."""
+    ec2, efs = client("ec2"), client("efs")
+    group = ec2.create_security_group(GroupName="nfs", Description="NFS", VpcId=vpc.vpc_id)["GroupId"]
+    nfs: Any = [{"IpProtocol": "tcp", "FromPort": 2049, "ToPort": 2049, "IpRanges": [{"CidrIp": PRIVATE_BLOCK}]}]
+    ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=nfs)
+    file_system = efs.create_file_system(CreationToken="of-the-team", Encrypted=True)["FileSystemId"]
+
+    def is_available() -> bool:
+        [found] = efs.describe_file_systems(FileSystemId=file_system)["FileSystems"]
+        return bool(found["LifeCycleState"] == "available")
+
+    await_true(is_available, f"{file_system} to be available", timeout_s=60)
+    made = efs.create_mount_target(FileSystemId=file_system, SubnetId=vpc.private, SecurityGroups=[group])
+    yield str(file_system)
+    efs.delete_mount_target(MountTargetId=made["MountTargetId"])
+    efs.delete_file_system(FileSystemId=file_system)
+    ec2.delete_security_group(GroupId=group)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ It needs its own cluster, and runs after the tests of failing clusters because t
 
 It deploys, trains, heals and is destroyed there, and destroying it changes no subnet. No node has a public address, and
 no port is open: logins, copies and forwarded ports go through Session Manager, with permissions enforced, those of the
-user's KMS key too.
+user's KMS key too. The nodes mount a file system that the company has.
 """
 
 import json
@@ -13,23 +13,46 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from local.faults.clients import client
 from local.network.addresses import USER_ADDRESS
+from local.network.vpc_network import in_namespace
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, copy_checkout
-from tests.e2e.port_scan import listening, open_ports, open_ports_from_node
-from tests.e2e.private.existing_vpc import BOUNDARY, NAME, PRIVATE_BLOCK, ExistingVpc, PrivateCluster, existing_vpc
+from tests.e2e.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
+from tests.e2e.private.existing_vpc import (
+    BOUNDARY,
+    NAME,
+    PRIVATE_BLOCK,
+    ExistingVpc,
+    PrivateCluster,
+    existing_file_system,
+    existing_vpc,
+)
+from tests.e2e.private.verbs import (
+    ELSEWHERE,
+    LONG,
+    Verbs,
+    check_copies,
+    check_jobs,
+    check_logins,
+    check_long_verbs,
+    check_reports,
+    check_tensorboard,
+)
+from tests.e2e.shared_directory import STATE, check_that_ranks_share
 from tests.endpoints import SERVICES
+from tests.waiting import await_true
 
-NODES = 2
+NODES = 3
+MASTER = f"{NAME}-master"
 SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
     "node-requirements.txt": "numpy\n",
@@ -44,14 +67,28 @@ def vpc() -> Iterator[ExistingVpc]:
 
 
 @pytest.fixture(scope="module")
-def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateCluster]:
+def file_system(vpc: ExistingVpc) -> Iterator[str]:
+    with existing_file_system(vpc) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def settings(vpc: ExistingVpc, file_system: str) -> list[str]:
+    """Return the arguments of each deploy besides the number of nodes."""
+    setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
+    return [*vpc.context, *setup, "-c", f"shared_storage=efs:{file_system}"]
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    user: User, vpc: ExistingVpc, settings: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrivateCluster]:
     directory = tmp_path_factory.mktemp("private")
     made = PrivateCluster(user=replace(user, ssh_config=directory / "config"), checkout=copy_checkout(directory))
     before = vpc.description()
     for name, content in SETUP.items():
         (made.checkout / name).write_text(content)
-    setup = ["-c", "setup=node-setup.sh", "-c", "requirements=node-requirements.txt"]
-    deploy = ["cdk", *deploy_arguments(nodes=NODES), *vpc.context, *setup]
+    deploy = ["cdk", *deploy_arguments(nodes=NODES), *settings]
     # The local AWS does not answer all of preflight's queries.
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     [finding] = re.findall(r"^\w+ +subnets +(.*)", printed, re.MULTILINE)
@@ -62,7 +99,7 @@ def cluster(user: User, vpc: ExistingVpc, tmp_path_factory: pytest.TempPathFacto
         made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
         yield made
     finally:
-        made.in_checkout("cdk", "destroy", "--force", *vpc.context)
+        made.in_checkout("cdk", "destroy", "--force", *settings)
     assert vpc.description() == before
 
 
@@ -103,23 +140,26 @@ def test_each_node_has_run_the_setup_before_it_joined(cluster: PrivateCluster) -
 
 def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outside_address: str) -> None:
     # The local internet carries packets to private addresses too, as a peered network would.
-    master, worker = cluster.instances
+    master, worker, *_ = cluster.instances
     with ExitStack() as programs:
-        for instance in (master, worker):
+        for instance in cluster.instances:
             programs.enter_context(listening(instance["InstanceId"]))
-        targets = [str(instance["PrivateIpAddress"]) for instance in (master, worker)]
-        scans = [(source, address) for source in (USER_ADDRESS, outside_address) for address in targets]
-        with ThreadPoolExecutor(max_workers=len(scans)) as pool:  # each scan takes as long as a failing connection
-            assert list(pool.map(lambda scan: open_ports(*scan), scans)) == [set()] * len(scans)
-        # The ports exist, because the other node reaches them.
-        found = open_ports_from_node(worker["InstanceId"], worker["PrivateIpAddress"], master["PrivateIpAddress"])
-        assert len(found) > 1
+        targets = [str(instance["PrivateIpAddress"]) for instance in cluster.instances]
+        for source, address in product((USER_ADDRESS, outside_address), targets):
+            assert (source, address, answers(source, address)) == (source, address, {})
+        # The packets arrive: another node gets an answer from each port, and from these a connection.
+        own, other = worker["PrivateIpAddress"], master["PrivateIpAddress"]
+        found = in_namespace(worker["InstanceId"], lambda: answers(own, other))
+        lost = [port for port in ALL_PORTS if port not in found]
+        found |= in_namespace(worker["InstanceId"], lambda: answers(own, other, lost))
+        assert len(found) == len(ALL_PORTS)
+        assert {port for port, is_open in found.items() if is_open} >= {SSH, *PORTS}
 
 
 def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path: Path) -> None:
     user, config = cluster.user, cluster.user.ssh_config
     assert not re.search(r"\bi-[0-9a-f]{8,}|ProxyJump", config.read_text())
-    master, worker = cluster.instances
+    master, worker, *_ = cluster.instances
     for host, instance in ((f"{NAME}-master", master), (f"{NAME}-worker2", worker)):
         assert instance["PrivateIpAddress"] in user.ssh(host, "hostname", "-I")
     (tmp_path / "sent").write_bytes(bytes(range(256)) * 4096)
@@ -127,7 +167,7 @@ def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path
     user.run("rsync", "-a", "-e", f"ssh -F {config}", f"{NAME}-master:by-scp", str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
     printed = cluster.in_checkout("dlcluster", "run", "--cluster", NAME, "--", "launch", "hostname", "-I")
-    assert all(str(instance["PrivateIpAddress"]) in printed for instance in (master, worker)), printed
+    assert all(str(instance["PrivateIpAddress"]) in printed for instance in cluster.instances), printed
 
 
 def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
@@ -151,7 +191,7 @@ def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateC
 def test_the_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
     job = "cd && launch python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 2 2>&1"
     printed = cluster.user.ssh(f"{NAME}-master", job)
-    assert {found[0] for found in re.findall(rf"rank (\d)/{NODES} host=", printed)} == {"0", "1"}, printed
+    assert {*re.findall(rf"rank (\d)/{NODES} host=", printed)} == {*map(str, range(NODES))}, printed
     [(accuracy, checkpoint)] = re.findall(r"Validation-accuracy=(\S+) images/s=\S+ checkpoint=(\S+)", printed)
     assert float(accuracy) >= 0.8
     cluster.user.ssh(f"{NAME}-master", f"cd && test -s {checkpoint}")
@@ -173,6 +213,40 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
                 assert "Directory listing" in answer.read().decode()
         finally:
             tunnel.terminate()
+
+
+def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, file_system: str) -> None:
+    hosts = [MASTER, *(f"{NAME}-worker{number}" for number in range(2, NODES + 1))]
+    await_true(
+        lambda: {cluster.user.ssh(host, STATE).strip() for host in hosts} == {"mounted"}, "all mounts", timeout_s=90
+    )
+    # The root directory of a file system that exists keeps its owner: its administrator opens it.
+    cluster.user.ssh(MASTER, "sudo chmod 1777 /shared")
+    check_that_ranks_share(lambda command: cluster.user.ssh(MASTER, command), nodes=NODES)
+    status = json.loads(cluster.in_checkout("dlcluster", "--cluster", NAME, "status", "--json"))
+    assert status["shared_storage"] == f"efs:{file_system}"
+
+
+def test_a_tensorboard_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:
+    check_tensorboard(Verbs.of(cluster, tmp_path / "project"), tmp_path)
+
+
+def test_every_verb_works_through_sessions(cluster: PrivateCluster, tmp_path: Path) -> None:
+    verbs = Verbs.of(cluster, tmp_path / "project")
+    check_reports(verbs)
+    check_logins(verbs)
+    check_jobs(verbs, nodes=NODES)
+    check_copies(verbs, tmp_path)
+    assert verbs.left() == {*LONG, *ELSEWHERE}
+
+
+@pytest.mark.soak
+def test_verbs_that_measure_deploy_or_boot_work_through_sessions(
+    cluster: PrivateCluster, settings: list[str], tmp_path: Path
+) -> None:
+    verbs = Verbs.of(cluster, tmp_path / "project")
+    check_long_verbs(verbs, replace(verbs, cluster=cluster), settings=settings, nodes=NODES)
+    assert verbs.seen == {*LONG}
 
 
 @pytest.fixture
@@ -201,7 +275,7 @@ def test_a_policy_for_another_cluster_starts_no_session(
     done = cluster.try_in_checkout(*login, **keys["own"])
     assert (done.returncode, done.stderr) == (0, ""), done
     status = cluster.try_in_checkout("dlcluster", "--cluster", NAME, "status", "--json", **keys["own"])
-    assert [node["public_address"] for node in json.loads(status.stdout)["nodes"]] == [None, None]
+    assert [node["public_address"] for node in json.loads(status.stdout)["nodes"]] == [None] * NODES
     for command in (login, ("dlcluster", "--cluster", NAME, "jobs")):
         refused = cluster.try_in_checkout(*command, **keys["other"])
         assert refused.returncode != 0

@@ -23,6 +23,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "logs": lambda client: client.describe_log_groups(),
     "s3": lambda client: client.list_objects_v2(Bucket="bucket"),
     "ssm": lambda client: client.describe_parameters(),
+    "fsx": lambda client: client.describe_file_systems(),
+    "secretsmanager": lambda client: client.get_secret_value(SecretId="key"),
 }
 
 
@@ -30,8 +32,8 @@ def test_list_of_services_matches_motos_extras_in_requirements() -> None:
     requirements = Path(__file__).parents[3].joinpath("requirements-dev.txt").read_text()
     found = re.search(r"^moto\[(.*)\]", requirements, re.MULTILINE)
     assert found
-    # Our own stand-in for Session Manager's messages is not part of moto.
-    assert {*SERVICES, "server"} - {"ssmmessages"} == set(found[1].split(","))
+    # Our own stand-in for Session Manager's messages is not part of moto, and these two of moto need no packages.
+    assert {*SERVICES, "server"} - {"ssmmessages", "fsx", "secretsmanager"} == set(found[1].split(","))
 
 
 class Control:
@@ -73,6 +75,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
     process, port = start_server("--api-faults", str(file))
     control = Control(port, file)
     control.client("s3").create_bucket(Bucket="bucket")
+    control.client("secretsmanager").create_secret(Name="key", SecretString="secret")
     yield control
     process.terminate()
     process.wait(timeout=60)
@@ -95,6 +98,8 @@ def control(server: Control) -> Iterator[Control]:
         ("dynamodb", (400, "ProvisionedThroughputExceededException")),
         ("logs", (400, "ThrottlingException")),
         ("ssm", (400, "ThrottlingException")),
+        ("fsx", (400, "ThrottlingException")),
+        ("secretsmanager", (400, "ThrottlingException")),
         ("s3", (503, "SlowDown")),
     ],
 )
@@ -111,6 +116,8 @@ def test_each_service_throttles_in_its_own_words(control: Control, service: str,
         ("autoscaling", (500, "InternalFailure")),
         ("dynamodb", (500, "InternalServerError")),
         ("logs", (500, "ServiceUnavailableException")),
+        ("fsx", (500, "InternalServerError")),
+        ("secretsmanager", (500, "InternalServiceError")),
         ("s3", (500, "InternalError")),
     ],
 )

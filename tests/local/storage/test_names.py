@@ -1,11 +1,11 @@
-"""Test that the name server answers only the names of mount targets, and that the mount helper and the server agree."""
+"""Test that the name server answers only the names of mount targets, and that the NFS client and the server agree."""
 
 import struct
 
 import pytest
 
-from local.storage.mount_helper import CALL
 from local.storage.name_server import answer
+from local.storage.nfs_client.connection import CALL
 from local.storage.rpc import call, file_system_in, reply
 
 HOST = "fs-0123.efs.us-east-1.amazonaws.com"
@@ -41,7 +41,7 @@ def test_malformed_dns_query_gets_no_answer(garbage: bytes) -> None:
     assert answer(garbage, find) is None
 
 
-def test_the_mount_helper_makes_the_call_that_the_server_answers() -> None:
+def test_the_nfs_client_makes_the_call_that_the_server_answers() -> None:
     assert call(1) == CALL
     found = reply(CALL[4:], "fs-0123")
     assert found is not None

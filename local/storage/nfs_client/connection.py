@@ -1,0 +1,76 @@
+"""Call the file system's server, and know whether it still answers, as an NFS client does."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from typing import Final
+
+TIMEOUT_S: Final = 30.0
+CALL: Final = struct.pack(">11I", 0x80000000 | 40, 1, 0, 2, 100003, 4, 0, 0, 0, 0, 0)
+"""NULL call of NFS, version 4; local/storage/rpc.py explains it."""
+ANSWER_HEADER: Final = 28
+RESERVED_PORTS: Final = range(665, 1024)
+CALL_INTERVAL_S: Final = 0.5
+FRESH_S: Final = 2.0
+"""Seconds for which an answer shows that the server is there."""
+RECONNECT_S: Final = 1.0
+
+
+def connect(address: str, port: int) -> socket.socket:
+    """Connect from a reserved port, which only root can use. Raises OSError."""
+    for own_port in RESERVED_PORTS:
+        try:
+            return socket.create_connection((address, port), TIMEOUT_S, source_address=(address, own_port))
+        except OSError as error:
+            if "in use" not in str(error) and "assign" not in str(error):
+                raise
+    raise OSError("no reserved port is free")
+
+
+def ask(connection: socket.socket) -> str:
+    """Return the file system that the server at the other end serves. Raises OSError."""
+    connection.sendall(CALL)
+    answer = connection.recv(4096)
+    if len(answer) <= ANSWER_HEADER:
+        raise ConnectionError("access denied by server")
+    return answer[ANSWER_HEADER:].decode()
+
+
+class Server:
+    """The file system's server, which a thread calls again and again; it reconnects for ever, like a hard mount."""
+
+    def __init__(self, address: str, port: int, connection: socket.socket) -> None:
+        self._place = (address, port)
+        self._connection = connection
+        self._answered = time.monotonic()
+        self._news = threading.Condition()
+
+    def start(self) -> None:
+        threading.Thread(target=self._call_for_ever, name="server", daemon=True).start()
+
+    def wait_until_it_answers(self) -> None:
+        with self._news:
+            while time.monotonic() - self._answered > FRESH_S:
+                self._news.wait()
+
+    def _call_for_ever(self) -> None:
+        while True:
+            with contextlib.suppress(OSError), self._connection as connection:
+                while True:
+                    ask(connection)
+                    with self._news:
+                        self._answered = time.monotonic()
+                        self._news.notify_all()
+                    time.sleep(CALL_INTERVAL_S)
+            with self._news:
+                self._answered = float("-inf")
+            self._reconnect()
+
+    def _reconnect(self) -> None:
+        while True:
+            time.sleep(RECONNECT_S)
+            with contextlib.suppress(OSError):
+                self._connection = connect(*self._place)
+                return

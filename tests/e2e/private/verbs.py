@@ -1,0 +1,171 @@
+"""Use dlcluster's verbs on the private cluster, from a directory with a user's script."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import urlopen
+
+from cli.verb_group import VERBS
+from local.run.user import deploy_arguments
+from tests.e2e.private.existing_vpc import NAME, PrivateCluster
+from tests.e2e.user_venv import make_venv
+from trainer.metrics.metric_writers import open_writers
+
+SCRIPT: Final = """\
+import os, sys, time
+from pathlib import Path
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], flush=True)
+Path("out").mkdir(exist_ok=True)
+Path("out", "rank-" + os.environ["RANK"]).write_text("done")
+time.sleep(300 if "--wait" in sys.argv else 0)
+"""
+LONG: Final = ("check", "extend", "pause", "resize", "resume", "up", "bake")
+"""Verbs that measure, deploy or boot nodes; ``make soak`` runs them."""
+ELSEWHERE: Final = ("preflight", "tunnel", "ssm-proxy", "policy")
+"""Verbs that other tests of the cluster run: before the deploy, for a port, at each login, for a user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verbs:
+    """Runs verbs, and knows which ones have run."""
+
+    cluster: PrivateCluster
+    seen: set[str]
+
+    @classmethod
+    def of(cls, cluster: PrivateCluster, project: Path) -> "Verbs":
+        """Use them from a project with the script."""
+        project.mkdir()
+        (project / "train.py").write_text(SCRIPT)
+        return cls(cluster=replace(cluster, checkout=project), seen=set())
+
+    def text(self, verb: str, *words: str, code: int = 0) -> str:
+        """Return what a verb prints; on success it prints no traceback, and on failure one line."""
+        done = self.run(verb, *words)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    def json(self, verb: str, *words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.text(verb, *words, "--json"))
+        assert found["version"] == 1
+        return found
+
+    def run(self, verb: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        self.seen.add(verb)
+        return self.cluster.try_in_checkout("dlcluster", "--cluster", NAME, verb, *words)
+
+    @contextmanager
+    def started(self, verb: str, *words: str) -> "Iterator[subprocess.Popen[str]]":
+        """Start a verb that runs until it is interrupted."""
+        self.seen.add(verb)
+        command = ["dlcluster", "--cluster", NAME, verb, *words]
+        environment = dict(self.cluster.user.environment)
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate(timeout=60)
+
+    def left(self) -> set[str]:
+        """Return the verbs that have not run."""
+        return VERBS.keys() - self.seen
+
+
+def check_reports(verbs: Verbs) -> None:
+    """Check the verbs that describe the cluster; text and JSON contain the same facts."""
+    ids = {str(instance["InstanceId"]) for instance in verbs.cluster.instances}
+    assert {node["instance_id"] for node in verbs.json("status")["nodes"]} == ids
+    text = verbs.text("status")
+    assert all(each in text for each in ids)
+    assert NAME in [each["name"] for each in verbs.json("list")["clusters"]]
+    assert NAME in verbs.text("list")
+    assert verbs.json("why")["stack"]["status"] == "CREATE_COMPLETE"
+    assert "CREATE_COMPLETE" in verbs.text("why")
+    assert f"{verbs.json('cost')['usd_per_hour']:.2f}" in verbs.text("cost")
+    assert verbs.json("setup")["nodes"] == []
+    assert verbs.text("setup").endswith("done on all nodes before\n")
+    for verb in ("delete-bucket", "delete-storage"):
+        verbs.text(verb)
+    assert "_DLCLUSTER_COMPLETE" in verbs.text("completion", "bash")
+
+
+def check_logins(verbs: Verbs) -> None:
+    """Check the verbs that lead to nodes, and those that have nothing to do there."""
+    assert len(verbs.text("ssh", "--", "cat /opt/deeplearning/workers").split()) == len(verbs.cluster.instances)
+    hosts = verbs.text("known-hosts")
+    assert all(str(instance["InstanceId"]) in hosts for instance in verbs.cluster.instances)
+    assert "ssm-proxy" in verbs.text("ssh-config")
+    # The list of addresses is for clusters with a public master.
+    for options in ((), ("--json",)):
+        refusal = verbs.text("allow-ip", *options, code=1)
+        assert refusal == f"dlcluster: {NAME} is private: logins go through Session Manager, from any address\n"
+    for verb, module in (("jupyter", "jupyterlab"), ("tensorboard", "tensorboard")):
+        assert f"on the master has no {module}; install it with" in verbs.text(verb, code=1)
+
+
+def check_jobs(verbs: Verbs, *, nodes: int) -> None:
+    """Run, list, follow and stop jobs."""
+    printed = verbs.text("run", "--venv", "/opt/pytorch", "--", "train.py")
+    assert all(f"rank {rank} of {nodes}" in printed for rank in range(nodes))
+    ended = verbs.json("jobs")["jobs"][-1]
+    assert (ended["state"], ended["exit_code"], len(ended["nodes"])) == ("SUCCEEDED", 0, nodes)
+    assert ended["id"] in verbs.text("jobs")
+    assert f"rank 0 of {nodes}" in verbs.text("logs", ended["id"])
+    wait = ("--venv", "/opt/pytorch", "--", "train.py", "--wait")
+    held = verbs.json("run", "--detach", "--name", "held", *wait)
+    stopped = verbs.json("stop", "held")
+    assert (stopped["job"], stopped["state"]) == (held["job"], "CANCELLED")
+    other = verbs.text("run", "--detach", "--name", "other", *wait).strip()
+    assert other in verbs.text("stop", "other")
+
+
+def check_copies(verbs: Verbs, directory: Path) -> None:
+    """Copy files to the nodes, and back."""
+    (verbs.cluster.checkout / "new.py").write_text("new")
+    assert verbs.json("push")["sent_files"] == 1
+    assert "is in ~/project on every node" in verbs.text("push")
+    assert verbs.json("pull", "worker3:project/out", str(directory / "json"))["files"] == 1
+    assert [path.name for path in (directory / "json").iterdir()] == ["rank-2"]
+    assert "1 file" in verbs.text("pull", "worker2:project/new.py", str(directory))
+    assert (directory / "new.py").read_text() == "new"
+
+
+def check_tensorboard(verbs: Verbs, directory: Path) -> None:
+    """Open a real TensorBoard on the master, which shows what the trainer wrote."""
+    user, master = verbs.cluster.user, f"{NAME}-master"
+    make_venv(user, "tools", "tensorboard", master=master)
+    with open_writers(metrics=None, tensorboard=str(directory / "runs/first")) as writers:
+        writers.write({"train/loss": 0.5}, epoch=0, samples=64)
+    user.run("scp", "-q", "-r", "-F", str(user.ssh_config), str(directory / "runs"), f"{master}:")
+    with verbs.started("tensorboard", "--venv", "tools", "--logdir", "runs") as board:
+        assert board.stdout is not None
+        address = board.stdout.readline().split()[0]
+        with urlopen(f"{address}data/runs", timeout=60) as answer:
+            assert json.load(answer) == ["first"]
+
+
+def check_long_verbs(verbs: Verbs, deploying: Verbs, *, settings: list[str], nodes: int) -> None:
+    """Measure the nodes, change the cluster's end and its size, pause it, and make an image."""
+    assert verbs.json("check")["findings"] == []
+    assert verbs.text("check") != ""
+    given = [*deploy_arguments(nodes=nodes)[3:], *settings]
+    at = given.index(f"worker_count={nodes - 1}")
+    without_count = [*given[: at - 1], *given[at + 1 :]]
+    assert deploying.json("extend", "8h", *given)["deployed"]
+    assert deploying.text("extend", "1h", *given) != ""
+    deploying.json("resize", str(nodes - 2), "--yes", *without_count)
+    deploying.text("resize", str(nodes - 1), "--yes", *without_count)
+    assert len(verbs.json("pause", "--yes")["ended"]) in (nodes - 1, nodes)
+    assert f"{NAME} is paused" in verbs.text("pause", "--yes")
+    verbs.json("resume")
+    verbs.text("resume")
+    # In an existing network the subnet decides the zone, so there is none to search for.
+    assert deploying.text("up", "--yes", *given, code=2).count("\n") == 1
+    image = deploying.json("bake", "--yes", *given)["ami"]
+    assert image in deploying.text("bake", "--yes", *given)
