@@ -67,7 +67,7 @@ class PrivateCluster:
 
     @property
     def instances(self) -> list[dict[str, Any]]:
-        """Return master and worker."""
+        """Return the master and the workers, in any order of these."""
         return [*self.group("MasterAutoScalingGroup"), *self.group("WorkerAutoScalingGroup")]
 
     def try_in_checkout(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":

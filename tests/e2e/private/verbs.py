@@ -51,7 +51,7 @@ class Verbs:
         return done.stdout if code == 0 else done.stderr
 
     def json(self, verb: str, *words: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.text(verb, *words, "--json"))
+        found: dict[str, Any] = json.loads(self.text(verb, "--json", *words))
         assert found["version"] == 1
         return found
 
