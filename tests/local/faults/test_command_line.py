@@ -93,7 +93,7 @@ def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: p
     ("line", "problem"),
     [
         ("throttle foo 0.5", "argument SERVICE: must be one of autoscaling, "),
-        ("api-errors 0.5", "dynamodb, ec2, iam, logs, s3, ssm, ssmmessages, sts or all, got '0.5'"),
+        ("api-errors 0.5", "ec2, fsx, iam, logs, s3, secretsmanager, ssm, ssmmessages, sts or all, got '0.5'"),
         ("throttle ec2 much", "argument SHARE: must be a number from 0 to 1, got 'much'"),
         ("throttle ec2 nan", "argument SHARE: must be a number from 0 to 1, got 'nan'"),
         ("spot-notice worker2 --seconds inf", "argument --seconds: must be seconds from 0 to 86400, got 'inf'"),
