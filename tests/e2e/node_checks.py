@@ -2,8 +2,11 @@
 
 import json
 import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from local.faults import Faults
 from local.faults.nodes import NodeHandle
 from local.network.addresses import NODE_INTERFACE
 from local.network.vpc_network import router_of
@@ -21,6 +24,19 @@ def limit_link(node: NodeHandle, mbit: int | None) -> None:
         place = ("dev", interface, "root")
         words = ("del", *place) if mbit is None else ("replace", *place, *limit)
         subprocess.run(["tc", "-n", namespace, "qdisc", *words], check=True)
+
+
+@contextmanager
+def limited_links(instance_ids: Collection[str]) -> Iterator[None]:
+    """Limit the links of all these nodes to the same rate."""
+    nodes = [Faults.current().node(instance_id) for instance_id in instance_ids]
+    for node in nodes:
+        limit_link(node, LINKS_MBIT)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            limit_link(node, None)
 
 
 def run_check(user: User, *options: str) -> tuple[int, dict[str, Any]]:

@@ -6,19 +6,15 @@ import pytest
 
 from local.faults import Faults
 from tests.e2e.conftest import NODES, Cluster
-from tests.e2e.node_checks import LINKS_MBIT, limit_link, run_check
+from tests.e2e.node_checks import limit_link, limited_links, run_check
 
 SLOW_MBIT = 40
 
 
 @pytest.fixture
 def limited(cluster: Cluster) -> Iterator[Cluster]:
-    nodes = [Faults.current().node(instance_id) for instance_id in cluster.addresses]
-    for node in nodes:
-        limit_link(node, LINKS_MBIT)
-    yield cluster
-    for node in nodes:
-        limit_link(node, None)
+    with limited_links(cluster.addresses):
+        yield cluster
 
 
 def test_check_names_the_slow_node_and_no_other(limited: Cluster) -> None:
