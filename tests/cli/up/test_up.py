@@ -77,7 +77,7 @@ def test_no_node_is_left_when_no_zone_has_room(
             return begun + timedelta(seconds=sum(pauses))
 
     monkeypatch.setattr("cli.up.zone_rounds.datetime", Clock)
-    monkeypatch.setattr("cli.verbs.cluster.up.parse_until", lambda *_: until)
+    monkeypatch.setattr("cli.up.zone_rounds.parse_until", lambda *_: until)
     assert cluster.up("--until", "18:00") == 1
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
     assert pauses == [30]
