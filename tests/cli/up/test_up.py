@@ -33,9 +33,11 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(cluster: Cluster, capsy
     # Existing nodes are not launched again, and a lost node returns in the only subnet of its group.
     before = cluster.instances()
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # from another laptop
-    assert cluster.up() == 0
+    assert cluster.up("--json") == 0
     assert (cluster.instances(), cluster.cdk_json()["availability_zone"]) == (before, ZONES[2])
-    message = capsys.readouterr().err
+    out, message = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["zone"], [node["index"] for node in found["nodes"]]) == (ZONES[2], [1, 2, 3])
     assert f"already running in {ZONES[2]}; cdk deploy applies other settings" in message
     assert "will cost" not in message
     assert all("," not in subnets for subnets in cluster.subnets().values())
