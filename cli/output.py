@@ -33,6 +33,11 @@ def print_json(**document: Any) -> None:
     print(json.dumps({"version": JSON_VERSION, **document}, indent=2))
 
 
+def print_json_line(**document: Any) -> None:
+    """Print one JSON object with its version on one line, so that a reader of several sees where each ends."""
+    print(json.dumps({"version": JSON_VERSION, **document}), flush=True)
+
+
 def is_terminal() -> bool:
     """Return True if standard output is a terminal."""
     return sys.stdout.isatty()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks.prices.price_list import price_list
 from stacks.settings.props import ClusterProps
 
 REPOSITORY = Path(__file__).parents[1]
@@ -36,3 +37,13 @@ def test_readme_is_short_and_names_its_limits_first() -> None:
     first_screen = "\n".join(lines[:40])
     for needed in ("docs/aws-truth.md", "make demo", "make test", "cdk destroy", "launch"):
         assert needed in first_screen
+
+
+def test_readme_names_the_date_of_the_prices() -> None:
+    section = (REPOSITORY / "README.md").read_text().partition("## What it costs")[2]
+    assert price_list("us-east-1").date in section.partition("\n## ")[0]
+
+
+def test_readmes_session_has_seven_lines() -> None:
+    session = (REPOSITORY / "README.md").read_text().partition("```console\n")[2].partition("```")[0]
+    assert len(session.splitlines()) == 7

@@ -27,14 +27,14 @@ class FileSystem:
     used_by: str
     """Name of the stack that currently mounts it; empty if none does."""
 
-    def monthly_price(self, prices: PriceList) -> str:
-        """Return the price of its storage in dollars per month."""
-        return f"{self.size / GB * prices.efs_gb_month:.2f}"
-
     @property
-    def gigabytes(self) -> str:
-        """Return the size for display."""
-        return f"{self.size / GB:.1f}"
+    def gb(self) -> float:
+        """Return the size in gigabytes."""
+        return self.size / GB
+
+    def usd_per_month(self, prices: PriceList) -> float:
+        """Return the price of its storage."""
+        return self.gb * prices.efs_gb_month
 
 
 def metered_gb(clients: Clients, file_system_id: str) -> float:

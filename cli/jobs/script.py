@@ -1,5 +1,6 @@
 """Find the script of a command, and check that it is sent and that its processes train one model."""
 
+import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from cli.errors import UsageError
 from cli.output import printable
 
 SCRIPT: Final = ".py"
+SHELL_SCRIPT: Final = ".sh"
 PYTHON: Final = re.compile(r"(?:.*/)?python[0-9.]*")
 MAX_BYTES: Final = 1 << 20
 """Largest script in bytes to read for a note."""
@@ -44,6 +46,18 @@ def check_is_sent(script: Path | None) -> None:
                 f"{printable(str(script))!r} is outside of {Path.cwd()}, which is sent: run dlcluster in the "
                 "script's own directory"
             )
+
+
+def check_exists(name: str) -> None:
+    """Raise UsageError if the command is a script that the directory does not have, or a shell would not find."""
+    if name.endswith(SHELL_SCRIPT) and "/" not in name and Path(name).is_file():
+        raise UsageError(f"no program {printable(name)!r}: did you mean bash {printable(name)}?")
+    if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
+        return
+    scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
+    similar = difflib.get_close_matches(Path(name).name, scripts, n=1)
+    suggestion = f": did you mean {printable(str(Path(name).with_name(similar[0])))}?" if similar else ""
+    raise UsageError(f"{Path.cwd()} has no {name!r}{suggestion}")
 
 
 def note_independent_processes(script: Path | None, *, nodes: int) -> None:

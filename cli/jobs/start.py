@@ -5,11 +5,12 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from cli.errors import ClusterError, UsageError
-from cli.files.upload import Upload
+from cli.files.progress import summary, upload_bar
+from cli.files.upload import Upload, upload
 from cli.jobs.advice import for_laptop
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
@@ -51,6 +52,14 @@ def start_job(
         if not text.startswith(HINT):
             print(last_line(text), file=sys.stderr)
     return job_id
+
+
+def send_directory(connection: MasterConnection, *, to: str | None) -> Upload:
+    """Upload the current directory to the master, with a progress bar. Raises ClusterError."""
+    sent = upload(connection, Path.cwd(), to=to, show=upload_bar)
+    print(f"dlcluster: {summary(sent)}", file=sys.stderr)
+    warn_of_jobs(connection, sent)
+    return sent
 
 
 def _reading(names: Iterable[str]) -> str:

@@ -8,13 +8,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.aws.clients import Clients, aws_errors
-from cli.errors import ClusterError
+from cli.errors import ClusterError, UsageError
 from cli.preflight.nodes.offering import zones_with
 from cli.preflight.quotas.capacity import check_vcpu_quota
 from cli.preflight.target import PreflightTarget
+from cli.up.placement import ZONE
 from stacks.prices.price_list import PriceList
 from stacks.prices.rate import Rate, declared_parts, hourly_rate
 from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import SPOT
+
+
+def require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str | None) -> None:
+    """Raise UsageError for settings that leave no choice of zone."""
+    if any(pair.partition("=")[0] == ZONE for pair in context):
+        raise UsageError(f"-c {ZONE} cannot be combined with up, which chooses it")
+    if not props.zones:
+        raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
+    if cluster not in (None, props.cluster_name):
+        raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {cluster}")
+
+
+def require_spot(props: ClusterProps) -> None:
+    """Refuse scores for nodes that EC2 scores none for. Raises UsageError."""
+    if props.purchase != SPOT or not props.worker_count:
+        found = f"purchase={props.purchase} and worker_count={props.worker_count}"
+        raise UsageError(f"--by-spot-score needs purchase={SPOT} and a worker, got {found}: leave it out")
 
 
 def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> PreflightTarget:

@@ -1,8 +1,9 @@
 """Find a zone with capacity for the fleet and record it, or report what was tried and what is left."""
 
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import NoReturn
 
@@ -22,6 +23,22 @@ from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Treat the terminal's hangup and SIGTERM like Ctrl-C."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before_it = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before_it.items():
+            signal.signal(number, handler)
+
+
+@_interruptible()
 def find_zone_with_capacity(
     placement: Placement,
     props: ClusterProps,

@@ -1,13 +1,16 @@
 """Report what a search did: each zone with EC2's own reason, and what it cost."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from bootstrap.contract import MASTER, WORKER, NodeType
 from cli.output import aligned, filled
 from cli.up.fleet import ZoneOutcome
 from stacks.prices.price_list import PriceList
+from stacks.prices.rate import price_line
 from stacks.settings.props import ClusterProps
 
 MIN_BILLED_S: Final = 60
@@ -75,3 +78,15 @@ def scores_line(zones: Sequence[str], scores: Mapping[str, int]) -> str:
     """Return the zones in the order in which they are tried, with their scores."""
     pairs = ", ".join(f"{zone} {scores.get(zone, 'none')}" for zone in zones)
     return f"spot placement scores, from 1 to 10: {pairs}"
+
+
+def print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
+    """Print, before the question, what the cluster can cost and for how long."""
+    print(f"dlcluster: {price_line(props, prices)}", file=sys.stderr)
+    print(
+        f"dlcluster: each zone that fails costs up to {max_cost_per_attempt(props, prices)}; if this program is "
+        "killed, nodes run until the next dlcluster up or pause",
+        file=sys.stderr,
+    )
+    if end is not None:
+        print(f"dlcluster: trying until {end.astimezone():%Y-%m-%d %H:%M %Z}", file=sys.stderr)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
+from cli.errors import UsageError
 from cli.up.fleet import ZoneOutcome
 from cli.up.placement import Placement
 from cli.up.recovery import fleet_of
@@ -69,3 +70,11 @@ def parse_until(text: str, now: datetime) -> datetime | None:
         return None
     found = datetime.combine(now.date(), clock, tzinfo=now.tzinfo)
     return found if found > now else found + timedelta(days=1)
+
+
+def search_end(until: str) -> datetime | None:
+    """Return the time until which to search; None for a single round. Raises UsageError."""
+    found = parse_until(until, datetime.now().astimezone()) if until else None
+    if until and found is None:
+        raise UsageError(f"--until must be a time of the day like 18:00, got {until[:60]!r}")
+    return found

@@ -1,13 +1,12 @@
 """Show snapshots of a cluster: an updated table on a terminal, a block of lines each elsewhere, or JSON."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from cli.jobs.records import utc_now
-from cli.output import JSON_VERSION, aligned, filled, is_terminal, rich_table
+from cli.output import aligned, filled, is_terminal, print_json_line, rich_table
 from cli.watch.snapshot import Snapshot
 
 Show = Callable[[Snapshot], None]
@@ -27,10 +26,7 @@ def display(*, as_json: bool) -> Iterator[Show]:
 
 
 def _print_json(snapshot: Snapshot) -> None:
-    """Print one JSON object on one line, so that a reader sees where it ends."""
-    print(
-        json.dumps({"version": JSON_VERSION, "time": f"{utc_now():{TIME_FORMAT}}", **snapshot.document()}), flush=True
-    )
+    print_json_line(time=f"{utc_now():{TIME_FORMAT}}", **snapshot.document())
 
 
 def _print_block(snapshot: Snapshot) -> None:

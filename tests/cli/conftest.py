@@ -2,9 +2,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
+import click
 import pytest
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
@@ -12,6 +14,7 @@ from moto.moto_api._internal.models import moto_api_backend
 from moto.server import ThreadedMotoServer
 
 from bootstrap.contract import VERSION
+from tests.cli.json_page import undocumented_keys
 
 RELEASE = f"{VERSION}:0123456789ab"
 REGION = "eu-west-1"
@@ -38,6 +41,18 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     directory = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(directory))
     return directory
+
+
+@pytest.fixture(autouse=True)
+def _documented_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail when a verb prints a key that docs/dlcluster-json.md does not name for it."""
+
+    def dumps(document: dict[str, Any], **options: Any) -> str:
+        verb = click.get_current_context().command.name or ""
+        assert {*undocumented_keys(verb, document)} == set()
+        return json.dumps(document, **options)
+
+    monkeypatch.setattr("cli.output.json", SimpleNamespace(dumps=dumps))
 
 
 @pytest.fixture(scope="session")

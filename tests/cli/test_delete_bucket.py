@@ -59,6 +59,20 @@ def test_a_left_bucket_is_listed_and_deleted_with_every_version(s3: Any, capsys:
     assert left(s3) == ["foreign"]
 
 
+def test_json_lists_buckets_and_counts_deleted_versions(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete-bucket", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": 1, "region": REGION, "buckets": []}
+    make(s3, "unused", **{CLUSTER_TAG: "demo"})
+    stack(bucket_of_a_stack("ours"), name="our-app")
+    assert main(["delete-bucket", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["buckets"] == [
+        {"name": "ours", "cluster": "demo", "used_by": "our-app"},
+        {"name": "unused", "cluster": "demo", "used_by": None},
+    ]
+    assert main(["delete-bucket", "unused", "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": 1, "region": REGION, "bucket": "unused", "versions": 3}
+
+
 @pytest.mark.parametrize("is_complete", [True, False], ids=["adopted", "being created"])
 def test_bucket_of_a_stack_is_kept(s3: Any, capsys: pytest.CaptureFixture[str], *, is_complete: bool) -> None:
     if is_complete:

@@ -5,8 +5,11 @@ from typing import Any
 
 import boto3
 import pytest
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.efs.models import efs_backends
 
 from cli.main import main
+from stacks.prices.price_list import price_list
 from tests.cli.conftest import REGION
 
 NO_SUCH = "fs-00000000000000000"
@@ -34,6 +37,20 @@ def test_kept_file_systems_are_listed_with_their_price(efs: Any, capsys: pytest.
     assert main(["delete-storage"]) == 0
     [_, row] = capsys.readouterr().out.splitlines()
     assert row.split() == [mine, "demo", "0.0", "0.00", "-"]
+
+
+def test_json_lists_file_systems_and_names_the_deleted_one(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete-storage", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": 1, "region": REGION, "file_systems": []}
+    mine = make(efs, deeplearning_cluster="demo")
+    efs_backends[DEFAULT_ACCOUNT_ID][REGION].file_systems_by_id[mine]._size_value = 5 * 10**8
+    assert main(["delete-storage", "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["file_systems"]
+    price = price_list(REGION).efs_gb_month
+    assert found.pop("usd_per_month") == pytest.approx(0.5 * price)
+    assert found == {"id": mine, "cluster": "demo", "gb": 0.5, "mount_targets": 0, "used_by": None}
+    assert main(["delete-storage", mine, "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": 1, "region": REGION, "file_system": mine, "gb": 0.5}
 
 
 def test_file_system_deletion_needs_confirmation_or_yes(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,22 +1,16 @@
 """``dlcluster cost``: show a cluster's cost per hour, its cost so far, and a forecast."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from typing import Final
-
 import click
 
 from cli.aws.clients import connect
-from cli.aws.clusters import Cluster, find_cluster
+from cli.aws.clusters import find_cluster
 from cli.costs.amounts import dollars, dollars_by_kind
-from cli.costs.read import Cost, read_cost
+from cli.costs.forecast import FORECASTS, cost_ahead, document, upcoming_end
+from cli.costs.read import read_cost
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.verb import verb
-from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
-
-FORECASTS: Final = (("a day", 24), ("a weekend", 64), ("a month", 730))
-"""Periods to forecast, with their hours."""
+from stacks.settings.lifetime import iso
 
 
 @verb("cost", examples=("dlcluster cost", "dlcluster cost --forecast", "dlcluster cost --json"))
@@ -32,7 +26,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     cost = read_cost(clients, cluster)
-    end = _end(cluster)
+    end = upcoming_end(cluster)
     if as_json:
         print_json(cluster=cluster.name, region=clients.region, **document(cost, end))
         return 0
@@ -44,61 +38,8 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     if forecast:
         if end is not None:
             message = f"until its end at {iso(end.time)} ({end.hours:.1f} h)"
-            print(f"{message} as it is now: {dollars(_ahead(cost, end.hours, end))}")
+            print(f"{message} as it is now: {dollars(cost_ahead(cost, end.hours, end))}")
         for name, hours in FORECASTS:
             what = f"{end.outcome} after its end" if end is not None and end.hours < hours else "as it is now"
-            print(f"{name} ({hours} h) {what}: {dollars(_ahead(cost, hours, end))}")
+            print(f"{name} ({hours} h) {what}: {dollars(cost_ahead(cost, hours, end))}")
     return 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class End:
-    """Upcoming end of a cluster."""
-
-    time: datetime
-    hours: float
-    """Hours until then."""
-    deletes: bool
-    """True if the stack is deleted after the pause."""
-
-    @property
-    def outcome(self) -> str:
-        """Return the state of the cluster after its end."""
-        return "deleted" if self.deletes else "paused"
-
-
-def _end(cluster: Cluster) -> End | None:
-    """Return the end; None if there is none or it has passed."""
-    now = datetime.now(timezone.utc)
-    if cluster.expires is None or cluster.expires <= now:
-        return None
-    hours = (cluster.expires - now) / timedelta(hours=1)
-    return End(time=cluster.expires, hours=hours, deletes=cluster.expiry_action == DELETE)
-
-
-def document(cost: Cost, end: End | None = None) -> dict[str, object]:
-    """Return the cost as keys of a JSON object."""
-    return {
-        "usd_per_hour": cost.rate.total,
-        "usd_per_hour_paused": cost.rate.paused,
-        "usd_per_hour_by_kind": cost.rate.by_kind,
-        "since": f"{cost.spent.since:%Y-%m-%dT%H:%M:%SZ}",
-        "usd_spent": cost.spent.total,
-        "usd_spent_by_kind": dict(cost.spent.by_kind),
-        "node_hours": cost.spent.node_hours,
-        "prices": {"region": cost.prices.region, "date": cost.prices.date},
-        "forecast": {str(hours): _ahead(cost, hours, end) for _, hours in FORECASTS},
-        "expires": iso(end.time) if end else None,
-        "usd_until_end": _ahead(cost, end.hours, end) if end else None,
-    }
-
-
-def _ahead(cost: Cost, hours: float, end: End | None) -> float | None:
-    """Return the cost of the next hours: at the current rate until the end, then paused until the stack is deleted."""
-    if cost.rate.total is None:
-        return None
-    running = hours if end is None else min(hours, end.hours)
-    paused = hours - running
-    if end is not None and end.deletes:
-        paused = min(paused, DELETE_AFTER / timedelta(hours=1))
-    return cost.rate.total * running + cost.rate.paused * paused

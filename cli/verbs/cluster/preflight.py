@@ -1,64 +1,18 @@
 """``dlcluster preflight [-c name=value ...]``: check before a deploy of ./cdk.json that it can succeed."""
 
 import os
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
-from cli.aws.clients import Clients, aws_errors, connect
 from cli.cdk_context import read_context, read_props
-from cli.errors import EXIT_FAILED, ClusterError, CredentialsError, NoAnswerError, UsageError
+from cli.errors import EXIT_FAILED
 from cli.output import STYLES, json_option, print_json
-from cli.preflight import existing_network, sizes, stack
-from cli.preflight.account import kms_key, permissions, service_role, session_manager, setup, volume_key
-from cli.preflight.finding import Finding, problem, warning
-from cli.preflight.nodes import efa, image, offering, reservation
-from cli.preflight.quotas import capacity, interfaces, network, volumes
-from cli.preflight.storage import bucket, data_buckets, shared_storage
-from cli.preflight.target import Check, PreflightTarget
+from cli.preflight.checks import all_findings
+from cli.preflight.finding import Finding
 from cli.shared_options import Selection
 from cli.verb import verb
-from stacks.settings.props import ClusterProps
-
-CHECKS: Final[tuple[tuple[str, Check], ...]] = (
-    ("credentials", setup.check_credentials),
-    ("settings", setup.check_settings),
-    ("key pair", setup.check_key_pair),
-    ("instance type", offering.check_offering),
-    (efa.SUBJECT, efa.check_efa),
-    (reservation.SUBJECT, reservation.check_reservation),
-    ("vCPU quota", capacity.check_vcpu_quota),
-    ("EBS quota", volumes.check_volume_quota),
-    ("EBS key", volume_key.check_volume_key),
-    # Check the role before the key, whose policy must name it.
-    ("service role", service_role.check_auto_scaling_role),
-    (kms_key.SUBJECT, kms_key.check_kms_key),
-    ("AMI", image.check_image),
-    ("Elastic IP", network.check_elastic_ip_quota),
-    ("VPC", network.check_vpc_quota),
-    (interfaces.SUBJECT, interfaces.check_interface_quota),
-    ("subnets", existing_network.check_subnets),
-    ("bucket", bucket.check_bucket),
-    ("data buckets", data_buckets.check_data_buckets),
-    ("shared storage", shared_storage.check_shared_storage),
-    ("cdk bootstrap", setup.check_cdk_bootstrap),
-    ("stack", stack.check_stack),
-    ("expiry", stack.check_deletion),
-    ("sizes", sizes.check_sizes),
-    ("permissions", permissions.check_deploy_permission),
-    ("permissions", permissions.check_launch_permissions),
-    ("permissions", permissions.check_role_permissions),
-    ("permissions", permissions.check_storage_permissions),
-    ("permissions", permissions.check_boundary),
-    ("permissions", permissions.check_schedule_permissions),
-    ("service role", service_role.check_efs_role),
-    ("service role", service_role.check_spot_role),
-    ("log-in", session_manager.check_session_encryption),
-    ("price", sizes.check_price),
-)
 
 
 @verb("preflight", examples=("dlcluster preflight", "dlcluster preflight -c worker_count=3 -c instance_type=g6.xlarge"))
@@ -73,7 +27,7 @@ def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) ->
     settings = read_context(Path.cwd(), [*context, *own])
     props = read_props(settings)
     found = []
-    for finding in _all_findings(selection.region, props, settings):
+    for finding in all_findings(selection.region, props, settings):
         found.append(finding)
         if not as_json:
             _show(finding)
@@ -88,45 +42,3 @@ def _show(finding: Finding) -> None:
     level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
     colour = False if os.environ.get("NO_COLOR") else None
     click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=colour)
-
-
-def _all_findings(region: str | None, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
-    try:
-        with aws_errors(region):
-            clients = connect(region)
-    except CredentialsError as error:  # a missing profile
-        yield problem("credentials", str(error), error.fix)
-        return
-    yield from findings(clients, props, context)
-
-
-def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the findings of every check; stop at the first if AWS does not answer or refuses the credentials."""
-    try:
-        with aws_errors(clients.region):
-            caller = clients.sts.get_caller_identity()
-    except UsageError:
-        raise  # the region or the endpoint: no credentials would help
-    except NoAnswerError as error:
-        yield problem("connection", str(error), error.fix)
-        return
-    except ClusterError as error:
-        yield problem("credentials", str(error), error.fix or CredentialsError.fix)
-        return
-    target = PreflightTarget(
-        clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
-    )
-    shown = set()
-    for finding in (each for subject, check in CHECKS for each in _run_check(subject, check, target)):
-        # Several checks make the same call, which AWS refuses each time.
-        if finding not in shown:
-            shown.add(finding)
-            yield finding
-
-
-def _run_check(subject: str, check: Check, target: PreflightTarget) -> Iterator[Finding]:
-    try:
-        with aws_errors(target.clients.region):
-            yield from check(target)
-    except ClusterError as error:
-        yield warning(subject, f"could not check: {error}")

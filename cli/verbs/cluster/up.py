@@ -1,17 +1,12 @@
 """``dlcluster up``: start the complete fleet in the first candidate zone that has room for it, or nothing."""
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 import click
 
 from cli.aws.clients import connect
 from cli.cdk_context import read_context, read_props
-from cli.errors import UsageError
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.sizes.question import require_yes
@@ -19,15 +14,12 @@ from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.up import checks
 from cli.up.find_zone import find_zone_with_capacity
 from cli.up.lock import Lock
-from cli.up.placement import SETTLE_TIMEOUT_S, ZONE, Placement
+from cli.up.placement import SETTLE_TIMEOUT_S, Placement
 from cli.up.recovery import cluster_of, running_zone
-from cli.up.report import max_cost_per_attempt, scores_line
-from cli.up.zone_rounds import parse_until
+from cli.up.report import print_cost, scores_line
+from cli.up.zone_rounds import search_end
 from cli.verb import verb
-from stacks.prices.price_list import PriceList, price_list
-from stacks.prices.rate import price_line
-from stacks.settings.props import ClusterProps
-from stacks.settings.purchase import SPOT
+from stacks.prices.price_list import price_list
 
 
 @verb("up", examples=("dlcluster up", "dlcluster up --until 18:00 --yes", "dlcluster up -c worker_count=7"))
@@ -60,10 +52,10 @@ def command(
     """
     settings = read_context(Path.cwd(), context)
     props = read_props(settings)
-    end = _end(until)
-    _require_zones(props, context, cluster=selection.cluster)
+    end = search_end(until)
+    checks.require_zones(props, context, cluster=selection.cluster)
     if by_spot_score:
-        _require_spot(props)
+        checks.require_spot(props)
     clients = connect(selection.region)
     target, prices = checks.preflight_target(clients, props, settings), price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
@@ -86,10 +78,9 @@ def command(
             scores = checks.spot_scores(clients, props)
         if scores is not None:
             print(f"dlcluster: {scores_line(checks.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
-        _print_cost(props, prices, end)
+        print_cost(props, prices, end)
         require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
-    with _interruptible():
-        zone = find_zone_with_capacity(placement, props, lacking, until=end, prices=prices, scores=scores)
+    zone = find_zone_with_capacity(placement, props, lacking, until=end, prices=prices, scores=scores)
     cluster = cluster_of(placement)
     members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
@@ -100,55 +91,3 @@ def command(
     print(f"{cluster.name} is running in {zone}: {len(members)} nodes")
     print_table(("INDEX", "NODE", "INSTANCE"), [(str(m.node_index), m.short_name, m.instance_id) for m in members])
     return 0
-
-
-def _print_cost(props: ClusterProps, prices: PriceList, end: datetime | None) -> None:
-    """Print, before the question, what the cluster can cost and for how long."""
-    print(f"dlcluster: {price_line(props, prices)}", file=sys.stderr)
-    print(
-        f"dlcluster: each zone that fails costs up to {max_cost_per_attempt(props, prices)}; if this program is "
-        "killed, nodes run until the next dlcluster up or pause",
-        file=sys.stderr,
-    )
-    if end is not None:
-        print(f"dlcluster: trying until {end.astimezone():%Y-%m-%d %H:%M %Z}", file=sys.stderr)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Treat the terminal's hangup and SIGTERM like Ctrl-C."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before_it = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before_it.items():
-            signal.signal(number, handler)
-
-
-def _end(until: str) -> datetime | None:
-    """Return the time until which to search; None for a single round. Raises UsageError."""
-    found = parse_until(until, datetime.now().astimezone()) if until else None
-    if until and found is None:
-        raise UsageError(f"--until must be a time of the day like 18:00, got {until[:60]!r}")
-    return found
-
-
-def _require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str | None) -> None:
-    """Raise UsageError for settings that leave no choice of zone."""
-    if any(pair.partition("=")[0] == ZONE for pair in context):
-        raise UsageError(f"-c {ZONE} cannot be combined with up, which chooses it")
-    if not props.zones:
-        raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
-    if cluster not in (None, props.cluster_name):
-        raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {cluster}")
-
-
-def _require_spot(props: ClusterProps) -> None:
-    """Refuse scores for nodes that EC2 scores none for. Raises UsageError."""
-    if props.purchase != SPOT or not props.worker_count:
-        found = f"purchase={props.purchase} and worker_count={props.worker_count}"
-        raise UsageError(f"--by-spot-score needs purchase={SPOT} and a worker, got {found}: leave it out")

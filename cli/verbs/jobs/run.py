@@ -1,37 +1,27 @@
 """``dlcluster run -- COMMAND``: copy the current directory to every node and run a command on all."""
 
-import difflib
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from cli.cluster_context import find_selected_cluster
 from cli.completion import complete_file
 from cli.errors import UsageError
-from cli.files.progress import summary, upload_bar
-from cli.files.upload import Upload, upload
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.misplaced_options import RunVerb
+from cli.jobs.on_master import LAUNCHER, run_on_master
 from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm
 from cli.jobs.refused_options import refuse_options
-from cli.jobs.script import check_is_sent, find_script, note_independent_processes
-from cli.jobs.start import start_job, warn_of_jobs
-from cli.output import json_option, print_json, printable
+from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
+from cli.jobs.start import send_directory, start_job
+from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known
 from cli.shared_options import Selection
-from cli.ssh.access import remote_line
-from cli.ssh.master import connect_to_master, ssh_target
-from cli.ssh.remote import MasterConnection, run_command
+from cli.ssh.master import connect_to_master
 from cli.verb import verb
 
-LAUNCHER: Final = "launch"
-SCRIPT: Final = ".py"
-SHELL_SCRIPT: Final = ".sh"
 EXAMPLES: Final = (
     "dlcluster run -- train.py --lr 0.1",
     "dlcluster run -n 3 --env WANDB_MODE=offline -- train.py",
@@ -72,7 +62,7 @@ def command(
     passed_on.check(os.environ)
     if command[0] == LAUNCHER:
         given = detach or not sync or to is not None or as_json or bool(passed_on.words())
-        return _run_on_master(selection, command, given=given)
+        return run_on_master(selection, command, given=given)
     if passed_on.sync_overwrite and not sync:
         raise UsageError("--sync-overwrite cannot be combined with --no-sync, which sends nothing")
     if to is not None and not sync:
@@ -83,12 +73,12 @@ def command(
     script = find_script(command)
     if sync:
         check_is_sent(script)
-        _check_script(command[0])
+        check_exists(command[0])
     with connect_to_master(selection) as (context, connection):
         refuse_other_launchers(command, nnodes=passed_on.nnodes or context.membership.desired_training_nodes)
         if passed_on.secret:
             check_secrets_are_known(context.membership.members)
-        sent = _send(connection, to=to) if sync else None
+        sent = send_directory(connection, to=to) if sync else None
         if sent is not None:
             note_independent_processes(script, nodes=passed_on.nnodes or len(context.membership.members))
         job_id = start_job(connection, command, options=passed_on, sent=sent)
@@ -102,34 +92,3 @@ def command(
         print(job_id)
         print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)
     return 0
-
-
-def _check_script(name: str) -> None:
-    """Raise UsageError if the command is a script that the directory does not have, or a shell would not find."""
-    if name.endswith(SHELL_SCRIPT) and "/" not in name and Path(name).is_file():
-        raise UsageError(f"no program {printable(name)!r}: did you mean bash {printable(name)}?")
-    if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
-        return
-    scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
-    similar = difflib.get_close_matches(Path(name).name, scripts, n=1)
-    suggestion = f": did you mean {printable(str(Path(name).with_name(similar[0])))}?" if similar else ""
-    raise UsageError(f"{Path.cwd()} has no {name!r}{suggestion}")
-
-
-def _send(connection: MasterConnection, *, to: str | None) -> Upload:
-    sent = upload(connection, Path.cwd(), to=to, show=upload_bar)
-    print(f"dlcluster: {summary(sent)}", file=sys.stderr)
-    warn_of_jobs(connection, sent)
-    return sent
-
-
-def _run_on_master(selection: Selection, command: Sequence[str], *, given: bool) -> int:
-    """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
-    if given:
-        raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
-    target = ssh_target(find_selected_cluster(selection))
-    line = remote_line(tuple(command))
-    code = run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
-    if code:
-        print("dlcluster: launch ran in the master's home directory, and nothing was copied there", file=sys.stderr)
-    return code

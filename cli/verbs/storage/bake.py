@@ -8,25 +8,20 @@ from typing import Final
 import click
 
 from bootstrap.contract import SETUP_HASH_LENGTH
-from cli.aws.clusters import DeployedSetup, deployed_setup
-from cli.aws.nodes import Member, check_instance
+from cli.aws.clusters import deployed_setup
 from cli.cdk_context import read_context, read_props
-from cli.cluster_context import ClusterContext
 from cli.errors import UsageError
-from cli.image.images import await_image, create_image, find_image, require_permissions, terminate_baked_workers
-from cli.image.worker import choose_worker, clean, newest_node, require_idle, take_out
+from cli.image.bake import bake
+from cli.image.images import await_image, find_image, terminate_baked_workers
+from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.deploy import set_and_deploy
-from cli.sizes.question import require_yes
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import MasterConnection
 from cli.up.lock import BAKE_ID, Lock
 from cli.verb import verb
 
 SETTING: Final = "ami"
-REPLACE: Final = "aws ec2 terminate-instances"
-"""Command after which the worker's group launches another."""
 
 
 @verb("bake", examples=("dlcluster bake", "dlcluster bake --yes --json", "dlcluster bake -c key_name=me"))
@@ -57,7 +52,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
             image_id = find_image(ec2, newest_node(found), cluster_name=name, sha256=setup.sha256)
             worker = None
             if image_id is None:
-                image_id, worker = _bake(found, connection, setup, lock, yes=yes)
+                image_id, worker = bake(found, connection, setup, lock, yes=yes)
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
                 terminate_baked_workers(ec2, cluster_name=name)
@@ -73,37 +68,3 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
     delete = f"aws ec2 deregister-image --delete-associated-snapshots --image-id {image_id}"
     print(f"dlcluster: EBS bills its snapshot per GB and month; {end}: {delete}", file=sys.stderr)
     return 0
-
-
-def _bake(
-    found: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
-) -> tuple[str, str]:
-    """Make the image of a worker; return the IDs of both. Raises ClusterError."""
-    ec2, name, sha256 = found.clients.ec2, found.cluster.name, setup.sha256
-    worker = choose_worker(found, setup)
-    node = check_instance(ec2, worker, cluster_name=name)
-    require_idle(connection)
-    require_yes(_question(worker), yes=yes)
-    # The answer may have taken long.
-    lock.hold()
-    require_idle(connection)
-    require_permissions(ec2, node, cluster_name=name, sha256=sha256)
-    # A bake that was killed may have left its worker.
-    terminate_baked_workers(ec2, cluster_name=name)
-    try:
-        take_out(found, worker, setup)
-        clean(connection, worker, setup)
-        image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
-        await_image(ec2, image_id, keep_alive=lock.hold)
-    finally:
-        if lock.is_held():
-            terminate_baked_workers(ec2, cluster_name=name, detached=worker.instance_id)
-    return image_id, worker.instance_id
-
-
-def _question(worker: Member) -> str:
-    return (
-        f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
-        f"{REPLACE} --instance-ids {worker.instance_id}\n"
-        f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
-    )

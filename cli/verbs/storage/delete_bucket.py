@@ -7,7 +7,7 @@ import click
 from cli.aws.clients import Clients, connect
 from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, used_by_stacks
 from cli.errors import ClusterError, UsageError
-from cli.output import is_terminal, print_table
+from cli.output import is_terminal, json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.verb import verb
 
@@ -17,7 +17,8 @@ COLUMNS = ("BUCKET", "CLUSTER", "USED BY")
 @verb("delete-bucket", examples=("dlcluster delete-bucket", "dlcluster delete-bucket vision-bucket-1a2b3c"))
 @click.argument("bucket", required=False, metavar="[BUCKET]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
+@json_option
+def command(selection: Selection, *, bucket: str | None, yes: bool, as_json: bool) -> int:
     """Delete a bucket that a destroyed cluster left behind, with every version of every object; without one, list them.
 
     It refuses a bucket that a stack uses, and one that no cluster made. It sees only the stacks of this region and
@@ -25,7 +26,7 @@ def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
     """
     clients = connect(selection.region)
     if bucket is None:
-        return _list(clients, selection.cluster)
+        return _list(clients, selection.cluster, as_json=as_json)
     found = _find(clients, bucket)
     if used_by := used_by_stacks(clients.cloudformation).get(bucket):
         raise ClusterError(f"{bucket} is in use by stack {used_by}: run cdk destroy for it first")
@@ -36,18 +37,25 @@ def command(selection: Selection, *, bucket: str | None, yes: bool) -> int:
         deleted += count
         click.echo(f"{deleted} versions deleted", file=sys.stderr)
     clients.s3.delete_bucket(Bucket=bucket)
-    print(f"deleted {bucket}, {deleted} versions")
+    if as_json:
+        print_json(region=clients.region, bucket=bucket, versions=deleted)
+    else:
+        print(f"deleted {bucket}, {deleted} versions")
     return 0
 
 
-def _list(clients: Clients, cluster: str | None) -> int:
-    found = [each for each in made_buckets(clients.tagging) if cluster in (None, each.cluster)]
+def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
+    made = [each for each in made_buckets(clients.tagging) if cluster in (None, each.cluster)]
+    found = sorted(made, key=lambda each: each.name)
+    used = used_by_stacks(clients.cloudformation) if found else {}
+    if as_json:
+        buckets = [{"name": each.name, "cluster": each.cluster, "used_by": used.get(each.name)} for each in found]
+        print_json(region=clients.region, buckets=buckets)
+        return 0
     if not found:
         print(f"dlcluster: no cluster has made a bucket in {clients.region}", file=sys.stderr)
         return 0
-    used = used_by_stacks(clients.cloudformation)
-    rows = sorted((each.name, each.cluster, used.get(each.name, "")) for each in found)
-    print_table(COLUMNS, rows)
+    print_table(COLUMNS, [(each.name, each.cluster, used.get(each.name, "")) for each in found])
     return 0
 
 

@@ -7,10 +7,10 @@ import click
 from cli.aws.clients import Clients, connect
 from cli.aws.file_systems import FileSystem, find_file_system, made_file_systems
 from cli.errors import ClusterError, UsageError
-from cli.output import is_terminal, print_table
+from cli.output import is_terminal, json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.verb import verb
-from stacks.prices.price_list import price_list
+from stacks.prices.price_list import PriceList, price_list
 
 COLUMNS = ("FILE SYSTEM", "CLUSTER", "GB", "$/MONTH", "USED BY")
 
@@ -18,7 +18,8 @@ COLUMNS = ("FILE SYSTEM", "CLUSTER", "GB", "$/MONTH", "USED BY")
 @verb("delete-storage", examples=("dlcluster delete-storage", "dlcluster delete-storage fs-0123456789abcdef0"))
 @click.argument("file_system", required=False, metavar="[FILE_SYSTEM]")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
+@json_option
+def command(selection: Selection, *, file_system: str | None, yes: bool, as_json: bool) -> int:
     """Delete a file system that a destroyed cluster left behind, with everything in it; without one, list them.
 
     It refuses a file system that a cluster uses or that has a mount target, and one that no cluster made. The prices
@@ -26,7 +27,7 @@ def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
     """
     clients = connect(selection.region)
     if file_system is None:
-        return _list(clients, selection.cluster)
+        return _list(clients, selection.cluster, as_json=as_json)
     found = find_file_system(clients, file_system)
     if found.used_by:
         raise ClusterError(f"{file_system} is in use by stack {found.used_by}: run cdk destroy for it first")
@@ -36,30 +37,54 @@ def command(selection: Selection, *, file_system: str | None, yes: bool) -> int:
     if not yes:
         _ask(found)
     clients.efs.delete_file_system(FileSystemId=file_system)
-    print(f"deleted {file_system}, {found.gigabytes} GB")
+    if as_json:
+        print_json(region=clients.region, file_system=file_system, gb=found.gb)
+    else:
+        print(f"deleted {file_system}, {found.gb:.1f} GB")
     return 0
 
 
-def _list(clients: Clients, cluster: str | None) -> int:
+def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
     prices = price_list(clients.region)
     found = [each for each in made_file_systems(clients) if cluster in (None, each.cluster)]
+    if as_json:
+        print_json(region=clients.region, file_systems=[_document(each, prices) for each in found])
+        return 0
     if not found:
         print(f"dlcluster: no cluster has left a file system in {clients.region}", file=sys.stderr)
         return 0
     print_table(
         COLUMNS,
         [
-            (each.file_system_id, each.cluster, each.gigabytes, each.monthly_price(prices), each.used_by)
+            (
+                each.file_system_id,
+                each.cluster,
+                f"{each.gb:.1f}",
+                f"{each.usd_per_month(prices):.2f}",
+                each.used_by,
+            )
             for each in found
         ],
     )
     return 0
 
 
+def _document(found: FileSystem, prices: PriceList) -> dict[str, object]:
+    """Return a file system as a JSON object."""
+    return {
+        "id": found.file_system_id,
+        "cluster": found.cluster,
+        "gb": found.gb,
+        "usd_per_month": found.usd_per_month(prices),
+        "mount_targets": found.mount_targets,
+        "used_by": found.used_by or None,
+    }
+
+
 def _ask(found: FileSystem) -> None:
     """Ask the user to retype the ID. Raises UsageError without a terminal, ClusterError for a wrong answer."""
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError("cannot prompt without a terminal: use --yes")
-    question = f"Delete {found.file_system_id} of cluster {found.cluster}, {found.gigabytes} GB, for good? Type its id"
+    question = f"Delete {found.file_system_id} of cluster {found.cluster}, {found.gb:.1f} GB, for good? Type its id"
     if click.prompt(question).strip() != found.file_system_id:
         raise ClusterError("nothing was deleted")

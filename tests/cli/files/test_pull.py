@@ -1,5 +1,6 @@
 """Test pull's report of what it received."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,13 @@ def test_warns_of_results_that_run_would_send_back(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == f"dlcluster: run and push from here will send runs: {advice}\n"
     assert main(["pull", "project/runs", "../results"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_json_counts_what_came(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pull", "project/runs", "../results", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "version": 1, "cluster": "demo", "path": "../results", "files": 1, "bytes": 1, "left_out": 0,
+    }  # fmt: skip
 
 
 def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from cli.cluster_context import ClusterContext
 from cli.files.upload import Upload
+from cli.jobs import start
 from cli.ssh.remote import MasterConnection, Output
-from cli.verbs.jobs import run
 
 JOB = "20260101-000000-abcdef0"
 
@@ -62,7 +62,7 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
         context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"}), "membership": membership})
         yield cast(ClusterContext, context), cast(MasterConnection, made)
 
-    for verb in ("run", "jobs", "logs", "stop"):
+    for verb in ("run", "jobs", "logs", "stop", "push"):
         monkeypatch.setattr(f"cli.verbs.jobs.{verb}.connect_to_master", connected)
-    monkeypatch.setattr(run, "upload", lambda connection, directory, to, show: SENT)
+    monkeypatch.setattr(start, "upload", lambda connection, directory, to, show: SENT)
     return made

@@ -1,11 +1,17 @@
-"""Test that push uses no GPU."""
+"""Test that push uses no GPU, and its report."""
 
+import json
 from collections.abc import Iterable
 from typing import cast
 
+import pytest
+
 from cli.files.upload import Upload
 from cli.jobs.start import copy_to_all_nodes
+from cli.main import main
 from cli.ssh.remote import MasterConnection, Output
+from cli.verbs.jobs import push
+from tests.cli.jobs.conftest import SENT, Master
 
 
 def test_files_reach_every_node_without_a_gpu() -> None:
@@ -21,3 +27,16 @@ def test_files_reach_every_node_without_a_gpu() -> None:
     )
     line = "launch --sync-dst-dir my-job --nproc-per-node 1 --env CUDA_VISIBLE_DEVICES: true"
     assert ran == [f"cd && cd .cache/deeplearning/push/my-job && {line}"]
+
+
+def test_json_counts_what_was_sent(
+    master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(push, "upload", lambda *_, **__: SENT)
+    master.set_answer("launch list", "[]")
+    master.set_answer("launch --sync-dst-dir my-job")
+    assert main(["push", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "version": 1, "cluster": "demo", "directory": "~/my-job",
+        "files": 3, "bytes": 30, "sent_files": 2, "sent_bytes": 20,
+    }  # fmt: skip

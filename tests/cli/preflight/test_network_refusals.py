@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ConnectTimeoutError
 
+from cli.preflight import checks
 from cli.preflight.finding import Finding
-from cli.verbs.cluster import preflight
 from tests.cli.preflight.conftest import CALLER, Account
 
 VPC, SUBNET = "vpc-01234567", "subnet-0000000a"
@@ -50,12 +50,12 @@ def findings(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     """Run preflight with its checks of the network alone."""
     account.settings |= {"private": True, "vpc_id": VPC, "subnet_id": SUBNET, "worker_count": 2}
     del account.settings["availability_zone"]
-    monkeypatch.setattr(preflight, "CHECKS", [each for each in preflight.CHECKS if each[0] == "subnets"])
+    monkeypatch.setattr(checks, "CHECKS", [each for each in checks.CHECKS if each[0] == "subnets"])
     account.answers("sts", "get_caller_identity", {"Account": "123456789012", "Arn": CALLER})
 
     def run() -> list[Finding]:
         target = account.target()
-        return [*preflight.findings(account.clients, target.props, {})]
+        return [*checks.findings(account.clients, target.props, {})]
 
     return run
 

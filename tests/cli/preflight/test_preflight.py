@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from cli.main import main
+from cli.preflight import checks
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import Check, PreflightTarget
-from cli.verbs.cluster import preflight
 from tests.cli.conftest import REGION
 from tests.cli.preflight.conftest import Account
 
@@ -145,20 +145,20 @@ def unreachable(_: PreflightTarget) -> Iterator[Finding]:
     yield
 
 
-@pytest.mark.parametrize(("checks", "code"), [([fair], 0), ([fair, poor], 1), ([poor, fair], 1), ([unreachable], 0)])
+@pytest.mark.parametrize(("run", "code"), [([fair], 0), ([fair, poor], 1), ([poor, fair], 1), ([unreachable], 0)])
 def test_only_problems_make_preflight_fail(
-    app: Path, checks: list[Check], code: int, monkeypatch: pytest.MonkeyPatch
+    app: Path, run: list[Check], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight, "CHECKS", tuple(("x", check) for check in checks))
+    monkeypatch.setattr(checks, "CHECKS", tuple(("x", check) for check in run))
     assert main(["preflight"]) == code
 
 
 def test_a_refused_call_ends_one_check_only(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "CHECKS", (("d", denied), ("e", unreachable), ("a", fair)))
+    monkeypatch.setattr(checks, "CHECKS", (("d", denied), ("e", unreachable), ("a", fair)))
     identity = {"Account": "1", "Arn": account.caller, "UserId": "u"}
     account.answers("sts", "get_caller_identity", identity)
     account.refuses("ec2", "describe_vpcs", "UnauthorizedOperation")
-    found = list(preflight.findings(account.clients, account.target().props, {}))
+    found = list(checks.findings(account.clients, account.target().props, {}))
     assert [(f.level, f.subject, f.sentence) for f in found] == [
         ("ok", "d", "half of it"),
         ("warning", "d", "could not check: AWS refused DescribeVpcs: UnauthorizedOperation: no"),

@@ -33,9 +33,11 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(cluster: Cluster, capsy
     # Existing nodes are not launched again, and a lost node returns in the only subnet of its group.
     before = cluster.instances()
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # from another laptop
-    assert cluster.up() == 0
+    assert cluster.up("--json") == 0
     assert (cluster.instances(), cluster.cdk_json()["availability_zone"]) == (before, ZONES[2])
-    message = capsys.readouterr().err
+    out, message = capsys.readouterr()
+    found = json.loads(out)
+    assert (found["zone"], [node["index"] for node in found["nodes"]]) == (ZONES[2], [1, 2, 3])
     assert f"already running in {ZONES[2]}; cdk deploy applies other settings" in message
     assert "will cost" not in message
     assert all("," not in subnets for subnets in cluster.subnets().values())
@@ -77,7 +79,7 @@ def test_no_node_is_left_when_no_zone_has_room(
             return begun + timedelta(seconds=sum(pauses))
 
     monkeypatch.setattr("cli.up.zone_rounds.datetime", Clock)
-    monkeypatch.setattr("cli.verbs.cluster.up.parse_until", lambda *_: until)
+    monkeypatch.setattr("cli.up.zone_rounds.parse_until", lambda *_: until)
     assert cluster.up("--until", "18:00") == 1
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
     assert pauses == [30]

@@ -2,7 +2,7 @@ import pytest
 
 from cli.preflight.account.kms_key import check_kms_key
 from cli.preflight.account.service_role import check_auto_scaling_role, check_efs_role, check_spot_role
-from cli.verbs.cluster.preflight import CHECKS
+from cli.preflight.checks import CHECKS
 from tests.cli.preflight.conftest import ACCOUNT, Account
 
 ROLE = "AWSServiceRoleForAutoScaling"

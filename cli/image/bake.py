@@ -1,0 +1,49 @@
+"""Make an image of a worker that leaves its cluster for it."""
+
+from typing import Final
+
+from cli.aws.clusters import DeployedSetup
+from cli.aws.nodes import Member, check_instance
+from cli.cluster_context import ClusterContext
+from cli.image.images import await_image, create_image, require_permissions, terminate_baked_workers
+from cli.image.worker import choose_worker, clean, require_idle, take_out
+from cli.sizes.question import require_yes
+from cli.ssh.remote import MasterConnection
+from cli.up.lock import Lock
+
+REPLACE: Final = "aws ec2 terminate-instances"
+"""Command after which the worker's group launches another."""
+
+
+def bake(
+    found: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
+) -> tuple[str, str]:
+    """Make the image of a worker; return the IDs of both. Raises ClusterError."""
+    ec2, name, sha256 = found.clients.ec2, found.cluster.name, setup.sha256
+    worker = choose_worker(found, setup)
+    node = check_instance(ec2, worker, cluster_name=name)
+    require_idle(connection)
+    require_yes(_question(worker), yes=yes)
+    # The answer may have taken long.
+    lock.hold()
+    require_idle(connection)
+    require_permissions(ec2, node, cluster_name=name, sha256=sha256)
+    # A bake that was killed may have left its worker.
+    terminate_baked_workers(ec2, cluster_name=name)
+    try:
+        take_out(found, worker, setup)
+        clean(connection, worker, setup)
+        image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
+        await_image(ec2, image_id, keep_alive=lock.hold)
+    finally:
+        if lock.is_held():
+            terminate_baked_workers(ec2, cluster_name=name, detached=worker.instance_id)
+    return image_id, worker.instance_id
+
+
+def _question(worker: Member) -> str:
+    return (
+        f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
+        f"{REPLACE} --instance-ids {worker.instance_id}\n"
+        f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
+    )
