@@ -22,7 +22,6 @@ MAX_MODULES: Final = 12
 MAX_LINES: Final = 300
 MIN_LINES: Final = 25
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "local/aws/permissions": (13, "one service a file"),
     "stacks/settings": (16, "one concern a file"),
     "trainer/data": (13, "one data set a file"),
 }

@@ -52,7 +52,6 @@ def target(file_system: str, address: str, *, vpc_id: str = VPC, group: str = "s
         address=address,
         vpc_id=vpc_id,
         group_ids=(group,),
-        refuses_plaintext=False,
         mount_name="abcdefgh",
     )
 
