@@ -24,7 +24,6 @@ MIN_LINES: Final = 25
 MAX_LINES_BELOW: Final[Mapping[str, int]] = {"cli/verbs": 99}
 """Folders whose files must be shorter than others: a verb's file has its words, and other packages its work."""
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
-    "local/aws/permissions": (13, "one service a file"),
     "stacks/settings": (16, "one concern a file"),
     "trainer/data": (13, "one data set a file"),
 }

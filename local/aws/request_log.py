@@ -13,7 +13,7 @@ from typing import Any
 
 from local.aws.calls import Call
 from local.aws.permissions.authorizer import Authorization
-from local.aws.permissions.policies import Permission
+from local.iam.policies import Permission
 
 _APPLICATION = re.compile(r"(?:^| )app/(\S+)")
 _HINTS = re.compile(

@@ -1,13 +1,12 @@
 """Read the mount targets of EFS and the file systems of FSx for Lustre, as data for the firewall and the servers."""
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from local.storage.file_system_policy import admits
 
 FAULTS_FILE: Final = "storage-faults.json"
 """File in the run's directory with the faults of mount targets."""
@@ -24,8 +23,10 @@ class MountTarget:
     address: str
     vpc_id: str
     group_ids: tuple[str, ...]
-    refuses_plaintext: bool
-    """True if the file system's policy denies access without TLS."""
+    admits_tls: bool = True
+    """True if a client without IAM may mount through TLS; the policy of EFS's file system decides."""
+    admits_plaintext: bool = True
+    """Likewise without TLS."""
     slow_s: float = 0.0
     """Delay of its answers in seconds, which is a fault."""
     mount_name: str = ""
@@ -71,7 +72,6 @@ def _lustre(fsx: Any, ec2: Any, faults: StorageFaults) -> Iterator[MountTarget]:
             address=interface["PrivateIpAddress"],
             vpc_id=system["VpcId"],
             group_ids=tuple(sorted(group["GroupId"] for group in interface["Groups"])),
-            refuses_plaintext=False,
             slow_s=faults.slow_s,
             mount_name=system["LustreConfiguration"]["MountName"],
         )
@@ -82,7 +82,7 @@ def _efs(efs: Any, faults: StorageFaults) -> Iterator[MountTarget]:
         if system["LifeCycleState"] != REACHABLE or not system["NumberOfMountTargets"]:
             continue
         file_system = system["FileSystemId"]
-        policy = _policy(efs, file_system)
+        admitted = _admitted(efs, system)
         for target in efs.describe_mount_targets(FileSystemId=file_system)["MountTargets"]:
             groups = efs.describe_mount_target_security_groups(MountTargetId=target["MountTargetId"])
             yield MountTarget(
@@ -91,21 +91,16 @@ def _efs(efs: Any, faults: StorageFaults) -> Iterator[MountTarget]:
                 address=target["IpAddress"],
                 vpc_id=target["VpcId"],
                 group_ids=tuple(sorted(groups["SecurityGroups"])),
-                refuses_plaintext=denies_plaintext(policy),
+                admits_tls=admitted[True],
+                admits_plaintext=admitted[False],
                 slow_s=faults.slow_s,
             )
 
 
-def _policy(efs: Any, file_system: str) -> Mapping[str, Any]:
-    with contextlib.suppress(ClientError):  # it has none
-        found: Mapping[str, Any] = json.loads(efs.describe_file_system_policy(FileSystemId=file_system)["Policy"])
-        return found
-    return {}
-
-
-def denies_plaintext(policy: Mapping[str, Any]) -> bool:
-    """Return True if a file system's policy denies everything that does not use TLS."""
-    return any(
-        statement["Effect"] == "Deny" and statement.get("Condition", {}).get("Bool") == {"aws:SecureTransport": "false"}
-        for statement in policy.get("Statement", [])
-    )
+def _admitted(efs: Any, system: Mapping[str, Any]) -> dict[bool, bool]:
+    """Return whether a client without IAM may mount a file system, by whether it uses TLS."""
+    try:
+        policy = json.loads(efs.describe_file_system_policy(FileSystemId=system["FileSystemId"])["Policy"])
+    except efs.exceptions.PolicyNotFound:
+        return {True: True, False: True}
+    return {encrypted: admits(policy, system["FileSystemArn"], encrypted=encrypted) for encrypted in (True, False)}

@@ -32,21 +32,20 @@ def start_server(target: MountTarget, context: ssl.SSLContext) -> Callable[[], N
         def handle(self) -> None:
             with contextlib.suppress(OSError), self._connection() as connection:
                 connections.add(connection)
+                is_admitted = target.admits_tls if isinstance(connection, ssl.SSLSocket) else target.admits_plaintext
                 try:
-                    while answer := reply(read_record(connection.recv), target.file_system):
+                    while (answer := reply(read_record(connection.recv), target.file_system)) and is_admitted:
                         time.sleep(target.slow_s)
                         connection.sendall(answer)
                 finally:
                     connections.discard(connection)
 
         def _connection(self) -> socket.socket:
-            """Return the connection, in TLS if the peer starts it. Raises OSError if the policy requires TLS."""
+            """Return the connection, in TLS if the peer starts it. Raises OSError."""
             plain: socket.socket = self.request
             plain.settimeout(IDLE_S)
             if plain.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
                 return context.wrap_socket(plain, server_side=True)
-            if target.refuses_plaintext:
-                raise ConnectionError("the file system's policy denies access without TLS")
             return plain
 
     def end() -> None:

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 from local.aws.api_faults import ServiceError, response
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import Decision, Permission
+from local.iam.policies import Decision, Permission
 
 _JSON: Final = frozenset({"dynamodb", "fsx", "logs", "secretsmanager", "ssm"})
 _INVALID_CREDENTIALS: Final = {

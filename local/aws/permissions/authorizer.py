@@ -15,9 +15,9 @@ from local.aws.buckets import bucket_policy
 from local.aws.calls import Call
 from local.aws.permissions import access_denied
 from local.aws.permissions.callers import Caller, UnknownCallError, caller_of
-from local.aws.permissions.conditions import PolicyError
-from local.aws.permissions.policies import Decision, Permission, evaluate
 from local.aws.permissions.required import required_permissions
+from local.iam.conditions import PolicyError
+from local.iam.policies import Decision, Permission, evaluate
 
 log = logging.getLogger(__name__)
 

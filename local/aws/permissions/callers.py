@@ -10,7 +10,7 @@ from moto.iam.models import IAMBackend, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from local.aws.calls import Call
-from local.aws.permissions.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
+from local.iam.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
 """Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not authorized: they do

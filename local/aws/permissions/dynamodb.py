@@ -9,7 +9,7 @@ from moto.dynamodb.models import dynamodb_backends
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
 from local.aws.permissions.keys import through_service
-from local.aws.permissions.policies import LEADING_KEYS, Permission
+from local.iam.policies import LEADING_KEYS, Permission
 
 _READING: Final = ("Decrypt", "DescribeKey")
 _WRITING: Final = ("Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")

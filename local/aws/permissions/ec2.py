@@ -8,7 +8,7 @@ from moto.ec2.models import ec2_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import Permission
+from local.iam.policies import Permission
 
 _INSTANCE: Final = re.compile(r"InstanceId\.\d+")
 

@@ -12,7 +12,7 @@ from moto.kms.models import kms_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
-from local.aws.permissions.policies import Permission
+from local.iam.policies import Permission
 
 _OF_AWS: Final = "alias/aws/"
 """Start of the names of AWS's own keys, which every caller of the account may use through their services."""

@@ -10,7 +10,7 @@ from typing import Final
 from local.aws.calls import Call
 from local.aws.permissions import autoscaling, dynamodb, ec2, s3, secrets, sessions
 from local.aws.permissions.callers import Caller, UnknownCallError
-from local.aws.permissions.policies import Permission
+from local.iam.policies import Permission
 
 PermissionsOfCall = Callable[[Call, Caller], Iterator[Permission]]
 NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})

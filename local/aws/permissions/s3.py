@@ -11,7 +11,7 @@ from moto.s3.models import s3_backends
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller, UnknownCallError
 from local.aws.permissions.keys import through_service
-from local.aws.permissions.policies import Permission
+from local.iam.policies import Permission
 
 _LISTING: Final = frozenset({
     "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "list-type", "marker", "max-keys",

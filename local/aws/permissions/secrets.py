@@ -13,7 +13,7 @@ from moto.ssm.models import ssm_backends
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller
 from local.aws.permissions.keys import through_service
-from local.aws.permissions.policies import Permission
+from local.iam.policies import Permission
 
 
 def _parameter(call: Call, caller: Caller) -> Iterator[Permission]:

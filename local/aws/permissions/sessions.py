@@ -12,7 +12,7 @@ from moto.ec2.models import ec2_backends
 
 from local.aws.calls import Call
 from local.aws.permissions.callers import Caller, UnknownCallError
-from local.aws.permissions.policies import DOCUMENT_CHECK, Permission
+from local.iam.policies import DOCUMENT_CHECK, Permission
 
 _CHANNEL: Final = re.compile(r"(GET|POST) /v1/(control|data)-channel/([\w:.-]+)")
 _ACTIONS: Final = {"GET": "Open", "POST": "Create"}

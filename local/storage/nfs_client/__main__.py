@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from local.storage.nfs_client.connection import Server, ask, connect
+from local.storage.nfs_client.connection import AccessDeniedError, Server, ask, connect
 from local.storage.nfs_client.file_server import FileServer
 from local.storage.nfs_client.messages import MAX_REQUEST, MAX_WRITE
 
@@ -44,6 +44,9 @@ def main(arguments: list[str]) -> int:
         if not exported.is_dir():
             raise MountError("mounting failed, reason given by server: No such file or directory")
         device = mount(f"{source}{file_system}", directory)
+    except AccessDeniedError:
+        print(f"access denied by server while mounting {source}", flush=True)
+        return 1
     except OSError as error:
         print(f"Connection refused or timed out: {error}", flush=True)
         return 1

@@ -18,11 +18,15 @@ FRESH_S: Final = 2.0
 RECONNECT_S: Final = 1.0
 
 
+class AccessDeniedError(ConnectionError):
+    """The server ends the connection instead of answering."""
+
+
 def connect(address: str, port: int) -> socket.socket:
     """Connect from a reserved port, which only root can use. Raises OSError."""
     for own_port in RESERVED_PORTS:
         try:
-            return socket.create_connection((address, port), TIMEOUT_S, source_address=(address, own_port))
+            return socket.create_connection((address, port), TIMEOUT_S, source_address=("", own_port))
         except OSError as error:
             if "in use" not in str(error) and "assign" not in str(error):
                 raise
@@ -30,11 +34,11 @@ def connect(address: str, port: int) -> socket.socket:
 
 
 def ask(connection: socket.socket) -> str:
-    """Return the file system that the server at the other end serves. Raises OSError."""
+    """Return the file system that the server at the other end serves. Raises OSError and AccessDeniedError."""
     connection.sendall(CALL)
     answer = connection.recv(4096)
     if len(answer) <= ANSWER_HEADER:
-        raise ConnectionError("access denied by server")
+        raise AccessDeniedError
     return answer[ANSWER_HEADER:].decode()
 
 

@@ -7,7 +7,6 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
 from cli.ssh.session_manager import PluginCall, PluginSession
-from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.conftest import REGION, Deploy, Fleet, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
 
@@ -209,51 +207,6 @@ def test_a_forged_record_leads_no_session_to_another_instance(
     assert "which is not the cluster's: its tag deeplearning:cluster must be demo, EC2 says 'other'" in error_line(
         capsys
     )
-
-
-# ---- the policy ----
-
-
-def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
-    policy = user_policy(CLUSTER, AwsScope(partition="aws", region="eu-west-1", account="1"))
-    checked = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
-    starts = [each for each in policy["Statement"] if "ssm:StartSession" in each["Action"]]
-    assert [(each["Resource"], each["Condition"]) for each in starts] == [
-        (
-            "arn:aws:ec2:eu-west-1:1:instance/*",
-            {"StringEquals": {"ssm:resourceTag/deeplearning:cluster": "demo"}, **checked},
-        ),
-        ("arn:aws:ssm:eu-west-1::document/AWS-StartSSHSession", checked),
-    ]
-    own = [each for each in policy["Statement"] if "ssm:TerminateSession" in each["Action"]]
-    assert [each["Resource"] for each in own] == ["arn:aws:ssm:eu-west-1:1:session/${aws:userid}-*"]
-    assert not any("*" in action for each in policy["Statement"] for action in each["Action"])
-
-
-def test_user_policy_allows_reading_the_table() -> None:
-    scope = AwsScope(partition="aws", region="eu-west-1", account="1")
-    assert "kms:" not in str(user_policy(CLUSTER, scope))
-    key = "arn:aws:kms:eu-west-1:1:key/1"
-    [found] = [
-        s for s in user_policy(replace(CLUSTER, kms_key=key), scope)["Statement"] if "kms:Decrypt" in s["Action"]
-    ]
-    assert (found["Resource"], found["Condition"]) == (
-        key,
-        {"StringEquals": {"kms:ViaService": "dynamodb.eu-west-1.amazonaws.com"}},
-    )
-
-
-def test_the_policy_verb_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policy"]) == 0
-    printed = capsys.readouterr().out
-    assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{fleet.table}"' in printed
-    assert '"ssm:resourceTag/deeplearning:cluster": "demo"' in printed
-
-
-def test_without_private_the_policy_starts_no_session(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    deploy()
-    assert main(["policy"]) == 0
-    assert "ssm" not in capsys.readouterr().out
 
 
 # ---- a login ----

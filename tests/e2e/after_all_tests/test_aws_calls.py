@@ -18,7 +18,7 @@ import boto3
 import pytest
 
 from bootstrap import contract
-from local.aws.permissions.policies import Decision, Permission, Statement, evaluate, parse, single_grants
+from local.iam.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.e2e.conftest import STACK, Cluster, aliases
 from tests.e2e.template_references import References
 

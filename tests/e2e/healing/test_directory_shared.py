@@ -19,6 +19,8 @@ from tests.waiting import await_true
 CHANGE_S = 90.0
 MASTER = "deeplearning-master"
 LATE_S = 300.0
+LATE_TIMEOUT_S = 900
+"""Limit for the case that waits so long, and for the deploy before it."""
 READER = "sudo systemd-run --quiet --unit reader --property RemainAfterExit=yes"
 
 
@@ -51,7 +53,9 @@ def alive(cluster: Cluster) -> int:
     return cluster.user.ssh(MASTER, "launch echo alive").count("alive")
 
 
-@pytest.mark.parametrize("late_s", [0.0, pytest.param(LATE_S, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "late_s", [0.0, pytest.param(LATE_S, marks=[pytest.mark.soak, pytest.mark.timeout(LATE_TIMEOUT_S)])]
+)
 def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(
     cluster: Cluster, training: Training, late_s: float
 ) -> None:

@@ -19,7 +19,9 @@ from tests.e2e.private.existing_vpc import NAME, PRIVATE_BLOCK, ExistingVpc, Pri
 from tests.e2e.shared_directory import STATE, check_that_ranks_share
 from tests.waiting import await_true
 
-pytestmark = pytest.mark.soak
+TIMEOUT_S = 1500
+"""Limit for a test: the first one deploys, and the last one destroys the cluster after a new master booted."""
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(TIMEOUT_S)]
 
 NODES = 3
 MASTER = f"{NAME}-master"

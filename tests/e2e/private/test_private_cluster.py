@@ -52,6 +52,8 @@ from tests.endpoints import SERVICES
 from tests.waiting import await_true
 
 NODES = 3
+LONG_VERBS_TIMEOUT_S = 1500
+"""Limit for the long verbs, which resize, pause and bake twice, and for the deploy and destroy around them."""
 MASTER = f"{NAME}-master"
 SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
@@ -244,6 +246,7 @@ def test_every_verb_works_through_sessions(cluster: PrivateCluster, tmp_path: Pa
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(LONG_VERBS_TIMEOUT_S)
 def test_verbs_that_measure_deploy_or_boot_work_through_sessions(
     cluster: PrivateCluster, settings: list[str], tmp_path: Path
 ) -> None:

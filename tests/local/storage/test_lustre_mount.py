@@ -1,10 +1,7 @@
 """Test that a node mounts Lustre through its VPC's firewall, and that each refusal has Lustre's own words."""
 
 import errno
-import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -12,9 +9,9 @@ from typing import Any
 import pytest
 
 from local.storage import lustre_mount_helper
-from tests.local.storage.lustre_network import CASES, FILE
+from tests.local.storage.lustre_network import CASES, MODULE
+from tests.local.storage.storage_network import FILE, outcomes_in
 
-REPOSITORY = Path(__file__).parents[3]
 FAILED = "mount.lustre: mount {source} at {place} failed: "
 NO_NAME = (
     f"{FAILED}No such file or directory\nIs the MGS specification correct?\nIs the filesystem name correct?\n"
@@ -26,11 +23,7 @@ NO_NAME = (
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Return the directory of one network, and what each mount in it gave."""
     directory = tmp_path_factory.mktemp("lustre")
-    program = [sys.executable, "-m", "tests.local.storage.lustre_network", str(directory)]
-    command = ["unshare", "--net", "--mount", *program]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return directory, json.loads(done.stdout)
+    return directory, outcomes_in(MODULE, directory)
 
 
 def test_a_second_mount_waits_for_the_port_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,33 @@
 """Test that file systems of templates get their policy, and that the data plane sees mount targets and their faults."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from local.storage.mount_targets import StorageFaults, denies_plaintext, read_mount_targets
+import pytest
+from botocore.exceptions import ClientError
+
+from cli.preflight import resource_policy
+from cli.preflight.storage.efs import MOUNT, NODE
+from local.storage.file_system_policy import admits
+from local.storage.mount_targets import StorageFaults, read_mount_targets
 from tests.local.aws.conftest import aws, stacks  # noqa: F401  (fixtures)
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import network, reference, resource
+from tests.local.storage.policies import (
+    ARN,
+    BY_MOUNT_TARGET,
+    CLIENT,
+    EVERYBODY,
+    NO_PLAINTEXT,
+    OF_ONE_ROLE,
+    TLS_ONLY,
+    allow,
+    policy,
+)
 
-TLS_ONLY = {"Statement": [{"Effect": "Deny", "Action": "*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}]}
+ACCESS_POINT = {"StringEquals": {"elasticfilesystem:AccessPointArn": f"{ARN}/access-point/fsap-1"}}
 
 
 def template(*, mount_target: bool) -> dict[str, Any]:
@@ -35,7 +53,7 @@ def test_a_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> N
     system = stacks.physical_id("System")
     assert (found.file_system, found.host) == (system, f"{system}.efs.us-east-1.amazonaws.com")
     assert found.address.startswith("10.0.1.")
-    assert (found.refuses_plaintext, found.slow_s) == (True, 2.0)
+    assert (found.admits_tls, found.admits_plaintext, found.slow_s) == (True, False, 2.0)
     assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults(absent=True)) == ()
     stacks.update(template(mount_target=False))
     assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults()) == ()
@@ -44,10 +62,64 @@ def test_a_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> N
     efs.delete_file_system(FileSystemId=system)
 
 
-def test_a_policy_that_requires_tls_is_distinguished() -> None:
-    assert denies_plaintext(TLS_ONLY)
-    assert not denies_plaintext({})
-    assert not denies_plaintext({"Statement": [{**TLS_ONLY["Statement"][0], "Effect": "Allow"}]})
+@pytest.fixture
+def file_system(aws: Aws) -> Iterator[str]:  # noqa: F811
+    """Make a file system without a policy, with a mount target, and delete it."""
+    efs, ec2 = aws.client("efs"), aws.client("ec2")
+    vpc_id = ec2.create_vpc(CidrBlock="10.9.0.0/24")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc_id, CidrBlock="10.9.0.0/28")["Subnet"]["SubnetId"]
+    made = str(efs.create_file_system(CreationToken="own")["FileSystemId"])
+    [group] = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])["SecurityGroups"]
+    target = efs.create_mount_target(FileSystemId=made, SubnetId=subnet, SecurityGroups=[group["GroupId"]])
+    yield made
+    efs.delete_mount_target(MountTargetId=target["MountTargetId"])
+    efs.delete_file_system(FileSystemId=made)
+    ec2.delete_subnet(SubnetId=subnet)
+    ec2.delete_vpc(VpcId=vpc_id)
+
+
+def test_the_latest_policy_decides_who_may_mount(aws: Aws, file_system: str) -> None:  # noqa: F811
+    efs, fsx, ec2 = (aws.client(service) for service in ("efs", "fsx", "ec2"))
+
+    def admitted() -> tuple[bool, bool]:
+        [found] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults())
+        return found.admits_tls, found.admits_plaintext
+
+    assert admitted() == (True, True)
+    efs.put_file_system_policy(FileSystemId=file_system, Policy=json.dumps(OF_ONE_ROLE))
+    assert admitted() == (False, False)
+    efs.put_file_system_policy(FileSystemId=file_system, Policy=json.dumps(EVERYBODY))
+    assert admitted() == (True, True)
+    unknown = policy(allow(Condition={"Bool": {"aws:SecureTransprot": "true"}}))
+    with pytest.raises(ClientError, match=r"InvalidPolicyException.* got 'aws:SecureTransprot'"):
+        efs.put_file_system_policy(FileSystemId=file_system, Policy=json.dumps(unknown))
+    assert admitted() == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("document", "with_tls", "without_tls"),
+    [
+        (EVERYBODY, True, True),
+        (TLS_ONLY, True, False),
+        (OF_ONE_ROLE, False, False),
+        # The policy of the CDK's FileSystem, and of "Prevent anonymous access" in EFS's console.
+        (policy(allow(actions=CLIENT[1:], Condition=BY_MOUNT_TARGET)), False, False),
+        (policy(NO_PLAINTEXT), False, False),
+        (policy(allow(Condition=ACCESS_POINT)), False, False),
+        (policy(allow(), {**NO_PLAINTEXT, "Condition": BY_MOUNT_TARGET}), False, False),
+        (policy(allow(actions="elasticfilesystem:*", Resource=ARN)), True, True),
+    ],
+)
+def test_anonymous_clients_mount_if_a_statement_for_everybody_lets_them(
+    document: dict[str, Any], with_tls: bool, without_tls: bool
+) -> None:
+    assert (admits(document, ARN, encrypted=True), admits(document, ARN, encrypted=False)) == (with_tls, without_tls)
+    # Preflight, which has an evaluator of its own, says the same of the nodes.
+    assert resource_policy.allows(document, MOUNT, NODE) is with_tls
+
+
+def test_a_policy_about_another_file_system_admits_nobody() -> None:
+    assert not admits(policy(allow(Resource=f"{ARN}4")), ARN, encrypted=True)
 
 
 def test_storage_faults_are_those_written_last(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from local.aws.permissions.conditions import PolicyError, expression, operator
+from local.iam.conditions import PolicyError, expression, operator
 
 USER_ID: Final = "aws:userid"
 PRINCIPAL: Final = "aws:PrincipalArn"
@@ -19,7 +19,8 @@ DOCUMENT_CHECK: Final = "ssm:SessionDocumentAccessCheck"
 RESOURCE_TAGS: Final = ("aws:ResourceTag/", "autoscaling:ResourceTag/", "ec2:ResourceTag/", "ssm:resourceTag/")
 CONDITION_KEYS: Final = frozenset({
     USER_ID, PRINCIPAL, LEADING_KEYS, "aws:username", "aws:PrincipalAccount", "aws:RequestedRegion",
-    "aws:SecureTransport", "aws:SourceIp", "autoscaling:MaxSize", "autoscaling:MinSize", "iam:PassedToService",
+    "aws:SecureTransport", "aws:SourceIp", "autoscaling:MaxSize", "autoscaling:MinSize",
+    "elasticfilesystem:AccessPointArn", "elasticfilesystem:AccessedViaMountTarget", "iam:PassedToService",
     "kms:ViaService", "s3:delimiter", "s3:max-keys", "s3:prefix", DOCUMENT_CHECK,
 })  # fmt: skip
 """Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so that ForAllValues and

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from local.aws.permissions.conditions import PolicyError
-from local.aws.permissions.policies import USER_ID, Decision, Permission, evaluate, parse
+from local.iam.conditions import PolicyError
+from local.iam.policies import USER_ID, Decision, Permission, evaluate, parse
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/cluster"
 KEYS = "dynamodb:LeadingKeys"

@@ -1,0 +1,70 @@
+"""Test the IAM policy of a cluster's users: what it allows, what the verb prints, and what the documentation shows."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cli.aws.clusters import Cluster
+from cli.main import main
+from cli.ssh.user_policy import AwsScope, user_policy
+from tests.cli.conftest import Deploy, Fleet
+
+PAGE = Path(__file__).parents[3] / "docs/use/log-in.md"
+CLUSTER = Cluster(name="demo", stack_name="demo", table="t-1", login_user="ubuntu", networks_text="", is_private=True)
+
+
+@pytest.fixture
+def fleet(deploy: Deploy) -> Fleet:
+    return deploy(is_private=True)
+
+
+def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
+    policy = user_policy(CLUSTER, AwsScope(partition="aws", region="eu-west-1", account="1"))
+    checked = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
+    starts = [each for each in policy["Statement"] if "ssm:StartSession" in each["Action"]]
+    assert [(each["Resource"], each["Condition"]) for each in starts] == [
+        (
+            "arn:aws:ec2:eu-west-1:1:instance/*",
+            {"StringEquals": {"ssm:resourceTag/deeplearning:cluster": "demo"}, **checked},
+        ),
+        ("arn:aws:ssm:eu-west-1::document/AWS-StartSSHSession", checked),
+    ]
+    own = [each for each in policy["Statement"] if "ssm:TerminateSession" in each["Action"]]
+    assert [each["Resource"] for each in own] == ["arn:aws:ssm:eu-west-1:1:session/${aws:userid}-*"]
+    assert not any("*" in action for each in policy["Statement"] for action in each["Action"])
+
+
+def test_user_policy_allows_reading_the_table() -> None:
+    scope = AwsScope(partition="aws", region="eu-west-1", account="1")
+    assert "kms:" not in str(user_policy(CLUSTER, scope))
+    key = "arn:aws:kms:eu-west-1:1:key/1"
+    [found] = [
+        s for s in user_policy(replace(CLUSTER, kms_key=key), scope)["Statement"] if "kms:Decrypt" in s["Action"]
+    ]
+    assert (found["Resource"], found["Condition"]) == (
+        key,
+        {"StringEquals": {"kms:ViaService": "dynamodb.eu-west-1.amazonaws.com"}},
+    )
+
+
+def test_the_policy_verb_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy"]) == 0
+    printed = capsys.readouterr().out
+    assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{fleet.table}"' in printed
+    assert '"ssm:resourceTag/deeplearning:cluster": "demo"' in printed
+
+
+def test_without_private_the_policy_starts_no_session(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy()
+    assert main(["policy"]) == 0
+    assert "ssm" not in capsys.readouterr().out
+
+
+def test_the_documentation_shows_a_private_clusters_policy() -> None:
+    [shown] = re.findall(r"```json\n({\n  \"Version\".*?)```", PAGE.read_text(), re.DOTALL)
+    cluster = replace(CLUSTER, name="deeplearning", stack_name="deeplearning", table="TABLE")
+    scope = AwsScope(partition="aws", region="us-east-1", account="123456789012")
+    assert json.loads(shown) == user_policy(cluster, scope)

@@ -1,0 +1,74 @@
+"""Build a network with a router, its firewall, nodes, and the servers of file systems, in namespaces of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+from local.dataplane.firewall import render_rules
+from local.network import vpc_network
+from local.network.addresses import NAME_SERVER_ADDRESS
+from local.node.inventory import Group, Instance, Inventory, Rule
+from local.storage.exports import Exports
+from local.storage.mount_targets import MountTarget
+from local.storage.on_node import EXPORTS
+
+REPOSITORY: Final = Path(__file__).parents[3]
+VPC: Final = "vpc-1"
+FILE: Final = "of-all-nodes"
+"""File in each file system that is served."""
+
+
+def tcp(first: int, last: int) -> Rule:
+    return Rule(protocol="tcp", from_port=first, to_port=last, cidrs=("10.0.0.0/24",), group_ids=())
+
+
+def group(name: str, *ingress: Rule) -> Group:
+    return Group(group_id=name, vpc_id=VPC, ingress=ingress, egress=(tcp(0, 65535),))
+
+
+def outcomes_in(module: str, directory: Path) -> dict[str, Any]:
+    """Run a module in namespaces of its own; return what it printed, which is JSON."""
+    command = ["unshare", "--net", "--mount", sys.executable, "-m", module, str(directory)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def outcomes_on(instance_id: str, module: str, directory: Path) -> dict[str, Any]:
+    """Run a module in a node's network; return what it printed."""
+    command = ["ip", "netns", "exec", instance_id, sys.executable, "-m", module, str(directory), instance_id]
+    return dict(json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout))
+
+
+def build(
+    directory: Path, *, nodes: tuple[Instance, ...], groups: tuple[Group, ...], targets: Collection[MountTarget]
+) -> None:
+    """Create the network, and serve the file systems and their names in it; the servers' threads never end."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
+    _use_name_server(directory)
+    vpc_network.create_internet()
+    vpc_network.create_router(VPC)
+    for node in nodes:
+        vpc_network.create_node(node.instance_id, node.address, vpc_id=VPC)
+    inventory = Inventory(instances=nodes, groups=groups, mount_targets=tuple(targets))
+    vpc_network.run_nft(VPC, render_rules(inventory, VPC))
+    exports = Exports(directory)
+    exports.start_names(VPC)
+    exports.reconcile(targets, vpcs={VPC})
+    for target in targets:
+        if target.vpc_id == VPC:
+            (directory / EXPORTS / target.file_system / FILE).touch()
+
+
+def _use_name_server(directory: Path) -> None:
+    """Make the VPC's name server that of this mount namespace."""
+    resolver, place = directory / "resolv.conf", Path(os.path.realpath("/etc/resolv.conf"))
+    resolver.write_text(f"nameserver {NAME_SERVER_ADDRESS}\noptions timeout:5 attempts:2\n")
+    if not place.exists():  # it was below /run
+        place.parent.mkdir(parents=True)
+        place.touch()
+    subprocess.run(["mount", "--bind", resolver, place], check=True)
