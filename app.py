@@ -38,8 +38,8 @@ def main() -> int:
             app = cdk.App(
                 context=WITHOUT_TRACES, post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}
             )
-            # With CDK_VALIDATION=false, no new report replaces the last synth's, where the CDK's command line would find
-            # no error.
+            # With CDK_VALIDATION=false, no new report replaces the last synth's, in which the CDK's command line would
+            # find no error.
             (Path(app.outdir) / VALIDATION_REPORT).unlink(missing_ok=True)
         if env and env.region:
             props.check_region(env.region)
