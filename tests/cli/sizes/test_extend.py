@@ -9,7 +9,8 @@ import pytest
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
 from tests.cli.conftest import error_line
-from tests.cli.sizes.conftest import Deployed, expire
+from tests.cli.sizes.conftest import Deployed
+from tests.cli.sizes.schedule_calls import expire
 
 
 def written() -> datetime:
