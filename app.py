@@ -20,6 +20,8 @@ except ModuleNotFoundError as missing:
 
 WITHOUT_TRACES: Final = {"aws:cdk:disable-stack-trace": True}
 """Context without which the CDK's command line prints a line of jsii's own code above the price and each message."""
+VALIDATION_REPORT: Final = "validation-report.json"
+"""The CDK's report of annotations and broken rules, in the directory of the synth."""
 
 
 def main() -> int:
@@ -36,6 +38,9 @@ def main() -> int:
             app = cdk.App(
                 context=WITHOUT_TRACES, post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}
             )
+            # With CDK_VALIDATION=false, no new report replaces the last synth's, in which the CDK's command line would
+            # find no error.
+            (Path(app.outdir) / VALIDATION_REPORT).unlink(missing_ok=True)
         if env and env.region:
             props.check_region(env.region)
         stack = ClusterStack(app, "ClusterStack", props=props, env=env)

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +129,32 @@ def test_a_new_time_makes_new_schedules(synthesize: Synthesize, expiring: Templa
     assert names[0].isdisjoint(names[1])
 
 
-def test_two_synths_are_the_same_and_none_without_the_setting(
-    synthesize: Synthesize, expiring: Template, template: Template
-) -> None:
-    assert synthesize(expires=FUTURE) == expiring
+def set_clock(patch: pytest.MonkeyPatch, time: datetime) -> None:
+    """Let every module of the stacks read this time."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls.fromtimestamp(time.timestamp(), tz)
+
+    readers = [m for name, m in sys.modules.items() if name.startswith("stacks.") and hasattr(m, "datetime")]
+    assert readers
+    for module in readers:
+        patch.setattr(module, "datetime", Clock)
+
+
+def test_two_synths_an_hour_apart_are_the_same(synthesize: Synthesize, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime.now(timezone.utc)
+    near = f"{now + timedelta(hours=2):%Y-%m-%dT%H:%M:%SZ}"
+    made = []
+    for time in (now, now + timedelta(hours=1)):
+        set_clock(monkeypatch, time)
+        made.append(synthesize(expires=near, expiry_action="delete", idle_stop="30m"))
+    assert made[0] == made[1]
+    assert made[0]["Outputs"]["ClusterExpires"]["Value"] == near
+
+
+def test_no_schedule_without_the_setting(template: Template) -> None:
     assert "ClusterExpires" not in template["Outputs"]
     assert not resources(template, "AWS::Scheduler::Schedule")
 

@@ -1,4 +1,4 @@
-"""Check that CloudFormation refuses to replace the network: the real command line against the local AWS."""
+"""Check which deploys are refused, by CloudFormation or by an error of the stack: the real cdk with the local AWS."""
 
 from collections.abc import Iterator
 
@@ -61,3 +61,26 @@ def test_other_settings_change_in_place(cdk: Cdk) -> None:
     assert status == 0, output
     assert cdk.describe()[0] == "UPDATE_COMPLETE"
     assert cdk.describe()[1][0] == vpcs
+
+
+def test_past_expiry_stops_a_deploy_but_not_a_destroy(cdk: Cdk) -> None:
+    # Last in this file, because it deletes the stack of the other tests.
+    expired, before = CREATED | {"expires": "2020-01-01T00:00:00Z"}, cdk.describe()
+    status, output = cdk.run("deploy --require-approval never", **expired)
+    assert status == 1, output
+    [error] = [line for line in output.splitlines() if line.startswith("ERROR ")]
+    assert error.startswith("ERROR expires has passed, 2020-01-01T00:00:00Z: dlcluster extend 8h, or set a later one")
+    assert cdk.describe() == before
+    remove_draining_hooks(cdk)
+    status, output = cdk.run("destroy --force", **expired)
+    assert status == 0, output
+    assert cdk.cluster not in [stack["StackName"] for stack in cdk.stacks.cloudformation.describe_stacks()["Stacks"]]
+
+
+def remove_draining_hooks(cdk: Cdk) -> None:
+    """Let nodes end at once, because no agent completes their hooks."""
+    autoscaling = cdk.aws.client("autoscaling")
+    for group in autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]:
+        named = {"AutoScalingGroupName": group["AutoScalingGroupName"]}
+        for hook in autoscaling.describe_lifecycle_hooks(**named)["LifecycleHooks"]:
+            autoscaling.delete_lifecycle_hook(**named, LifecycleHookName=hook["LifecycleHookName"])

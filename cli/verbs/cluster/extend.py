@@ -52,6 +52,8 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     now = datetime.now(timezone.utc)
     expires = iso(max(now, cluster.expires or now) + more)
     before = _paused(clients, cluster)
+    if len(before) == len(NODE_TYPES):
+        print(f"dlcluster: {cluster.name} is paused, and the deploy starts no node", file=sys.stderr)
     if cluster.expires is not None and now < cluster.expires < now + DEPLOY_TIME and not before:
         message = f"dlcluster: {cluster.name} expires at {iso(cluster.expires)}, perhaps before the deploy is done"
         print(f"{message}: its nodes may end", file=sys.stderr)

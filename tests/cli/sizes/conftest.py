@@ -225,9 +225,3 @@ def hold(deployed: Deployed) -> tuple[str, str]:
         AutoScalingGroupName=workers, InstanceIds=[protected], ProtectedFromScaleIn=True
     )
     return standby, protected
-
-
-def expire(deployed: Deployed) -> None:
-    """Make the schedule's two calls; tests/local/aws/scheduler tests the schedule itself."""
-    for node_type in NODE_TYPES:
-        deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))

@@ -9,7 +9,8 @@ import pytest
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
 from tests.cli.conftest import error_line
-from tests.cli.sizes.conftest import Deployed, expire
+from tests.cli.sizes.conftest import Deployed, in_state
+from tests.cli.sizes.schedule_calls import expire
 
 
 def written() -> datetime:
@@ -51,6 +52,17 @@ def test_an_end_during_the_deploy_is_reported(
     message = "the old end came first and set master and worker of demo to zero; dlcluster resume brings the nodes back"
     assert (f"dlcluster: {message}" in output.splitlines()) == fires
     assert json.loads(out)["paused"] == fires
+
+
+@pytest.mark.parametrize(("state", "says"), [("paused", True), ("half paused", False), ("as deployed", False)])
+def test_deploy_of_a_paused_cluster_starts_nothing_and_says_so(
+    deployed: Deployed, state: str, says: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = in_state(deployed, state).sizes()
+    assert main(["extend", "8h"]) == 0
+    line = "dlcluster: demo is paused, and the deploy starts no node"
+    assert (line in capsys.readouterr().err.splitlines()) == says
+    assert (deployed.lines, deployed.sizes()) == ([["cdk", "deploy"]], before)
 
 
 def test_a_scheduled_deletion_is_reported(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:

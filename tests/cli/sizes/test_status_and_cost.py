@@ -10,7 +10,8 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.sizes.conftest import Deployed, expire, hold
+from tests.cli.sizes.conftest import Deployed, hold
+from tests.cli.sizes.schedule_calls import expire
 
 
 def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:

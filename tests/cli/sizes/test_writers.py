@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.aws.group_sizes import PAUSED
-from bootstrap.contract import MASTER, NODE_TYPES, WORKER, group_name
+from bootstrap.aws.auto_scaling import GroupRequests
+from bootstrap.contract import MASTER, WORKER
+from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.capacity import declared_sizes
-from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, expire, in_state
+from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, in_state
+from tests.cli.sizes.schedule_calls import end_block, expire, start_block
+from tests.cli.up.conftest import Cluster, cluster, places
+
+__all__ = ["cluster", "places"]
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"
 
@@ -32,16 +37,17 @@ def fail_to_deploy(deployed: Deployed) -> None:
     assert deployed.stacks.status(NAME) == "UPDATE_ROLLBACK_COMPLETE"
 
 
-def start_block(deployed: Deployed) -> None:
-    """Make the schedule's two calls, with the sizes that the settings declare."""
-    for node_type in NODE_TYPES:
-        deployed.autoscaling.update_auto_scaling_group(**DECLARED[node_type].request(group_name(NAME, node_type)))
-
-
 def pause_when_idle(deployed: Deployed) -> None:
-    """Make the master's two calls; tests/bootstrap/idle tests the decision."""
-    for node_type in reversed(NODE_TYPES):
-        deployed.autoscaling.update_auto_scaling_group(**PAUSED.request(group_name(NAME, node_type)))
+    """Pause like the master's agent; tests/bootstrap/idle tests the decision."""
+    master, _ = deployed.names()
+    GroupRequests(lambda: deployed.autoscaling, group=master, instance_id="i-1").pause_cluster(NAME)
+
+
+def find_room(cluster: Deployed) -> None:
+    """Run ``dlcluster up``; it refuses to touch other sizes than the declared ones, unless the cluster is paused."""
+    before = cluster.sizes()
+    code = main(["up", "--yes"])
+    assert (code, cluster.sizes()) in [(0, DECLARED), (EXIT_FAILED, before)]
 
 
 def run(*words: str) -> Callable[[Deployed], None]:
@@ -51,6 +57,7 @@ def run(*words: str) -> Callable[[Deployed], None]:
     return run_verb
 
 
+UP = "`dlcluster up`"
 WRITERS: dict[str, Callable[[Deployed], None]] = {
     "`cdk deploy` of anything but sizes": deploy_something_else,
     "`cdk deploy` of `worker_count` 3": deploy_three_workers,
@@ -59,10 +66,11 @@ WRITERS: dict[str, Callable[[Deployed], None]] = {
     "`dlcluster pause`": run("pause", "--yes"),
     "`dlcluster resume`": run("resume"),
     "`dlcluster resize 3`": run("resize", "3", "--yes"),
+    UP: find_room,
     "the schedule of `expires`": expire,
     "the master, with `idle_stop`": pause_when_idle,
     "the schedule at a Capacity Block's start": start_block,
-    "the schedule before a Capacity Block's end": expire,
+    "the schedule before a Capacity Block's end": end_block,
 }
 CELL = re.compile(r"(?P<master>\d) \+ (?P<workers>\d)(?:, .*)?")
 
@@ -81,14 +89,26 @@ def test_docs_table_lists_every_writer_and_state() -> None:
     assert all([*cells] == [*STATES] for cells in rows.values())
 
 
+@pytest.fixture
+def writes_to(writer: str, request: pytest.FixtureRequest) -> Deployed:
+    """Return the deployed cluster; for ``dlcluster up``, one whose zone it has chosen."""
+    if writer != UP:
+        deployed: Deployed = request.getfixturevalue("deployed")
+        return deployed
+    placed: Cluster = request.getfixturevalue("cluster")
+    placed.aws.capacities.unlink()  # every zone has room
+    assert placed.up() == 0
+    return placed
+
+
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_each_writer_leaves_the_documented_sizes(deployed: Deployed, writer: str, state: str) -> None:
+def test_each_writer_leaves_the_documented_sizes(writes_to: Deployed, writer: str, state: str) -> None:
     cell = CELL.fullmatch(dict(table())[writer][state])
     assert cell
-    WRITERS[writer](in_state(deployed, state))
+    WRITERS[writer](in_state(writes_to, state))
     expected = (int(cell["master"]), int(cell["workers"]))
-    sizes = deployed.sizes()
+    sizes = writes_to.sizes()
     assert (sizes[MASTER].desired, sizes[WORKER].desired) == expected
     assert all(size.is_valid for size in sizes.values())
-    assert tuple(map(len, deployed.instances().values())) == expected
+    assert tuple(map(len, writes_to.instances().values())) == expected

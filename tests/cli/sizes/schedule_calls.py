@@ -1,0 +1,61 @@
+"""Make the calls of the product's schedules, as a synthesized template contains them."""
+
+import functools
+import json
+from typing import Any, Final
+
+import aws_cdk as cdk
+
+from stacks.capacity_block import BlockSchedules
+from stacks.cluster_role import RoleRules
+from stacks.expiry import Expiry
+from stacks.schedules import UPDATE_GROUP
+from stacks.settings.props import ClusterProps
+from stacks.settings.purchase import parse_block
+from tests.cli.sizes.conftest import NAME, Deployed
+from tests.stacks.pinned_block import BLOCK, FACTS, SETTINGS
+
+_EXPIRY: Final = "Expiry"
+_BLOCK: Final = "Block"
+
+
+def expire(deployed: Deployed) -> None:
+    """Make the calls of ``expires``."""
+    _call(deployed, _EXPIRY, "rate")
+
+
+def start_block(deployed: Deployed) -> None:
+    """Make the calls at the start of a Capacity Block."""
+    _call(deployed, _BLOCK, "cron")
+
+
+def end_block(deployed: Deployed) -> None:
+    """Make the calls before the end of a Capacity Block."""
+    _call(deployed, _BLOCK, "rate")
+
+
+def _call(deployed: Deployed, construct_id: str, expression: str) -> None:
+    """Make the calls of a construct's schedules whose expressions start like this."""
+    found = [
+        schedule
+        for name, schedule in _schedules().items()
+        if name.startswith(construct_id) and schedule["ScheduleExpression"].startswith(f"{expression}(")
+    ]
+    assert found
+    for schedule in found:
+        assert schedule["Target"]["Arn"]["Fn::Join"][1][-1].endswith(f":aws-sdk:{UPDATE_GROUP}")
+        deployed.autoscaling.update_auto_scaling_group(**json.loads(schedule["Target"]["Input"]))
+
+
+@functools.cache
+def _schedules() -> dict[str, dict[str, Any]]:
+    """Return the properties of all schedules by logical ID."""
+    app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
+    stack = cdk.Stack(app, "Schedules")
+    props = ClusterProps(**SETTINGS, cluster_name=NAME)
+    block = parse_block(BLOCK, FACTS)
+    Expiry(stack, _EXPIRY, expires=block.starts, role_rules=RoleRules.of(props))
+    BlockSchedules(stack, _BLOCK, props=props, block=block)
+    resources: dict[str, Any] = app.synth().get_stack_by_name("Schedules").template["Resources"]
+    found = {name: each for name, each in resources.items() if each["Type"] == "AWS::Scheduler::Schedule"}
+    return {name: each["Properties"] for name, each in found.items()}
