@@ -118,8 +118,8 @@ WORKERS_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKERS_COUNT"
 GPU_COUNT_VARIABLE: Final = "DEEPLEARNING_WORKER_GPU_COUNT"
 BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
-EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"
-"""deeplearning-cfn's name for DEEPLEARNING_SHARED, the directory that all nodes share."""
+SHARED_VARIABLE: Final = "DEEPLEARNING_SHARED"
+EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"  # deeplearning-cfn's name for the same directory
 KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
 """Seconds for which ``launch`` keeps idle connections; 0 disables this."""
 

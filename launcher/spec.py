@@ -30,7 +30,7 @@ class Wait:
     """Terms on which a job queues for its nodes (launcher.job_queue)."""
 
     timeout_s: float
-    """Longest time in the queue, in seconds."""
+    """Longest time in the queue, in seconds; infinite for no limit."""
     exclusive: bool
     """True if its GPUs (or nodes, if they have none) must be free of running jobs. False: trust only the nodes'
     reports."""

@@ -14,6 +14,7 @@ from bootstrap.contract import (
     EFS_MOUNT_VARIABLE,
     GPU_COUNT_VARIABLE,
     KEEP_VARIABLE,
+    SHARED_VARIABLE,
     WORKERS_COUNT_VARIABLE,
     WORKERS_FILE,
     WORKERS_PATH_VARIABLE,
@@ -70,7 +71,7 @@ VARIABLES: Final = (
         lambda node: node.scratch,
     ),
     Variable(
-        "DEEPLEARNING_SHARED",
+        SHARED_VARIABLE,
         "`/shared`, the directory that all nodes share; unset without `shared_storage`",
         lambda node: node.shared,
     ),

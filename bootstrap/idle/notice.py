@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bootstrap.errors import CommandError
+from bootstrap.idle.checkpoints_at_risk import JobsAtRisk
 from bootstrap.idle.pause_record import PauseRecord
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,10 @@ class Notices:
         self,
         wall: Callable[[str], None],
         *,
-        losing: Callable[[], list[str]] = list,
+        losing: Callable[[], JobsAtRisk] = lambda: JobsAtRisk([], []),
         write: Callable[[str], object] = lambda text: None,
     ) -> None:
-        """`losing` returns the jobs whose checkpoints are lost with the nodes; `write` replaces the file."""
+        """`losing` returns the jobs whose checkpoints may be lost with the nodes; `write` replaces the file."""
         self._wall = wall
         self._losing = losing
         self._write = write
@@ -63,7 +64,12 @@ class Notices:
         except OSError as error:
             log.warning("jobs cannot be read: %s", error)
             return ""
-        return f". Lost with the nodes: the checkpoints of job {', '.join(jobs[:MAX_NAMED])}" if jobs else ""
+        lost = f". Lost with the nodes: the checkpoints of job {', '.join(jobs.local[:MAX_NAMED])}"
+        unknown = (
+            f". It is unknown whether the checkpoints of job {', '.join(jobs.unknown[:MAX_NAMED])} are in S3 or the "
+            "shared directory"
+        )
+        return (lost if jobs.local else "") + (unknown if jobs.unknown else "")
 
     def _announce(self, kind: str, sentence: str, *, is_coming: bool) -> None:
         log.warning("%s", sentence)

@@ -15,8 +15,8 @@ from bootstrap.config import NodeConfig
 from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
+from bootstrap.idle.checkpoints_at_risk import find_jobs_at_risk
 from bootstrap.idle.load import Load
-from bootstrap.idle.local_checkpoints import jobs_with_local_checkpoints
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord, parse_pause, parse_seconds, parse_time, render_pause
 from bootstrap.idle.report import ActivityReport
@@ -150,7 +150,7 @@ def pause_controller(config: NodeConfig, host: "HostServices") -> PauseControlle
         report=ActivityReport(load.busy_with, monotonic=host.monotonic, beat=lambda: int(host.utc_now().timestamp())),
         notices=Notices(
             host.wall,
-            losing=lambda: jobs_with_local_checkpoints(host.root, config.default_user),
+            losing=lambda: find_jobs_at_risk(host.root, config.default_user),
             write=lambda text: write_file(under_root(host.root, PAUSE_NOTICES), text),
         ),
         watch=IdleWatch(arrival_s=config.bootstrap_timeout_s),

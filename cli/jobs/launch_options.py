@@ -82,7 +82,9 @@ DECORATORS: Final = (
     ),
     click.option("--wait", is_flag=True, help="Queue until the nodes and their GPUs are free; see dlcluster jobs."),
     click.option(
-        "--wait-timeout", metavar="T", help="Longest time in the queue, such as 90m, 24h or 7d (default: 24h)."
+        "--wait-timeout",
+        metavar="T",
+        help="Longest time in the queue, such as 90m, 24h or 7d (default: 24h; no limit with --durable).",
     ),
     click.option("--force", is_flag=True, help="Start even on GPUs in use, or if nodes differ in EFA or setup."),
     click.option("--name", metavar="NAME", help="Name of the job, for dlcluster jobs, logs and stop."),

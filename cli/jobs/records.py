@@ -54,6 +54,8 @@ class Job:
     durable: bool
     local_checkpoints: bool
     """True if its checkpoints are lost with the nodes' disks."""
+    unknown_checkpoints: bool
+    """True if it is durable and launch cannot tell where its checkpoints are."""
     detached: bool
     directory: str
     started_by: str | None
@@ -150,6 +152,7 @@ def _job(values: Any) -> Job:
             waiting=_text(values.get("waiting")),
             durable=bool(values.get("durable", False)),
             local_checkpoints=bool(values.get("local_checkpoints", False)),
+            unknown_checkpoints=bool(values.get("unknown_checkpoints", False)),
             detached=bool(values.get("detached", False)),
             directory=str(values["cwd"]),
             started_by=_text(values.get("started_by")),

@@ -43,5 +43,10 @@ def warn_of_running_jobs(selection: Selection) -> None:
 def _fate(job: Job) -> str:
     """Describe what happens to an open job whose nodes end."""
     is_doing = "waits" if job.state == WAITING else "runs"
-    loses = ", and its checkpoints are on the nodes' disks alone" if job.local_checkpoints else ""
+    if job.local_checkpoints:
+        loses = ", and its checkpoints are on the nodes' disks alone"
+    elif job.unknown_checkpoints:
+        loses = ", and it is unknown whether its checkpoints are in S3 or the shared directory"
+    else:
+        loses = ""
     return f"{is_doing} and would {'be interrupted until nodes are back' if job.durable else 'end'}{loses}"

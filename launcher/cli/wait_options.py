@@ -1,6 +1,7 @@
 """Parse ``--wait`` and ``--wait-timeout``, and refuse a job that might never leave the queue."""
 
 import argparse
+import math
 import re
 from collections.abc import Mapping
 
@@ -28,7 +29,7 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait-timeout",
         metavar="T",
-        help=f"longest time in the queue, such as 90m, 24h or 7d (default: {DEFAULT_TIMEOUT})",
+        help=f"longest time in the queue, such as 90m, 24h or 7d (default: {DEFAULT_TIMEOUT}; no limit with --durable)",
     )
 
 
@@ -43,7 +44,9 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
         raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
         raise UsageError("--wait-timeout requires --wait")
-    timeout_s = seconds(DEFAULT_TIMEOUT if options.wait_timeout is None else options.wait_timeout)
+    # A durable job ends only when it is over or stopped.
+    default_s = math.inf if options.durable else seconds(DEFAULT_TIMEOUT)
+    timeout_s = default_s if options.wait_timeout is None else seconds(options.wait_timeout)
     if not is_queued(options):
         return None
     gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", minimum=0)

@@ -4,11 +4,12 @@ import os
 import pwd
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from bootstrap.contract import ENVIRONMENT_FILE
-from launcher.history.checkpoints import MODEL_PREFIX, is_shared, saves_locally
+from bootstrap.contract import BUCKET_VARIABLE, ENVIRONMENT_FILE
+from launcher.history.checkpoints import MODEL_PREFIX, CheckpointPlace, checkpoint_place, is_shared
+from launcher.spec import Job
 
 SESSION = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|COLORTERM|COLUMNS|LINES|HOSTNAME|MAIL|EDITOR|PAGER|LESS\w*|LS_COLORS|DISPLAY|TMUX\w*|STY"
@@ -21,7 +22,7 @@ MAX_NAMED = 12
 """Largest number of variables named in one line."""
 
 
-def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping[str, str]) -> list[str]:
+def notes(job: Job, *, cwd: str, environ: Mapping[str, str]) -> list[str]:
     """Return one line for each thing that a new master will lack."""
     found = []
     lost = variables_not_kept(environ, login_environment())
@@ -30,12 +31,19 @@ def notes(*, command: Sequence[str], is_synced: bool, cwd: str, environ: Mapping
         found.append(
             f"later attempts lack: {', '.join(lost[:MAX_NAMED])}{more} of this shell; keep one by --env KEY=VALUE"
         )
+    is_synced = job.sync is not None and job.sync.directory is not None
     if not is_synced and not is_shared(cwd) and cwd != os.environ.get("HOME"):
         found.append(f"a new master has no {cwd}: --sync-dst-dir DIR keeps its files")
-    if saves_locally(command):
+    place = checkpoint_place(job, cwd=cwd, bucket=environ.get(BUCKET_VARIABLE))
+    if place is CheckpointPlace.LOCAL:
         found.append(
             f"this training's checkpoints are on the nodes' disks and go with them: {MODEL_PREFIX} "
             f"s3://$DEEPLEARNING_BUCKET/NAME keeps them"
+        )
+    elif place is CheckpointPlace.UNKNOWN:
+        found.append(
+            "cannot tell where this job keeps its checkpoints: only what is in S3 or the shared directory outlives "
+            "the nodes"
         )
     return found
 

@@ -29,8 +29,7 @@ def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | 
     """Store the job and start it; remove it again if it cannot start."""
     bucket = bucket or open_bucket()
     check_writable(jobs_directory())
-    is_synced = job.sync is not None and job.sync.directory is not None
-    print_notes(notes(command=job.command, is_synced=is_synced, cwd=cwd, environ=os.environ))
+    print_notes(notes(job, cwd=cwd, environ=os.environ))
     record = store(job, arguments, cwd=cwd, bucket=bucket)
     code = 1
     try:

@@ -1,26 +1,65 @@
-"""Tell from a command whether its checkpoints are lost with the nodes."""
+"""Tell from a job's line whether its checkpoints are lost with the nodes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
 
-from bootstrap.contract import SHARED_DIR, TRAINER
+from bootstrap.contract import BUCKET_VARIABLE, EFS_MOUNT_VARIABLE, SHARED_DIR, SHARED_VARIABLE, TRAINER
+from launcher.spec import Job
 
 TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
 """Matches an argument that runs the bundled trainer."""
 MODEL_PREFIX = "--model-prefix"
 """Trainer option that sets where checkpoints go."""
+S3 = "s3://"
+SHARED_VARIABLES = (EFS_MOUNT_VARIABLE, SHARED_VARIABLE)
+VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+OUTLASTING = re.compile(
+    rf"{S3}|\b(?:{'|'.join((BUCKET_VARIABLE, *SHARED_VARIABLES))})\b|(?<![\w./-]){re.escape(SHARED_DIR)}(?![\w.-])"
+)
+"""Matches a mention of storage that outlives the nodes."""
 
 
-def saves_locally(command: Sequence[str]) -> bool:
-    """Return True if the command is the bundled trainer and its checkpoints exist only on the nodes."""
-    words = [part for word in command for part in word.split()]
-    if not any(TRAINER_MODULE.fullmatch(word) for word in words):
-        return False
-    prefixes = [after for word, after in zip(words, [*words[1:], ""], strict=True) if word == MODEL_PREFIX]
-    prefixes += [word.partition("=")[2] for word in words if word.startswith(f"{MODEL_PREFIX}=")]
-    return not any(prefix.startswith(("s3://", "$")) or is_shared(prefix) for prefix in prefixes)
+class CheckpointPlace(Enum):
+    """Where a job keeps its checkpoints, as far as its line shows."""
+
+    OUTLASTING = "outlasting"
+    """In S3 or the shared directory; for a script of the user's own, its line names one of them."""
+    LOCAL = "local"
+    """Only on the nodes' disks. Known for the bundled trainer alone."""
+    UNKNOWN = "unknown"
+
+
+def checkpoint_place(job: Job, *, cwd: str, bucket: str | None) -> CheckpointPlace:
+    """Return where the job keeps its checkpoints; `bucket` is the cluster's, whose name a shell may have filled in."""
+    words = [part for word in job.command for part in re.sub("[\"']", "", word).split()]
+    directory = (job.sync.directory if job.sync else None) or cwd
+    if any(TRAINER_MODULE.fullmatch(word) for word in words):
+        prefix = _expand(_model_prefix(words), job.environment)
+        is_kept = prefix.startswith(S3) or is_shared(prefix) or (is_shared(directory) and prefix[:1] not in "/$~")
+        return CheckpointPlace.OUTLASTING if is_kept else CheckpointPlace.LOCAL
+    texts = (*words, *job.environment.values())
+    is_kept = is_shared(directory) or any(OUTLASTING.search(text) or (bucket and bucket in text) for text in texts)
+    return CheckpointPlace.OUTLASTING if is_kept else CheckpointPlace.UNKNOWN
 
 
 def is_shared(path: str) -> bool:
     """Return True if a path is in the directory that all nodes share."""
     return f"{path}/".startswith(f"{SHARED_DIR}/")
+
+
+def _model_prefix(words: Sequence[str]) -> str:
+    """Return the trainer's prefix; the default is relative to its directory."""
+    found = "checkpoints"
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        if word == MODEL_PREFIX:
+            found = after
+        elif word.startswith(f"{MODEL_PREFIX}="):
+            found = word.partition("=")[2]
+    return found
+
+
+def _expand(text: str, environment: Mapping[str, str]) -> str:
+    """Fill in the job's own variables and those of the shared directory; others stay, as only the nodes know them."""
+    known = {**dict.fromkeys(SHARED_VARIABLES, SHARED_DIR), **environment}
+    return VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), text)

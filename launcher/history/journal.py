@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.history.checkpoints import saves_locally
+from bootstrap.contract import BUCKET_VARIABLE
+from launcher.history.checkpoints import CheckpointPlace, checkpoint_place
 from launcher.history.git import RevisionQuery
 from launcher.history.lock import (
     TOUCH_INTERVAL_S,
@@ -55,6 +56,7 @@ class Journal:
         started_by: str | None = None,
         stays_open: Callable[[Failure, JobState], bool] = lambda failure, state: False,
     ) -> None:
+        place = checkpoint_place(job, cwd=cwd, bucket=os.environ.get(BUCKET_VARIABLE))
         self._record = JobRecord(
             id=job_id,
             state=JobState.PENDING,
@@ -73,7 +75,8 @@ class Journal:
             detached=detached,
             gpus=claimed_gpus(job),
             waits=job.wait is not None,
-            local_checkpoints=saves_locally(job.command),
+            local_checkpoints=place is CheckpointPlace.LOCAL,
+            unknown_checkpoints=job.durable and place is CheckpointPlace.UNKNOWN,
             durable=job.durable,
             attempt=attempt,
         )

@@ -114,6 +114,8 @@ class JobRecord:
     """True while a job whose turn has come connects to its nodes and copies files; it already owns its GPUs."""
     local_checkpoints: bool = False
     """True if its checkpoints are only on the nodes' disks, as far as the command shows."""
+    unknown_checkpoints: bool = False
+    """True if it is durable and its command does not show where its checkpoints are."""
     durable: bool = False
     attempt: int = 1
     """Number of times that a master has started the job; for durable jobs."""

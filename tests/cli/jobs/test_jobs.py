@@ -31,6 +31,7 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
         "id": JOB, "name": None, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
         "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
         "restarts": 0, "place": None, "waiting": None, "durable": False, "local_checkpoints": False,
+        "unknown_checkpoints": False,
         "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")
@@ -61,7 +62,10 @@ def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.Ca
 def test_jobs_that_would_end_are_named_with_what_they_lose(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    records = [record(local_checkpoints=True), record(durable=True), record("WAITING"), record("FAILED")]
+    records = [
+        record(local_checkpoints=True), record(durable=True), record(durable=True, unknown_checkpoints=True),
+        record("WAITING"), record("FAILED"),
+    ]  # fmt: skip
     master.set_answer("launch list --json", json.dumps(records))
     monkeypatch.setattr(question, "find_selected_cluster", lambda selection: None)
     monkeypatch.setattr(question, "ssh_target", lambda context: None)
@@ -71,6 +75,8 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
     assert fates == [
         "runs and would end, and its checkpoints are on the nodes' disks alone: python -u train.py",
         "runs and would be interrupted until nodes are back: python -u train.py",
+        "runs and would be interrupted until nodes are back, and it is unknown whether its checkpoints are in S3 or "
+        "the shared directory: python -u train.py",
         "waits and would end: python -u train.py",
     ]
 

@@ -1,5 +1,6 @@
 """Test which jobs are queued, for how long, and which can never start."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ def parse(line: str, environ: dict[str, str]) -> Job:
         ("--wait", Wait(timeout_s=DAY_S, exclusive=True)),
         ("--wait --wait-timeout 90m -n 4", Wait(timeout_s=5400, exclusive=True, nodes=(4, 4))),
         ("--durable --wait-timeout 7d", Wait(timeout_s=7 * DAY_S, exclusive=True)),
-        ("--durable --nnodes 1:4", Wait(timeout_s=DAY_S, exclusive=True, nodes=(1, 4))),
+        ("--durable --wait", Wait(timeout_s=math.inf, exclusive=True)),
+        ("--durable --nnodes 1:4", Wait(timeout_s=math.inf, exclusive=True, nodes=(1, 4))),
         ("--durable --force", None),
         ("--wait -np 2", Wait(timeout_s=DAY_S, exclusive=True, nodes=(1, 1))),
         ("--wait --launcher local -n 2", Wait(timeout_s=DAY_S, exclusive=True)),

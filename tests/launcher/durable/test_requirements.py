@@ -1,11 +1,13 @@
 """Test what a durable job refuses to store, and what it reports as not stored."""
 
+from pathlib import Path
+
 import pytest
 
 from launcher.cli.options import parse_options
-from launcher.durable.requirements import variables_not_kept
+from launcher.durable.requirements import notes, variables_not_kept
 from launcher.errors import UsageError
-from launcher.history.checkpoints import saves_locally
+from tests.launcher.durable.conftest import durable_job
 
 TRAINER = "/opt/deeplearning/trainer"
 
@@ -41,15 +43,15 @@ def test_only_variables_missing_in_a_new_login_are_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "local"),
+    ("words", "reported"),
     [
-        (["python", TRAINER, "--num-epochs", "3"], True),
-        (["python", TRAINER, "--model-prefix", "runs/net"], True),
-        (["python", TRAINER, "--model-prefix", "s3://b/net"], False),
-        (["python", TRAINER, "--model-prefix=/shared/net"], False),
-        (["/bin/bash", "-c", f"python {TRAINER} --model-prefix $DEEPLEARNING_SHARED/net"], False),
-        (["python", "train.py"], False),
+        (["train.py"], "cannot tell where this job keeps its checkpoints: only what is in S3 or the shared directory"),
+        (["train.py", "--out", "s3://runs/7"], None),
+        (["python", TRAINER, "--model-prefix", "$HOME/net"], "this training's checkpoints are on the nodes' disks"),
+        (["python", TRAINER, "--model-prefix", "s3://bucket/net"], None),
     ],
 )
-def test_trainings_that_save_only_on_the_nodes_are_recognized(command: list[str], *, local: bool) -> None:
-    assert saves_locally(command) is local
+def test_checkpoints_that_may_be_lost_are_reported_once(home: Path, words: list[str], reported: str | None) -> None:
+    job, _ = durable_job(*words, home=home)
+    found = [line for line in notes(job, cwd=str(home), environ={}) if "checkpoints" in line]
+    assert [line[: len(reported or "")] for line in found] == ([reported] if reported else [])

@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.launcher.job_records import JOB
 
 WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=60, exclusive=True))
 LIMIT_S = 60.0
+YEAR_S = 365 * 86400.0
 REFUSED = (
     "nothing started, GPUs are in use (--wait queues the job, --force starts anyway): "
     f"job one of {user_name()} has them"
@@ -242,6 +244,36 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
 
     with pytest.raises(OverdueError, match=r"^not started within 0\.05 s "):
         asyncio.run(run())
+
+
+def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
+    started: list[Job] = []
+    later_s = 0.0
+
+    async def start(job: Job, _has_waited: object) -> Failure | None:
+        started.append(job)
+        return None
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        real = loop.time
+        loop.time = lambda: real() + later_s  # type: ignore[method-assign]
+        holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
+        holder.on_turn(WAITING)
+
+        class LaterTerminal(Terminal):
+            async def send(self, data: bytes) -> None:
+                nonlocal later_s
+                later_s += YEAR_S
+                # Meanwhile the job finds that it must wait longer.
+                loop.call_later(0.05, holder.on_end, None)
+
+        _, ticket = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
+        job = replace(WAITING, wait=Wait(timeout_s=math.inf, exclusive=True))
+        await start_in_turn(job, ticket, start=start)
+
+    asyncio.run(run())
+    assert len(started) == 1
 
 
 def test_job_larger_than_the_cluster_leaves_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

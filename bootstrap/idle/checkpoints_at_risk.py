@@ -1,4 +1,4 @@
-"""Find running jobs whose checkpoints are lost with the nodes' disks, from the launcher's records on the master.
+"""Find running jobs whose checkpoints are, or may be, lost with the nodes' disks, from the launcher's records.
 
 The login user writes these records but this code runs as root, so nothing but a checked id leaves this module.
 """
@@ -9,7 +9,7 @@ import pwd
 import re
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from bootstrap.idle.load import JOBS, entries, is_locked
 
@@ -20,22 +20,36 @@ MAX_RECORD: Final = 1 << 20
 JOB_ID: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{7}")
 
 
-def jobs_with_local_checkpoints(root: Path, user: str) -> list[str]:
-    """Return the ids of these jobs, oldest first."""
+class JobsAtRisk(NamedTuple):
+    """Ids of the jobs, oldest first."""
+
+    local: list[str]
+    """Jobs whose checkpoints only the nodes have."""
+    unknown: list[str]
+    """Durable jobs of which the launcher cannot tell."""
+
+
+def find_jobs_at_risk(root: Path, user: str) -> JobsAtRisk:
+    """Return the jobs of the login user, by the records on this machine."""
     try:
         jobs = root / pwd.getpwnam(user).pw_dir.lstrip("/") / JOBS
     except KeyError:
-        return []
+        return JobsAtRisk([], [])
     running = [entry.path for entry in entries(jobs) if JOB_ID.fullmatch(entry.name) and is_locked(entry)]
-    return [Path(path).name for path in sorted(running) if _saves_locally(Path(path, RECORD))]
+    records = {Path(path).name: _read(Path(path, RECORD)) for path in sorted(running)}
+    return JobsAtRisk(
+        local=[job for job, record in records.items() if record.get("local_checkpoints") is True],
+        unknown=[job for job, record in records.items() if record.get("unknown_checkpoints") is True],
+    )
 
 
-def _saves_locally(record: Path) -> bool:
+def _read(record: Path) -> dict[str, object]:
+    """Return a record's fields; none if it cannot be read."""
     try:
         # A pipe or a device in place of the file must not stop the agent.
         fd = os.open(record, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
             known = json.loads(file.read(MAX_RECORD)) if stat.S_ISREG(os.fstat(fd).st_mode) else {}
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(known, dict) and known.get("local_checkpoints") is True
+        return {}
+    return known if isinstance(known, dict) else {}
