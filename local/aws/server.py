@@ -16,6 +16,7 @@ from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoint
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
+    group_checks,
     health,
     launch,
     launch_instances,
@@ -81,6 +82,7 @@ _PARTS = (
     lifecycle_hooks,
     health,
     size_limits,
+    group_checks,
     subnets,
     elastic_ips,
     instance_types,

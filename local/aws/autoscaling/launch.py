@@ -54,8 +54,13 @@ def _verify(backend: EC2Backend, version: LaunchTemplateVersion, zones: list[str
     try:
         if version.image_id:
             backend.describe_images(ami_ids=[version.image_id])
-        interfaces = version.data.get("NetworkInterfaces", [])
-        check_launch(backend, key_name=key_name, instance_type=instance_type, interfaces=interfaces)
+        check_launch(
+            backend,
+            key_name=key_name,
+            instance_type=instance_type,
+            interfaces=version.data.get("NetworkInterfaces", []),
+            security_groups=version.data.get("SecurityGroupIds", []),
+        )
         if instance_type:
             check_offering(backend.region_name, instance_type, zones)
     except EC2ClientError as error:
