@@ -16,6 +16,7 @@ from local.aws import buckets, cloud_control, file_systems, lustre, managed_poli
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
+    group_checks,
     health,
     launch,
     launch_instances,
@@ -41,13 +42,12 @@ from local.aws.ec2 import (
     elastic_ips,
     images,
     instance_types,
-    launch_checks,
-    network_interfaces,
     prefix_lists,
     reboots,
     security_groups,
     subnets,
 )
+from local.aws.launches import checks, network_interfaces, placement
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
@@ -83,6 +83,7 @@ _PARTS = (
     lifecycle_hooks,
     health,
     size_limits,
+    group_checks,
     subnets,
     elastic_ips,
     instance_types,
@@ -90,7 +91,8 @@ _PARTS = (
     spot_scores,
     vcpu_quotas,
     network_interfaces,
-    launch_checks,
+    placement,
+    checks,
     capacity_reservations,
     capacity_blocks,
     reboots,

@@ -13,7 +13,7 @@ from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
 from local.aws import managed_policies
-from local.aws.autoscaling import lifecycle_hooks
+from local.aws.autoscaling import group_checks, lifecycle_hooks
 from local.aws.ec2 import prefix_lists, security_groups
 
 _Definition = dict[str, Any]
@@ -141,6 +141,7 @@ def _to_apply(old: _Definition, new: _Definition) -> _Definition:
 
 def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
     """Resize the group and launch later members from the new template version; existing members stay unchanged."""
+    group_checks.check_reservation(new)
     group.tags = copy.deepcopy(new.get("Tags", []))
     group.termination_policies = new.get("TerminationPolicies", ["Default"])
     lifecycle_hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _MAX_INSTANCES: Final = 64
 """Number of instances that a block may have ("Capacity Blocks for ML", EC2 User Guide)."""
+_MAX_IN_ACCOUNT: Final = 256
+"""Number of instances that all of an account's blocks may have at a time. EC2's code and words for more are unknown."""
 _OFFERS: Final[dict[str, Reservation]] = {}
 _RUNNING: Final = ("pending", "running")
 
@@ -82,11 +84,24 @@ def _purchase(response: Any) -> ActionResult:
     if offer_id not in _OFFERS:
         word = "The Capacity Block offering ID cannot be found for this account."
         raise EC2ClientError("InvalidCapacityBlockOfferingIdNotFound", word)
+    _check_total(_OFFERS[offer_id])
     bought = _OFFERS.pop(offer_id)
     RESERVATIONS[bought.reservation_id] = bought
     autoscaling = autoscaling_backends[response.current_account][response.region]
     threading.Thread(target=_end, args=(bought, response.ec2_backend, autoscaling), daemon=True).start()
     return ActionResult({"CapacityReservation": bought.described()})
+
+
+def _check_total(offer: Reservation) -> None:
+    """Refuse a block during which the account would have too many instances; their number is largest at a start."""
+    assert offer.starts is not None
+    assert offer.ends is not None
+    blocks = [(each.starts, each.ends, each.count) for each in RESERVATIONS.values() if each.starts and each.ends]
+    for moment in [offer.starts, *(starts for starts, _, _ in blocks if offer.starts <= starts < offer.ends)]:
+        total = offer.count + sum(count for starts, ends, count in blocks if starts <= moment < ends)
+        if total > _MAX_IN_ACCOUNT:
+            word = f"You can have up to {_MAX_IN_ACCOUNT} instances across Capacity Blocks"
+            raise EC2ClientError("InvalidParameterValue", f"{word}, and this one would make them {total}.")
 
 
 def _end(block: Reservation, backend: EC2Backend, autoscaling: AutoScalingBackend) -> None:

@@ -1,10 +1,11 @@
 """Implement On-Demand Capacity Reservations, which moto lacks: create, describe, cancel, and launch into them.
 
-An instance of another type or zone, or in a placement group, does not fit in a reservation, and EC2's message is the
-same as for a full one.
+An instance of another type, zone, platform or tenancy, or in a placement group, does not fit in a reservation, and
+EC2's message is the same as for a full one.
 """
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
@@ -15,8 +16,12 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.instances import InstanceResponse
 
+from local.aws.launches.placement import DEFAULT_TENANCY
+from local.aws.launches.request import market_type, requested_type, template_data
 from local.aws.moto_patching import add, wrap
 
+PLATFORM: Final = "Linux/UNIX"
+"""Platform of every image of the local AWS."""
 TERMINATED_BEFORE: Final = timedelta(minutes=30)
 """Time before a block's end at which EC2 terminates its instances ("Capacity Blocks", EC2 User Guide)."""
 _RUNNING: Final = ("pending", "running")
@@ -30,6 +35,8 @@ class Reservation:
     instance_type: str
     zone: str
     count: int
+    platform: str = PLATFORM
+    tenancy: str = DEFAULT_TENANCY
     cancelled: bool = False
     starts: datetime | None = None
     """Start of a Capacity Block; None for an On-Demand Capacity Reservation."""
@@ -63,9 +70,9 @@ class Reservation:
         return {
             "CapacityReservationId": self.reservation_id,
             "InstanceType": self.instance_type,
-            "InstancePlatform": "Linux/UNIX",
+            "InstancePlatform": self.platform,
             "AvailabilityZone": self.zone,
-            "Tenancy": "default",
+            "Tenancy": self.tenancy,
             "TotalInstanceCount": self.count,
             "AvailableInstanceCount": self.available,
             "InstanceMatchCriteria": "targeted",
@@ -92,6 +99,8 @@ def _create(response: Any) -> ActionResult:
         instance_type=response._get_param("InstanceType"),
         zone=response._get_param("AvailabilityZone"),
         count=int(response._get_param("InstanceCount")),
+        platform=response._get_param("InstancePlatform"),
+        tenancy=response._get_param("Tenancy", DEFAULT_TENANCY),
     )
     RESERVATIONS[made.reservation_id] = made
     return ActionResult({"CapacityReservation": made.described()})
@@ -131,24 +140,31 @@ def _check_target(found: Reservation, *, market: str | None, preference: str | N
         raise EC2ClientError("InvalidCapacityReservationState.PendingActivation", word)
 
 
+def _fits(found: Reservation, instance_type: str, zone: str, placement: Mapping[str, str]) -> bool:
+    """Return True if the reservation is for such instances; it is made in no placement group, and holds none of one."""
+    wanted = instance_type, zone, PLATFORM, placement.get("Tenancy", DEFAULT_TENANCY)
+    is_same = wanted == (found.instance_type, found.zone, found.platform, found.tenancy)
+    return is_same and not placement.get("GroupName")
+
+
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
-    template: Any = named.get("launch_template")
-    data = backend._get_template_from_args(template).data if template else {}
+    data = template_data(backend, named)
     specification = data.get("CapacityReservationSpecification", {})
     if not (reservation_id := specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")):
         return original(backend, image_id, count, *others, **named)
     found = find(reservation_id)
-    instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
     zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else found.zone
     _check_target(
         found,
-        market=data.get("InstanceMarketOptions", {}).get("MarketType"),
+        market=market_type(named, data),
         preference=specification.get("CapacityReservationPreference"),
     )
-    # These reservations are made in no placement group, so none holds a node of one.
-    is_in_group = bool(data.get("Placement", {}).get("GroupName"))
-    fits = (instance_type, zone) == (found.instance_type, found.zone) and not is_in_group
-    if not fits or found.state != "active" or found.is_ending or found.available < count:
+    if (
+        not _fits(found, requested_type(named, data), zone, data.get("Placement", {}))
+        or found.state != "active"
+        or found.is_ending
+        or found.available < count
+    ):
         word = "The requested reservation does not have sufficient compatible and available capacity"
         raise EC2ClientError("ReservationCapacityExceeded", f"{word} for this request.")
     launched = original(backend, image_id, count, *others, **named)

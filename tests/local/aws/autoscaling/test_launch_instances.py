@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.aws.ec2.images import FAMILIES, image_id
 from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
 from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
+
+NEW = {"LaunchTemplateName": "new"}
 
 
 @pytest.fixture
@@ -93,6 +96,38 @@ def test_refused_request_launches_nothing(members: Group, count: int, named: dic
     with pytest.raises(ClientError, match=f"ValidationError.*{why}"):
         launch(members, count, **named)
     assert (members.in_service(), members.described()["DesiredCapacity"]) == (set(), 0)
+
+
+@pytest.mark.parametrize(
+    ("launches", "why"),
+    [
+        ({"LaunchConfigurationName": "old"}, "which has a launch configuration"),
+        (
+            {
+                "MixedInstancesPolicy": {
+                    "LaunchTemplate": {"LaunchTemplateSpecification": {"LaunchTemplateName": "new"}}
+                }
+            },
+            "the local AWS launches no instances of a mixed instances policy",
+        ),
+    ],
+)
+def test_group_without_its_own_launch_template_is_refused(aws: Aws, launches: dict[str, Any], why: str) -> None:
+    autoscaling, ec2 = aws.client("autoscaling"), aws.client("ec2")
+    autoscaling.create_launch_configuration(
+        LaunchConfigurationName="old", ImageId=image_id(FAMILIES[0]), InstanceType="c5.large"
+    )
+    ec2.create_launch_template(**NEW, LaunchTemplateData={"InstanceType": "c5.large"})
+    autoscaling.create_auto_scaling_group(
+        AutoScalingGroupName="other", MinSize=0, MaxSize=1, AvailabilityZones=[f"{REGION}a"], **launches
+    )
+    members = Group(aws=aws, name="other")
+    with pytest.raises(ClientError, match=f"ValidationError.*{why}"):
+        launch(members, 1)
+    assert members.described()["Instances"] == []
+    autoscaling.delete_auto_scaling_group(AutoScalingGroupName="other")
+    autoscaling.delete_launch_configuration(LaunchConfigurationName="old")
+    ec2.delete_launch_template(**NEW)
 
 
 def test_group_with_a_warm_pool_is_not_supported(members: Group) -> None:

@@ -21,11 +21,11 @@ MARKET = {"MarketType": "capacity-block"}
 HOUR = timedelta(hours=1)
 
 
-def buy(aws: Aws, *, starts: timedelta, ends: timedelta, zone: str = f"{REGION}a") -> str:
-    """Buy a block of two c5.large; the times count from now."""
+def buy(aws: Aws, *, starts: timedelta, ends: timedelta, zone: str = f"{REGION}a", count: int = 2) -> str:
+    """Buy a block of c5.large; the times count from now."""
     now, ec2 = datetime.now(timezone.utc), aws.client("ec2")
     offers = ec2.describe_capacity_block_offerings(
-        InstanceType="c5.large", InstanceCount=2, CapacityDurationHours=math.ceil((ends - starts) / HOUR),
+        InstanceType="c5.large", InstanceCount=count, CapacityDurationHours=math.ceil((ends - starts) / HOUR),
         StartDateRange=now + starts, EndDateRange=now + ends,
     )["CapacityBlockOfferings"]  # fmt: skip
     offer = next(each for each in offers if each["AvailabilityZone"] == zone)
@@ -133,6 +133,17 @@ def test_blocks_are_offered_where_the_type_is_and_with_at_most_64_instances(aws:
     refusal = r"\(InvalidParameterValue\).* Each Capacity Block can have up to 64 instances\.$"
     with pytest.raises(ClientError, match=refusal):
         zones("p5.48xlarge", 65)
+
+
+def test_an_account_has_at_most_256_instances_in_blocks_at_a_time(aws: Aws) -> None:
+    # Long after the blocks of other tests.
+    day, far = 24 * HOUR, 1000 * 24 * HOUR
+    for _ in range(4):
+        buy(aws, starts=far, ends=far + day, count=64)
+    with pytest.raises(ClientError, match=r"InvalidParameterValue.*up to 256 instances across Capacity Blocks.* 257\."):
+        buy(aws, starts=far - day, ends=far + day, count=1)
+    buy(aws, starts=far - day, ends=far - HOUR, count=64)
+    buy(aws, starts=far + day + HOUR, ends=far + 2 * day, count=64)
 
 
 def test_local_aws_buys_a_block_in_the_zone_that_is_named(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:

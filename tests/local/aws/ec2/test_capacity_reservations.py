@@ -14,10 +14,9 @@ FULL = (
 )
 
 
-def reserve(aws: Aws, instance_type: str = "c5.large", zone: str = f"{REGION}a") -> str:
-    made = aws.client("ec2").create_capacity_reservation(
-        InstanceType=instance_type, InstancePlatform="Linux/UNIX", AvailabilityZone=zone, InstanceCount=2
-    )
+def reserve(aws: Aws, instance_type: str = "c5.large", zone: str = f"{REGION}a", **options: str) -> str:
+    settings = {"InstanceType": instance_type, "InstancePlatform": "Linux/UNIX", "AvailabilityZone": zone} | options
+    made = aws.client("ec2").create_capacity_reservation(InstanceCount=2, **settings)
     return str(made["CapacityReservation"]["CapacityReservationId"])
 
 
@@ -84,12 +83,29 @@ def test_what_a_reservation_excludes_is_refused(
     assert any(refusal in reason for _, reason in stacks.events("Group"))
 
 
-def test_a_placement_group_finds_no_room_in_the_reservation(aws: Aws, stacks: Stacks) -> None:
-    stacks.create(nodes(1, reserve(aws), Placement={"GroupName": "close-together"}))
+@pytest.mark.parametrize(
+    ("reserved", "placement"),
+    [
+        ({}, {"GroupName": "close-together"}),
+        ({}, {"Tenancy": "dedicated"}),
+        ({"Tenancy": "dedicated"}, {}),
+        ({"InstancePlatform": "Windows"}, {}),
+    ],
+)
+def test_another_placement_or_platform_finds_no_room_in_the_reservation(
+    aws: Aws, stacks: Stacks, reserved: dict[str, str], placement: dict[str, str]
+) -> None:
+    stacks.create(nodes(1, reserve(aws, **reserved), Placement=placement))
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     assert members.in_service() == set()
     status, why = members.activities()[0]
     assert (status, why.partition("Status Reason: ")[2]) == ("Failed", FULL)
+
+
+def test_nodes_of_dedicated_tenancy_fit_in_a_reservation_of_it(aws: Aws, stacks: Stacks) -> None:
+    reservation = reserve(aws, Tenancy="dedicated")
+    stacks.create(nodes(1, reservation, Placement={"Tenancy": "dedicated"}))
+    assert available(aws, reservation) == 1
 
 
 def test_the_preference_for_reservations_only_may_stand_beside_the_target(aws: Aws, stacks: Stacks) -> None:

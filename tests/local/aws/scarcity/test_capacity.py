@@ -76,16 +76,27 @@ def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, p
     assert zones == [f"{REGION}a", *[f"{REGION}b"] * 3]
 
 
-def test_type_not_offered_in_the_zone_is_refused(aws: Aws, stacks: Stacks) -> None:
+@pytest.mark.parametrize(
+    ("instance_type", "refusal"),
+    [
+        (
+            "p6-b200.48xlarge",
+            "Your requested instance type (p6-b200.48xlarge) is not supported in your requested Availability Zone "
+            "(us-east-1a). Please retry your request by not specifying an Availability Zone or choosing us-east-1c.",
+        ),
+        (
+            "p5e.48xlarge",  # in no zone of the region
+            "The requested configuration is currently not supported. Please check the documentation for supported "
+            "configurations.",
+        ),
+    ],
+)
+def test_type_not_offered_in_the_zone_is_refused(stacks: Stacks, instance_type: str, refusal: str) -> None:
     template = cluster(Group=group(1))
-    template["Resources"]["Template"] = launch_template(InstanceType="p6-b200.48xlarge")
+    template["Resources"]["Template"] = launch_template(InstanceType=instance_type)
     stacks.create(template)
     (why,) = [reason for status, reason in stacks.events("Group") if status == "CREATE_FAILED"]
-    assert why == (
-        "You must use a valid fully-formed launch template. Your requested instance type (p6-b200.48xlarge) is not "
-        "supported in your requested Availability Zone (us-east-1a). Please retry your request by not specifying an "
-        "Availability Zone or choosing us-east-1c."
-    )
+    assert why == f"You must use a valid fully-formed launch template. {refusal}"
 
 
 def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, places: Places) -> None:

@@ -33,6 +33,18 @@ def test_imported_key_pair_is_described_and_can_be_launched_with(aws: Aws, tmp_p
     ec2.delete_key_pair(KeyName="mine")
 
 
+def test_security_groups_beside_interfaces_are_refused(aws: Aws) -> None:
+    refusal = r"InvalidParameterCombination.*: Network interfaces and an instance-level security groups may not be"
+    ec2 = aws.client("ec2")
+    both: dict[str, Any] = {"NetworkInterfaces": [{"DeviceIndex": 0}], "SecurityGroupIds": ["sg-01234567"]}
+    with pytest.raises(ClientError, match=refusal):
+        run(aws, **both)
+    ec2.create_launch_template(LaunchTemplateName="both", LaunchTemplateData=both | {"InstanceType": "c5.large"})
+    with pytest.raises(ClientError, match=refusal):
+        run(aws, LaunchTemplate={"LaunchTemplateName": "both"})
+    ec2.delete_launch_template(LaunchTemplateName="both")
+
+
 def test_unknown_image_is_refused(aws: Aws) -> None:
     with pytest.raises(ClientError, match=r"InvalidAMIID\.NotFound"):
         run(aws, ImageId="ami-00000000000000000")

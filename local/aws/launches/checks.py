@@ -8,7 +8,8 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from local.aws.ec2.network_interfaces import check_interfaces
+from local.aws.launches.network_interfaces import check_interfaces
+from local.aws.launches.request import requested_type, template_data
 from local.aws.moto_patching import wrap
 
 
@@ -24,24 +25,31 @@ def check_launch(
     key_name: str | None,
     instance_type: str | None,
     interfaces: Sequence[Mapping[str, Any]] = (),
+    security_groups: Sequence[str] = (),
 ) -> None:
-    """Raise RunInstances' error if the key pair or the type does not exist, or the type lacks the interfaces."""
+    """Raise RunInstances' error if the key pair or the type does not exist, or the type lacks the interfaces.
+
+    Interfaces have their own security groups, so that the instance may have none beside them.
+    """
     if key_name and key_name not in backend.key_pairs:
         raise EC2ClientError("InvalidKeyPair.NotFound", f"The key pair '{key_name}' does not exist")
     if instance_type and instance_type not in INSTANCE_TYPES:
         raise EC2ClientError("InvalidParameterValue", f"Invalid value '{instance_type}' for InstanceType.")
+    if interfaces and security_groups:
+        word = "Network interfaces and an instance-level security groups may not be specified on the same request"
+        raise EC2ClientError("InvalidParameterCombination", word)
     if instance_type:
         check_interfaces(interfaces, instance_type=instance_type)
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, *arguments: Any, **named: Any) -> Any:
-    template: Any = named.get("launch_template")
-    data = backend._get_template_from_args(template).data if template else {}
-    instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
+    data, own = template_data(backend, named), named.get("nics")
     check_launch(
         backend,
         key_name=named.get("key_name") or data.get("KeyName"),
-        instance_type=instance_type,
-        interfaces=named.get("nics") or data.get("NetworkInterfaces", []),
+        instance_type=requested_type(named, data),
+        interfaces=own or data.get("NetworkInterfaces", []),
+        # A group's launch passes the security groups of the template's interface as those of the instance.
+        security_groups=named.get("security_group_ids", []) if own else data.get("SecurityGroupIds", []),
     )
     return original(backend, image_id, *arguments, **named)
