@@ -88,7 +88,7 @@ def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> No
     with pytest.raises(ClientError, match=f"cannot be deleted while in status {PROGRESS}"):
         client("cloudformation").delete_stack(StackName=CLUSTER)
     refusal = f"stack {CLUSTER} is {PROGRESS}: wait until CloudFormation has finished, try again"
-    assert refusal in laptop.refused("dlcluster", "pause", "--yes")
+    assert refusal in laptop.refused("dlcluster", "--cluster", CLUSTER, "pause", "--yes")
     assert [launches(group) for group in groups] == before
 
     signal_guest(CLUSTER)
