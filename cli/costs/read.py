@@ -34,14 +34,21 @@ class Cost:
     spent: Spent
     prices: PriceList
 
-    def lines(self) -> tuple[str, str]:
-        """Return the cost per hour and the sum spent, for display."""
+    @property
+    def not_counted(self) -> str:
+        """Return a line that names what depends on use; S3 reports the size of a bucket only once a day."""
+        bucket = f"the bucket ({self.prices.bucket_gb_month} USD per GB and month)"
+        return f"not counted: {bucket}, logs and traffic"
+
+    def lines(self) -> tuple[str, str, str]:
+        """Return the cost per hour, the sum spent and what neither counts, for display."""
         total = "an unknown price" if self.rate.total is None else f"{self.rate.total:.2f} USD"
         parts = ", ".join(f"{kind} {amount}" for kind, amount in dollars_by_kind(self.spent.by_kind).items())
         since = f"{self.spent.since:%Y-%m-%d %H:%M} UTC"
         return (
             f"costs {total} an hour by {self.prices.describe()}",
             f"spent {dollars(self.spent.total)} USD since {since}: {parts}",
+            self.not_counted,
         )
 
 

@@ -34,7 +34,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     rows = [(kind, amount, spent[kind]) for kind, amount in dollars_by_kind(cost.rate.by_kind).items()]
     print_table(("KIND", "USD/HOUR", "SPENT"), [*rows, ("total", dollars(cost.rate.total), dollars(cost.spent.total))])
     print(f"spent since {cost.spent.since:%Y-%m-%d %H:%M} UTC, {cost.spent.node_hours:.1f} node hours")
-    print(f"{cost.prices.describe()}, US dollars; without bucket, logs and traffic")
+    print(f"{cost.prices.describe()}, US dollars; {cost.not_counted}")
     if forecast:
         if end is not None:
             message = f"until its end at {iso(end.time)} ({end.hours:.1f} h)"

@@ -49,7 +49,7 @@ def test_status_warns_of_a_missed_expiry(
 
 def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
-    summary, *_, rate, spent = capsys.readouterr().out.splitlines()
+    summary, *_, rate, spent, not_counted = capsys.readouterr().out.splitlines()
     assert summary == "demo: 3 of 3 nodes, generation 7"
     assert rate == "costs 0.35 USD an hour by list prices of us-east-1, 2026-07-20"
     assert re.fullmatch(
@@ -69,6 +69,7 @@ def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.C
     assert main(["cost", "--forecast"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["KIND", "USD/HOUR", "SPENT"]
+    assert f"list prices of us-east-1, 2026-07-20, US dollars; {not_counted}" in lines
     assert lines[-1] == "a month (730 h) as it is now: 40.15"
 
 
