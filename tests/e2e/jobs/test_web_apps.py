@@ -1,7 +1,6 @@
 """Test that TensorBoard and Jupyter run on the master during the verb, and are reachable only from the laptop."""
 
 import json
-import re
 import signal
 import subprocess
 import time
@@ -15,31 +14,17 @@ from urllib.request import urlopen
 import pytest
 
 from tests.e2e.conftest import Cluster
+from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.user_venv import make_venv
 from trainer.metrics.metric_writers import open_writers
 
 DEADLINE_S: Final = 120
-STAND_IN: Final = '''\
-"""Stand in for JupyterLab: take its options and its variable for the token, and serve what needs the token."""
-import os, sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
-options = dict(word.split("=") for word in sys.argv[1:] if "=" in word)
-class Lab(BaseHTTPRequestHandler):
-    def do_GET(self):
-        allowed = self.path == f"/lab?token={os.environ['JUPYTER_TOKEN']}"
-        self.send_response(200 if allowed else 403)
-        self.end_headers()
-        self.wfile.write(os.getcwd().encode() if allowed else b"")
-HTTPServer((options["--ServerApp.ip"], int(options["--ServerApp.port"])), Lab).serve_forever()
-'''
 
 
 @pytest.fixture(scope="module")
 def tools(cluster: Cluster) -> str:
     """Create the user's own environment on the master, with the real TensorBoard."""
-    make_venv(
-        cluster.user, "tools", "tensorboard", files={"jupyterlab/__init__.py": "", "jupyterlab/__main__.py": STAND_IN}
-    )
+    make_venv(cluster.user, "tools", "tensorboard", files=FILES)
     return "tools"
 
 
@@ -105,15 +90,13 @@ def test_tensorboard_shows_a_job_s_figures(cluster: Cluster, tools: str, logdir:
 
 def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: Cluster, tools: str) -> None:
     with started(cluster, "jupyter", "--venv", tools) as lab:
-        line = first_line(lab)
-        found = re.match(r"(http://127\.0\.0\.1:\d+/)lab\?token=([0-9a-f]{48}) is JupyterLab on the master", line)
-        assert found, line
-        with urlopen(f"{found[1]}lab?token={found[2]}", timeout=60) as answer:
+        address, token = address_and_token(first_line(lab))
+        with urlopen(f"{address}lab?token={token}", timeout=60) as answer:
             assert answer.read() == b"/home/ubuntu"
         with pytest.raises(HTTPError, match="403"):
-            urlopen(f"{found[1]}lab?token=0", timeout=60)
-        assert found[2] not in cluster.on("deeplearning-master", "ps -eo args")
-        assert not any(found[2].encode() in words for words in command_lines())
+            urlopen(f"{address}lab?token=0", timeout=60)
+        assert token not in cluster.on("deeplearning-master", "ps -eo args")
+        assert not any(token.encode() in words for words in command_lines())
         # As if the laptop had lost power, so that nothing closes the connection.
         lab.kill()
     await_nothing_left(cluster, "jupyterlab")

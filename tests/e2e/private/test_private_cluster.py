@@ -10,11 +10,11 @@ user's KMS key too. The nodes mount a file system that the company has.
 import json
 import re
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from itertools import product
 from pathlib import Path
@@ -42,6 +42,7 @@ from tests.e2e.private.verbs import (
     Verbs,
     check_copies,
     check_jobs,
+    check_jupyter,
     check_logins,
     check_long_verbs,
     check_reports,
@@ -246,6 +247,11 @@ def test_every_verb_works_through_sessions(cluster: PrivateCluster, tmp_path: Pa
 
 
 @pytest.mark.soak
+def test_jupyter_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:
+    check_jupyter(Verbs.of(cluster, tmp_path / "project"))
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(LONG_VERBS_TIMEOUT_S)
 def test_verbs_that_measure_deploy_or_boot_work_through_sessions(
     cluster: PrivateCluster, settings: list[str], tmp_path: Path
@@ -291,13 +297,25 @@ def test_a_policy_for_another_cluster_starts_no_session(
     assert "AccessDenied" in cluster.try_in_checkout(*shell, **keys["own"]).stderr, "a root shell needs no key"
 
 
-def test_a_lost_master_is_reached_again_by_the_same_name(cluster: PrivateCluster) -> None:
-    lost = cluster.instances[0]["InstanceId"]
-    client("ec2").terminate_instances(InstanceIds=[lost])
-    words = cluster.user.ssh_command(f"{NAME}-master", "cat /var/lib/cloud/data/instance-id")
-    deadline = time.monotonic() + DEPLOY_S
-    while (found := cluster.try_in_checkout(*words).stdout.strip()) in ("", lost):
-        assert time.monotonic() < deadline, f"waited {DEPLOY_S} s for another master"
-        time.sleep(1)
-    assert found == cluster.instances[0]["InstanceId"]
-    assert cluster.user.ssh(f"{NAME}-master", "cat /srv/set-up") == "root set up a master\n"
+def test_a_lost_master_and_worker_are_reached_again_by_the_same_names(cluster: PrivateCluster) -> None:
+    show_id = "cat /var/lib/cloud/data/instance-id"
+
+    def on(host: str, command: str) -> str:
+        """Return what a command prints, also while no node of that name can be reached."""
+        return cluster.try_in_checkout(*cluster.user.ssh_command(host, command)).stdout
+
+    def is_another(host: str) -> bool:
+        return on(host, show_id).strip() not in ("", lost[host])
+
+    def is_complete() -> bool:
+        printed = on(MASTER, f"timeout 20 launch {show_id}")
+        return all(str(instance["InstanceId"]) in printed for instance in cluster.instances)
+
+    node_types = {MASTER: "master", f"{NAME}-worker2": "worker"}
+    lost = {host: on(host, show_id).strip() for host in node_types}
+    client("ec2").terminate_instances(InstanceIds=[*lost.values()])
+    for host, node_type in node_types.items():
+        await_true(partial(is_another, host), f"another {host}", timeout_s=DEPLOY_S, every_s=1)
+        assert on(host, "cat /srv/set-up") == f"root set up a {node_type}\n"
+    await_true(is_complete, "a job on all nodes, the new ones too", timeout_s=DEPLOY_S, every_s=1)
+    assert len(cluster.instances) == NODES

@@ -7,10 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.request import urlopen
+
+import pytest
 
 from cli.verb_group import VERBS
 from local.run.user import deploy_arguments
+from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.node_checks import limited_links
 from tests.e2e.private.existing_vpc import NAME, PrivateCluster
 from tests.e2e.user_venv import make_venv
@@ -149,6 +153,18 @@ def check_tensorboard(verbs: Verbs, directory: Path) -> None:
         address = board.stdout.readline().split()[0]
         with urlopen(f"{address}data/runs", timeout=60) as answer:
             assert json.load(answer) == ["first"]
+
+
+def check_jupyter(verbs: Verbs) -> None:
+    """Open a stand-in for JupyterLab on the master, which wants its token."""
+    make_venv(verbs.cluster.user, "lab", files=FILES, master=f"{NAME}-master")
+    with verbs.started("jupyter", "--venv", "lab") as lab:
+        assert lab.stdout is not None
+        address, token = address_and_token(lab.stdout.readline())
+        with urlopen(f"{address}lab?token={token}", timeout=60) as answer:
+            assert answer.read() == b"/home/ubuntu"
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(f"{address}lab?token=0", timeout=60)
 
 
 def check_long_verbs(verbs: Verbs, deploying: Verbs, *, settings: list[str], nodes: int) -> None:

@@ -33,13 +33,13 @@ class Agent:
 
     def __init__(self) -> None:
         self.endpoint = os.environ["AWS_ENDPOINT_URL"]
-        token = read(f"{METADATA}/api/token", headers={"X-aws-ec2-metadata-token-ttl-seconds": "300"}, method="PUT")
-        self.token = {"X-aws-ec2-metadata-token": token}
         self.instance_id, self.region = self.metadata("instance-id"), self.metadata("placement/region")
         self.role = self.metadata("iam/security-credentials/").strip()
 
     def metadata(self, path: str) -> str:
-        return read(f"{METADATA}/meta-data/{path}", headers=self.token)
+        """Read with a token of its own, because the agent outlives each token."""
+        token = read(f"{METADATA}/api/token", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
+        return read(f"{METADATA}/meta-data/{path}", headers={"X-aws-ec2-metadata-token": token})
 
     def call(self, service: str, path: str, *, method: str, data: bytes | None = None, target: str = "") -> Any:
         keys = json.loads(self.metadata(f"iam/security-credentials/{self.role}"))
