@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoints
+from local.aws import buckets, cloud_control, file_systems, lustre, managed_policies, vpc_endpoints
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -71,6 +71,7 @@ _PARTS = (
     security_groups,
     prefix_lists,
     encryption,
+    managed_policies,
     resource_types,
     buckets,
     file_systems,

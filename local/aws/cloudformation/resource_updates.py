@@ -12,6 +12,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
+from local.aws import managed_policies
 from local.aws.autoscaling import lifecycle_hooks
 from local.aws.ec2 import prefix_lists, security_groups
 
@@ -166,4 +167,5 @@ _IN_PLACE: dict[str, Callable[[Any, _Definition, _Definition], None]] = {
     "AWS::EC2::SecurityGroup": security_groups.update,
     "AWS::EC2::SecurityGroupIngress": security_groups.update_rule,
     "AWS::EC2::SecurityGroupEgress": security_groups.update_rule,
+    "AWS::IAM::Role": managed_policies.update,
 }
