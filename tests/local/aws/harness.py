@@ -85,6 +85,21 @@ class Role:
         iam.delete_role(RoleName=self.name)
 
 
+@contextmanager
+def user_with_policy(aws: Aws, name: str, document: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """Create a user with one policy for the time of the block; yield the user's keys."""
+    iam = aws.client("iam")
+    iam.create_user(UserName=name)
+    iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=json.dumps(document))
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    try:
+        yield {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+    finally:
+        iam.delete_access_key(UserName=name, AccessKeyId=key["AccessKeyId"])
+        iam.delete_user_policy(UserName=name, PolicyName="own")
+        iam.delete_user(UserName=name)
+
+
 def session_keys(aws: Aws, role_arn: str, session: str) -> dict[str, str]:
     issued = aws.client("sts").assume_role(RoleArn=role_arn, RoleSessionName=session)["Credentials"]
     return {

@@ -1,5 +1,6 @@
 """Test sessions: who may start one, whose agent is asked, and that bytes arrive; over the API and real connections."""
 
+import itertools
 import json
 import socket
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.sessions.gateway import Gateway, Session
-from tests.local.aws.harness import REGION, Aws, Role, policy
+from tests.local.aws.harness import REGION, Aws, Role, policy, user_with_policy
 from tests.waiting import await_true
 
 ACCOUNT = "123456789012"
@@ -63,22 +64,9 @@ def instance_id(aws: Aws) -> Iterator[str]:
 @pytest.fixture
 def user(aws: Aws) -> Iterator[Callable[[dict[str, Any]], dict[str, str]]]:
     """Return a function that creates a user with a policy and returns the keys."""
-    iam = aws.client("iam")
-    made: list[tuple[str, str]] = []
-
-    def make(document: dict[str, Any]) -> dict[str, str]:
-        name = f"user-{len(made)}"
-        iam.create_user(UserName=name)
-        iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=json.dumps(document))
-        key = iam.create_access_key(UserName=name)["AccessKey"]
-        made.append((name, key["AccessKeyId"]))
-        return {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
-
-    yield make
-    for name, key in made:
-        iam.delete_access_key(UserName=name, AccessKeyId=key)
-        iam.delete_user_policy(UserName=name, PolicyName="own")
-        iam.delete_user(UserName=name)
+    numbers = itertools.count()
+    with ExitStack() as users:
+        yield lambda document: users.enter_context(user_with_policy(aws, f"user-{next(numbers)}", document))
 
 
 def call_channel(aws: Aws, key: str, path: str, *, method: str = "GET", token: str = "") -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,145 @@
+"""Run dlcluster as a user whose policy lacks one action: the refusal names the action, and nothing has changed."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.contract import MEMBERSHIP_ID, SETUP_DONE, SETUP_HASH_LENGTH, TABLE_KEY
+from cli.aws.clusters import Cluster as FoundCluster
+from cli.aws.clusters import deployed_setup, find_cluster
+from cli.errors import EXIT_FAILED
+from cli.main import main
+from cli.ssh.remote import Output
+from cli.ssh.user_policy import AwsScope, user_policy
+from tests.cli.conftest import KEY, error_line, put_members
+from tests.local.aws.harness import REGION, user_with_policy
+from tests.security.cluster import ACCOUNT, BOTH, Cluster
+
+ADDRESS = "203.0.113.9/32"
+VERBS = {
+    "allow-ip": ("--cluster", "deeplearning", "allow-ip", ADDRESS),
+    "bake": ("bake", "--yes"),
+}
+NEEDED = {
+    "allow-ip": [
+        f"ec2:{action}"
+        for action in ("DescribeManagedPrefixLists", "GetManagedPrefixListEntries", "ModifyManagedPrefixList")
+    ],
+    "bake": [
+        "autoscaling:DetachInstances",
+        *(f"dynamodb:{action}" for action in ("GetItem", "PutItem", "DeleteItem")),
+        *(f"kms:{action}" for action in ("Encrypt", "GenerateDataKey*", "ReEncrypt*")),
+        *(f"ec2:{action}" for action in ("CreateImage", "CreateTags", "DescribeImages", "TerminateInstances")),
+    ],
+}
+"""Actions that a user needs besides the policy that `dlcluster policy` prints, as docs/use says."""
+
+
+class IdleMaster:
+    """Answer like a master without jobs; no other command may reach it."""
+
+    def output(self, command: str, **_: Any) -> Output:
+        assert command.startswith("launch "), command
+        return Output(exit_code=0, stdout=b"[]", stderr="")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """A directory with the cluster's settings, and the cluster."""
+
+    cluster: Cluster
+    described: FoundCluster
+    directory: Path
+
+    def policy(self, verb: str, *, without: str) -> dict[str, Any]:
+        """Return the policy of a user who may run a verb, less one action."""
+        scope = AwsScope(partition="aws", region=REGION, account=ACCOUNT)
+        document = user_policy(self.described, scope)
+        assert without in NEEDED[verb]
+        actions = [action for action in NEEDED[verb] if action != without]
+        more = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+        return {**document, "Statement": [*document["Statement"], more]}
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that the verbs can change."""
+        aws, groups = self.cluster.aws, [self.cluster.group(node_type) for node_type in BOTH]
+        ec2 = aws.client("ec2")
+        allowed = ec2.describe_managed_prefix_lists(PrefixListIds=[self.described.allow_list])["PrefixLists"]
+        items = aws.client("dynamodb").scan(TableName=self.described.table)["Items"]
+        return {
+            "settings": (self.directory / "cdk.json").read_text(),
+            "addresses": [(each["State"], each["Version"]) for each in allowed],
+            "members": {group: self.cluster.members(group) for group in groups},
+            "instances": ec2.describe_instances()["Reservations"],
+            "images": ec2.describe_images(Owners=["self"])["Images"],
+            "records": {item[TABLE_KEY]["S"]: item for item in items},
+        }
+
+
+@pytest.fixture
+def project(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """Make the settings' directory, and a membership whose workers have run the setup."""
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": cluster.aws.url}
+    for name, value in {**keys, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null", "HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    settings = {"cluster_name": cluster.name, "key_name": "me"}
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": {"cluster": settings}}))
+    described = find_cluster(cluster.stacks.cloudformation, name=cluster.name, region=REGION)
+    put_members(described.table, [*members(cluster, described)], region=REGION)
+    yield Project(cluster=cluster, described=described, directory=tmp_path)
+    key = {TABLE_KEY: {"S": MEMBERSHIP_ID}}
+    cluster.aws.client("dynamodb").delete_item(TableName=described.table, Key=key)
+
+
+def members(cluster: Cluster, described: FoundCluster) -> Iterator[dict[str, Any]]:
+    """Yield a row of the membership for each node."""
+    ids = [(node_type, each) for node_type in BOTH for each in cluster.members(cluster.group(node_type))]
+    found = cluster.aws.client("ec2").describe_instances(InstanceIds=[each for _, each in ids])["Reservations"]
+    addresses = {each["InstanceId"]: each["PrivateIpAddress"] for some in found for each in some["Instances"]}
+    for node_index, (node_type, instance_id) in enumerate(ids, 1):
+        yield {
+            "node_index": node_index,
+            "instance_id": instance_id,
+            "address": addresses[instance_id],
+            "node_type": node_type,
+            "host_key": KEY,
+            "release": described.release,
+            "setup": f"{SETUP_DONE}:{deployed_setup(described).sha256[:SETUP_HASH_LENGTH]}",
+        }
+
+
+@pytest.mark.parametrize(
+    ("verb", "action"),
+    [
+        ("allow-ip", "ec2:ModifyManagedPrefixList"),
+        ("bake", "dynamodb:PutItem"),
+        ("bake", "ec2:CreateImage"),
+        ("bake", "ec2:CreateTags"),
+        ("bake", "ec2:TerminateInstances"),
+    ],
+)
+def test_a_user_without_an_action_is_refused_and_changes_nothing(
+    project: Project, verb: str, action: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def connect(_target: object) -> Iterator[IdleMaster]:
+        yield IdleMaster()
+
+    monkeypatch.setattr("cli.ssh.master.connect", connect)
+    before = project.state()
+    with user_with_policy(project.cluster.aws, "ann", project.policy(verb, without=action)) as keys:
+        for name, value in keys.items():
+            monkeypatch.setenv(name.upper(), value)
+        assert main(VERBS[verb]) == EXIT_FAILED
+    line = error_line(capsys)
+    assert line.startswith(f"AWS refused {action.partition(':')[2]}: ")
+    assert f"User: arn:aws:iam::{ACCOUNT}:user/ann is not authorized to perform: {action}" in line
+    assert project.state() == before
