@@ -22,7 +22,7 @@ from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_is_sent, find_script, note_independent_processes
 from cli.jobs.start import start_job, warn_of_jobs
 from cli.output import json_option, print_json, printable
-from cli.reports.releases import check_secrets_are_known
+from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection
 from cli.ssh.access import remote_line
 from cli.ssh.master import connect_to_master, ssh_target
@@ -88,6 +88,8 @@ def command(
         refuse_other_launchers(command, nnodes=passed_on.nnodes or context.membership.desired_training_nodes)
         if passed_on.secret:
             check_secrets_are_known(context.membership.members)
+        for line in release_lines(context.membership.members, stack=context.cluster.release):
+            print(f"dlcluster: {line}", file=sys.stderr)
         sent = _send(connection, to=to) if sync else None
         if sent is not None:
             note_independent_processes(script, nodes=passed_on.nnodes or len(context.membership.members))
