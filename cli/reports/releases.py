@@ -15,10 +15,13 @@ REPLACE: Final = "dlcluster pause and resume replace the nodes"
 
 
 def release_lines(members: Sequence[Member], *, stack: str, here: str = VERSION) -> list[str]:
-    """Return nothing if all have the same release, else one line; `stack` and a node's release may be unknown."""
+    """Return nothing if all have the same release, else one line; `stack` and a node's release may be unknown.
+
+    Nodes that are about to end do not count.
+    """
     differing: dict[str, list[str]] = {}
     for member in members:
-        if member.release != stack:
+        if member.release != stack and not member.draining:
             differing.setdefault(member.release, []).append(member.short_name)
     version = stack.partition(":")[0]
     if not differing and version == here:

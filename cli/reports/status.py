@@ -198,7 +198,7 @@ class Status:
 
     def release_lines(self) -> list[str]:
         """Return what has another release, and what to do; empty if all releases are the same."""
-        return release_lines([member for member in self.membership.members if not member.draining], stack=self.release)
+        return release_lines(self.membership.members, stack=self.release)
 
     def setup_lines(self) -> list[str]:
         """Return which setup ran on how many nodes, and where one has failed; empty without a setup."""

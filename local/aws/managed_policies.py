@@ -1,6 +1,7 @@
 """Attach the managed policies that a template's roles name, and delete a template's own policies; moto does neither.
 
 A policy that the local AWS cannot evaluate fails the deploy: attached, it would have every call of the role refused.
+The roles of `cdk bootstrap` may have one, because their calls are not authorized.
 """
 
 import json
@@ -14,6 +15,7 @@ from moto.iam.models import AWSManagedPolicy, Group, IAMBackend, ManagedPolicy, 
 from moto.utilities.utils import get_partition
 
 from local.aws.moto_patching import add, wrap
+from local.aws.permissions.callers import TOOLKIT_ROLES
 from local.aws.permissions.conditions import PolicyError
 from local.aws.permissions.policies import parse
 
@@ -70,19 +72,26 @@ def _detach(role: Role, arns: Sequence[str]) -> None:
 
 def _find_policies(backend: IAMBackend, properties: _Properties) -> list[ManagedPolicy]:
     """Return the policies that a role names, if all exist and can be evaluated."""
-    return [_find_policy(backend, arn) for arn in properties.get(_NAMED, [])]
+    found = [_find_policy(backend, arn) for arn in properties.get(_NAMED, [])]
+    if not properties.get("RoleName", "").startswith(TOOLKIT_ROLES):
+        for policy in found:
+            _check_is_evaluable(policy)
+    return found
 
 
 def _find_policy(backend: IAMBackend, arn: str) -> ManagedPolicy:
     policy = backend.managed_policies.get(arn) or _policy_of_aws(backend, arn)
     if policy is None:
         raise NotFoundException(f"Policy {arn} does not exist or is not attachable.")
+    return policy
+
+
+def _check_is_evaluable(policy: ManagedPolicy) -> None:
     try:
         for version in policy.versions:
             parse(json.loads(version.document))
     except PolicyError as error:
-        raise ValidationError(message=f"the local AWS cannot evaluate {arn}: {error}") from error
-    return policy
+        raise ValidationError(message=f"the local AWS cannot evaluate {policy.arn}: {error}") from error
 
 
 def _policy_of_aws(backend: IAMBackend, arn: str) -> ManagedPolicy | None:

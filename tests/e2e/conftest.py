@@ -55,8 +55,8 @@ class Cluster:
         return self.user.output(*self.user.ssh_command(alias, command, options=SHARED_CONNECTION)).strip()
 
 
-def stack_outputs() -> dict[str, str]:
-    stack = client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
+def stack_outputs(name: str = STACK) -> dict[str, str]:
+    stack = client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
     return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
 
 

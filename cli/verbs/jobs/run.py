@@ -17,7 +17,7 @@ from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
 from cli.jobs.start import send_directory, start_job
 from cli.output import json_option, print_json
-from cli.reports.releases import check_secrets_are_known
+from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.verb import verb
@@ -78,6 +78,8 @@ def command(
         refuse_other_launchers(command, nnodes=passed_on.nnodes or context.membership.desired_training_nodes)
         if passed_on.secret:
             check_secrets_are_known(context.membership.members)
+        for line in release_lines(context.membership.members, stack=context.cluster.release):
+            print(f"dlcluster: {line}", file=sys.stderr)
         sent = send_directory(connection, to=to) if sync else None
         if sent is not None:
             note_independent_processes(script, nodes=passed_on.nnodes or len(context.membership.members))

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from cli.aws.nodes import Member
 from cli.cluster_context import ClusterContext
 from cli.files.upload import Upload
 from cli.jobs import start
 from cli.ssh.remote import MasterConnection, Output
+from tests.cli.conftest import KEY, RELEASE
 
 JOB = "20260101-000000-abcdef0"
 
@@ -27,6 +29,13 @@ def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def member(index: int) -> Member:
+    node_type, address = "worker" if index > 1 else "master", f"10.0.0.{index}"
+    return Member(
+        node_index=index, instance_id=f"i-{index}", address=address, node_type=node_type, host_key=KEY, release=RELEASE
+    )
+
+
 class Master:
     """Answers lines by their beginning, and records what was run."""
 
@@ -36,6 +45,8 @@ class Master:
         self.inputs: list[bytes] = []
         self.on_stream: Callable[[], int] = lambda: 0
         self.nodes = 3
+        self.release = RELEASE
+        """Release of the stack."""
 
     def set_answer(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
         self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
@@ -58,8 +69,10 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
 
     @contextmanager
     def connected(_: object) -> Iterator[tuple[ClusterContext, MasterConnection]]:
-        membership = type("Membership", (), {"members": (*range(made.nodes),), "desired_training_nodes": made.nodes})
-        context = type("Context", (), {"cluster": type("Cluster", (), {"name": "demo"}), "membership": membership})
+        members = tuple(member(index) for index in range(1, made.nodes + 1))
+        membership = type("Membership", (), {"members": members, "desired_training_nodes": made.nodes})
+        cluster = type("Cluster", (), {"name": "demo", "release": made.release})
+        context = type("Context", (), {"cluster": cluster, "membership": membership})
         yield cast(ClusterContext, context), cast(MasterConnection, made)
 
     for verb in ("run", "jobs", "logs", "stop", "push"):

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from bootstrap.contract import VERSION
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.ssh.remote import ending_with_connection
@@ -47,6 +48,17 @@ def test_run_sends_the_directory_starts_the_job_and_follows_it(
         f"dlcluster: job {JOB} runs",
         f"dlcluster: job {JOB} SUCCEEDED",
     ]
+
+
+def test_run_says_that_releases_differ_and_starts_the_job(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    started(master, end=record("SUCCEEDED", exit_code=0))
+    master.release = f"{VERSION}:fedcba987654"
+    assert main(["run", "--", "train.py"]) == 0
+    line, *others = capfd.readouterr().err.splitlines()
+    nodes = f"master, worker2, worker3 {VERSION} (0123456789ab)"
+    said = f"dlcluster {VERSION}, stack {VERSION} (fedcba987654), {nodes}: dlcluster pause and resume replace the nodes"
+    assert line == f"dlcluster: releases differ: {said}"
+    assert f"dlcluster: job {JOB} SUCCEEDED" in others
 
 
 @pytest.mark.parametrize("words", [["train.py", "--json"], ["--no-sync", "train.py", "--detach", "--help"]])

@@ -25,6 +25,11 @@ def test_status_has_no_release_line_if_all_releases_are_equal() -> None:
     assert release_lines([], stack="0.2.0:abc", here="0.2.0") == []
 
 
+def test_nodes_that_are_about_to_end_do_not_count() -> None:
+    leaving = replace(WORKER, release="0.1.0:0", draining=True)
+    assert release_lines([NODE, leaving], stack="0.2.0:abc", here="0.2.0") == []
+
+
 def test_nodes_of_another_bundle_are_named() -> None:
     message = release_line("0.2.0:abc", "0.2.0:def", "0.1.0:0", "")
     others = "worker2 0.2.0 (def), worker3 0.1.0 (0), worker4 of an earlier release"

@@ -18,6 +18,7 @@ import pytest
 from bootstrap.contract import CLUSTER_TAG, TABLE_KEY, TABLE_OUTPUT
 from cli.errors import EXIT_FAILED
 from cli.up.lock import BAKE_ID
+from launcher.runner.sync.sync_state import RECORDS_DIR
 from local.faults import Faults
 from local.faults.clients import client
 from local.node.disks import IMAGES
@@ -57,6 +58,8 @@ class Baked:
     """What its setup has written."""
     host_key: str
     forbidden: dict[str, bytes]
+    skeleton: frozenset[str]
+    """What a new user's home has, relative to it."""
     refusal: str
     """Output of the second of two bakes that started at the same time."""
 
@@ -101,6 +104,8 @@ def baked(laptop: Laptop) -> Baked:
     # A job leaves its working copy, its logs and the index of a sync on each node.
     (project / "marked.py").write_text(f"print({trace!r})\n")
     laptop.run("bash", "-c", "cd examples && dlcluster run --nproc-per-node 1 -- marked.py")
+    assert ".json" in laptop.on(alias, f"ls {RECORDS_DIR}"), "the sync left no record"
+    skeleton = laptop.on(alias, "cd /etc/skel && find . -mindepth 1 -printf '%P\\n'").splitlines()
     laptop.on(alias, TRACES.format(trace=trace))
     found = laptop.on(alias, "cat /srv/installed; cat /etc/machine-id; hostname -I; hostname")
     installed, machine_id, address, host = found.splitlines()
@@ -126,13 +131,19 @@ def baked(laptop: Laptop) -> Baked:
         installed=installed,
         host_key=key,
         forbidden=forbidden,
+        skeleton=frozenset(skeleton),
         refusal=refusal,
     )
 
 
+def layer_of(image_id: str) -> Path:
+    """Return the directory with what the image has above Amazon's."""
+    return Path(os.environ["LOCAL_AWS_DIR"], IMAGES, image_id, "disk/upper")
+
+
 def files_of(image_id: str) -> Iterator[tuple[str, bytes]]:
     """Yield each file that the image has above Amazon's, with its content."""
-    root = Path(os.environ["LOCAL_AWS_DIR"], IMAGES, image_id, "disk/upper")
+    root = layer_of(image_id)
     for path in root.rglob("*"):
         if path.is_symlink() or path.is_file():
             yield f"/{path.relative_to(root)}", os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
@@ -152,6 +163,16 @@ def test_image_has_the_setup_and_no_node_state(baked: Baked) -> None:
     named = [name for name in files if name.rsplit("/", 1)[1] in NO_NAMES or name.endswith(NO_SUFFIXES)]
     assert (told, named) == ([], [])
     assert files["/etc/machine-id"] == b""
+
+
+def test_homes_have_only_what_a_new_user_gets(baked: Baked) -> None:
+    root = layer_of(baked.image_id)
+    homes = [root / "root", *(root / "home").iterdir()]
+    assert root / "home/ubuntu" in homes
+    # A device is overlayfs's mark of a file of Amazon's image that was deleted.
+    found = {path: path.relative_to(home) for home in homes for path in home.rglob("*") if not path.is_char_device()}
+    more = [f"/{path.relative_to(root)}" for path, name in found.items() if str(name) not in baked.skeleton]
+    assert more == [], "records of syncs and jobs, working copies, histories"
 
 
 def test_a_second_bake_at_the_same_moment_is_refused_and_harms_nothing(baked: Baked) -> None:

@@ -2,10 +2,13 @@
 
 import gzip
 import hashlib
+import io
 import json
 import subprocess
 import time
 import uuid
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
@@ -22,6 +25,8 @@ print("digest", hashlib.sha256(both.encode()).hexdigest(), flush=True)
 time.sleep(300)
 """
 STARTED_S = 120.0
+TOOLKIT = "CDKToolkit"
+"""Stack of `cdk bootstrap`, whose bucket has the templates and what nodes fetch."""
 REFERENCE = "ssm:/team/wandb"
 RUN = ("run", "--detach", "--secret", f"WANDB_API_KEY={REFERENCE}", "--secret")
 
@@ -96,21 +101,38 @@ def files_with(pattern: Path, directory: Path) -> str:
 
 
 def stored_texts() -> dict[str, str]:
-    """Return what AWS stores about the cluster: template, records, logs, and all versions of its bucket's objects."""
+    """Return what AWS stores of the cluster: template, records, logs, and all versions of objects and assets."""
     outputs = stack_outputs()
     template = client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     records = boto3.client("dynamodb").scan(TableName=outputs["ClusterTable"])["Items"]
-    events = boto3.client("logs").filter_log_events(logGroupName=outputs["ClusterLogGroup"])["events"]
+    pages = boto3.client("logs").get_paginator("filter_log_events").paginate(logGroupName=outputs["ClusterLogGroup"])
+    events = [event for page in pages for event in page["events"]]
     assert records
     assert events
     found = {"template": json.dumps(template), "records": str(records), "events": str(events)}
-    s3, bucket = boto3.client("s3"), outputs["ClusterBucket"]
-    for each in s3.list_object_versions(Bucket=bucket)["Versions"]:
-        key = each["Key"]
-        body = s3.get_object(Bucket=bucket, Key=key, VersionId=each["VersionId"])["Body"].read()
-        text = gzip.decompress(body) if key.endswith(".gz") else body
-        found[key] = found.get(key, "") + text.decode(errors="replace")
+    assets = [*object_texts(stack_outputs(TOOLKIT)["BucketName"])]
+    assert {key.rpartition(".")[2] for key, _ in assets} == {"json", "zip"}, "templates and what nodes fetch"
+    for key, text in (*object_texts(outputs["ClusterBucket"]), *assets):
+        found[key] = found.get(key, "") + text
     return found
+
+
+def object_texts(bucket: str) -> Iterator[tuple[str, str]]:
+    """Yield the key and the unpacked content of every version of a bucket's objects."""
+    s3 = boto3.client("s3")
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        for each in page.get("Versions", []):
+            body = s3.get_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])["Body"].read()
+            yield each["Key"], unpacked(each["Key"], body).decode(errors="replace")
+
+
+def unpacked(key: str, body: bytes) -> bytes:
+    if key.endswith(".gz"):
+        return gzip.decompress(body)
+    if key.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            return b"".join(archive.read(name) for name in archive.namelist())
+    return body
 
 
 def test_missing_secret_starts_nothing(cluster: Cluster, project: Path) -> None:

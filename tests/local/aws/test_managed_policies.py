@@ -17,9 +17,9 @@ TOO_RICH = "arn:aws:iam::aws:policy/AmazonEC2FullAccess"
 SEES = {"Action": "ec2:DescribeInstances", "Resource": "*"}
 
 
-def template(*arns: str, description: str = "of a node") -> dict[str, Any]:
+def template(*arns: str, description: str = "of a node", **more: str) -> dict[str, Any]:
     trust = policy({"Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}})
-    role: dict[str, Any] = {"AssumeRolePolicyDocument": trust, "Description": description}
+    role: dict[str, Any] = {"AssumeRolePolicyDocument": trust, "Description": description, **more}
     return {"Resources": {"Role": resource("IAM::Role", **role, **({"ManagedPolicyArns": [*arns]} if arns else {}))}}
 
 
@@ -95,3 +95,9 @@ def test_failed_update_leaves_the_old_policies(aws: Aws, own: str, stacks: Stack
     stacks.update(template(OF_AWS, MISSING))
     assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
     assert attached(aws, stacks.physical_id("Role")) == {own}
+
+
+def test_role_of_the_cdk_toolkit_may_have_any_policy(aws: Aws, stacks: Stacks) -> None:
+    stacks.create(template(TOO_RICH, RoleName="cdk-hnb659fds-lookup-role"))
+    assert stacks.status() == "CREATE_COMPLETE"
+    assert attached(aws, "cdk-hnb659fds-lookup-role") == {TOO_RICH}
