@@ -13,6 +13,8 @@ import pytest
 
 from bootstrap import contract
 from docs import generate, pictures
+from stacks.catalogue.gpu_types import GPU_TYPES
+from stacks.nodes.network_interfaces import network_interfaces
 from stacks.settings.props import SETTINGS
 from tests.e2e.console_blocks import OMITTED, general, steps
 from tests.tree import files_below
@@ -88,6 +90,29 @@ def test_the_variables_page_has_every_variable_of_the_contract() -> None:
     shown = re.findall(r"^\| `((?:DEEPLEARNING|EFS)_\w+)` ", generate.variables_page(), re.MULTILINE)
     names = {value for name, value in vars(contract).items() if name.endswith("_VARIABLE")}
     assert sorted(names - {*shown}) == []
+
+
+def types_in(cell: str) -> Iterator[str]:
+    """Yield the types that a cell of a table names, such as ``g6.8xlarge to 24xlarge, p5.4xlarge``."""
+    for first, last in re.findall(r"([\w-]+\.\w+)(?: to (\w+))?", cell):
+        family = first.partition(".")[0]
+        types = [known.name for known in GPU_TYPES.values() if known.family == family]
+        end = f"{family}.{last}" if last else first
+        yield from types[types.index(first) : types.index(end) + 1]
+
+
+def test_the_page_about_capacity_has_every_type_with_efa() -> None:
+    page = (REPOSITORY / "docs/use/capacity.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| one(?: for addresses, (\d+)|,) with EFA \| ([^|]+) \|$", page, re.MULTILINE)
+    described = {name: (int(count or 1), master) for types, count, master in rows for name in types_in(types)}
+    assert described == {
+        known.name: (
+            known.efa_interfaces,
+            "public or private" if len(network_interfaces(known, [])) == 1 else "private",
+        )
+        for known in GPU_TYPES.values()
+        if known.efa_interfaces
+    }
 
 
 @pytest.mark.parametrize("name", pictures.PAGES)

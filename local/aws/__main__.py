@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
             request_log=options.request_log,
             api_faults=options.api_faults,
             capacities=options.capacities,
-            quotas=options.vcpu_quotas,
+            quota_file=options.quotas,
             changes=options.changes,
             schedule_minute_s=options.schedule_minute,
         )
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
     parser.add_argument("--api-faults", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
     parser.add_argument("--capacities", type=Path, metavar="PATH", help="how many instances fit in a zone, as JSON")
-    parser.add_argument("--vcpu-quotas", type=Path, metavar="PATH", help="how many vCPUs may run, as JSON")
+    parser.add_argument("--quotas", type=Path, metavar="PATH", help="limits of the account by quota, as JSON")
     parser.add_argument("--changes", type=Path, metavar="PATH", help="append a byte when what exists may have changed")
     parser.add_argument(
         "--schedule-minute", type=float, default=60.0, metavar="SECONDS", help="a minute of a schedule's rate (60)"

@@ -52,7 +52,7 @@ from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
-from local.aws.scarcity import capacity, spot_scores, vcpu_quotas
+from local.aws.scarcity import capacity, quotas, spot_scores
 from local.aws.scheduler import schedules
 from local.aws.sessions import channels, start_session
 from local.aws.sessions.gateway import GATEWAY
@@ -89,7 +89,7 @@ _PARTS = (
     instance_types,
     capacity,
     spot_scores,
-    vcpu_quotas,
+    quotas,
     network_interfaces,
     placement,
     checks,
@@ -120,7 +120,7 @@ def create_server(
     request_log: Path | None = None,
     api_faults: Path | None = None,
     capacities: Path | None = None,
-    quotas: Path | None = None,
+    quota_file: Path | None = None,
     changes: Path | None = None,
     schedule_minute_s: float = 60.0,
 ) -> BaseWSGIServer:
@@ -129,7 +129,7 @@ def create_server(
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
     capacity.read_from(capacities)
-    vcpu_quotas.read_from(quotas)
+    quotas.read_from(quota_file)
     schedules.set_minute(schedule_minute_s)
     try:
         log = RequestLog(request_log) if request_log else None

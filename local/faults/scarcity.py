@@ -27,16 +27,17 @@ def add_arguments(add: Callable[..., argparse.ArgumentParser]) -> None:
     capacity.add_argument("zone", metavar="ZONE", help="us-east-1a, for example")
     capacity.add_argument("count", metavar="N", type=_count, help="instances, running ones included, or any")
     capacity.add_argument("--spot", action="store_true", help="limit spot instances instead of On-Demand ones")
-    quota = add("quota", help="set a vCPU quota of the account")
+    quota = add("quota", help="set a quota of the account")
     quota.add_argument("quota", metavar="QUOTA", choices=[*QUOTAS], help=", ".join(QUOTAS))
-    quota.add_argument("count", metavar="N", type=_count, help="vCPUs that may run, or any")
+    quota.add_argument("count", metavar="N", type=_count, help="vCPUs that may run, addresses, VPCs, or any")
 
 
 def run_command(run_dir: Path, options: argparse.Namespace) -> int:
     """Execute the command line, and print what was done."""
     if options.verb == "quota":
-        limit_vcpus(run_dir, options.quota, options.count)
-        print(f"set the quota {options.quota} to {_format_count(options.count)} vCPUs")
+        set_quota(run_dir, options.quota, options.count)
+        unit = " vCPUs" if QUOTAS[options.quota].families else ""
+        print(f"set the quota {options.quota} to {_format_count(options.count)}{unit}")
         return 0
     limit_capacity(run_dir, options.instance_type, options.zone, options.count, spot=options.spot)
     market = "spot" if options.spot else "On-Demand"
@@ -53,11 +54,11 @@ def limit_capacity(run_dir: Path, instance_type: str, zone: str, count: int | No
     write_capacities(file, [*kept, *made])
 
 
-def limit_vcpus(run_dir: Path, quota: str, vcpus: int | None) -> None:
-    """Set a vCPU quota by its name in QUOTAS; None lifts it."""
+def set_quota(run_dir: Path, quota: str, limit: int | None) -> None:
+    """Set a quota by its name in QUOTAS; None lifts it."""
     file = run_dir / QUOTA_FILE
     kept = {name: count for name, count in read_quotas(file).items() if name != quota}
-    write_quotas(file, kept if vcpus is None else kept | {quota: vcpus})
+    write_quotas(file, kept if limit is None else kept | {quota: limit})
 
 
 def lift_limits(run_dir: Path) -> None:

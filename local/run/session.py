@@ -130,7 +130,7 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
     serving += ["--capacities", str(run_dir / limits.CAPACITY_FILE)]
-    serving += ["--vcpu-quotas", str(run_dir / limits.QUOTA_FILE)]
+    serving += ["--quotas", str(run_dir / limits.QUOTA_FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")

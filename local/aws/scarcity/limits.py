@@ -1,4 +1,4 @@
-"""Read and write what is scarce: capacity for instances in zones, and vCPU quotas.
+"""Read and write what is scarce: capacity for instances in zones, and quotas.
 
 Both are files in the run directory. The control plane reads them at each launch, so a change takes effect immediately.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 CAPACITY_FILE: Final = "capacity.json"
-QUOTA_FILE: Final = "vcpu-quotas.json"
+QUOTA_FILE: Final = "quotas.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,14 +29,18 @@ class Capacity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """A vCPU quota, and the families of types that it counts."""
+    """A quota in the terms of Service Quotas: of the vCPUs of families of types, or of something else."""
 
     code: str
     title: str
-    families: tuple[str, ...]
+    service: str = "ec2"
+    families: tuple[str, ...] = ()
+    """Families whose vCPUs the quota counts; empty if it counts no vCPUs."""
     spot: bool = False
 
 
+ELASTIC_IPS: Final = "elastic-ips"
+VPCS: Final = "vpcs"
 _STANDARD: Final = ("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z")
 _G: Final = ("g", "gr", "vt")
 QUOTAS: Final[Mapping[str, Quota]] = {
@@ -55,6 +59,8 @@ QUOTAS: Final[Mapping[str, Quota]] = {
     ),
     "spot-g": Quota(code="L-3819A6DF", title="All G and VT Spot Instance Requests", families=_G, spot=True),
     "spot-p": Quota(code="L-7212CCBC", title="All P Spot Instance Requests", families=("p",), spot=True),
+    ELASTIC_IPS: Quota(code="L-0263D0A3", title="EC2-VPC Elastic IPs"),
+    VPCS: Quota(code="L-F678F1CE", title="VPCs per Region", service="vpc"),
 }
 """Quotas by the names that ``local-aws quota`` accepts."""
 
@@ -73,7 +79,7 @@ def write_capacities(path: Path, capacities: Iterable[Capacity]) -> None:
 
 
 def read_quotas(path: Path | None) -> dict[str, int]:
-    """Return the numbers of vCPUs by quota name; none without a file."""
+    """Return the limits by quota name; none without a file."""
     try:
         found: dict[str, int] = json.loads(path.read_text()) if path else {}
     except FileNotFoundError:
@@ -81,9 +87,9 @@ def read_quotas(path: Path | None) -> dict[str, int]:
     return found
 
 
-def write_quotas(path: Path, vcpus: Mapping[str, int]) -> None:
+def write_quotas(path: Path, limits: Mapping[str, int]) -> None:
     """Replace all quotas atomically."""
-    _write(path, dict(vcpus))
+    _write(path, dict(limits))
 
 
 def _write(path: Path, document: object) -> None:

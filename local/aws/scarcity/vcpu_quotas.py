@@ -1,44 +1,22 @@
-"""Enforce the vCPU quotas in a file, and report them like Service Quotas; a quota without an entry is infinite.
+"""Enforce the vCPU quotas that are set.
 
 AWS: "Amazon EC2 instance type quotas" in the Amazon EC2 Instance Types Guide. Instances of reservations do not count.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instance_types import INSTANCE_TYPES
-from moto.servicequotas.models import ServiceQuotasBackend
 
-from local.aws.moto_patching import wrap
-from local.aws.scarcity.limits import QUOTAS, read_quotas
-
-
-@dataclass(slots=True)
-class _Source:
-    path: Path | None = None
-    """File with the quotas; None if all are infinite."""
-
-
-_SOURCE: Final = _Source()
-
-
-def install() -> None:
-    """Patch moto: report the quotas that are set; a launch enforces them (``check_quota``)."""
-    wrap(ServiceQuotasBackend, "get_service_quota", _get_service_quota)
-
-
-def read_from(path: Path | None) -> None:
-    """Read the quotas from a file, which may change at any time and need not exist."""
-    _SOURCE.path = path
+from local.aws.scarcity.limits import QUOTAS
+from local.aws.scarcity.quotas import limit_of
 
 
 def check_quota(instance_type: str, *, spot: bool, count: int, running: Iterable[str]) -> None:
     """Raise RunInstances' error if ``count`` more instances do not fit beside the types running in this market."""
-    limit = read_quotas(_SOURCE.path).get(name := _quota_of(instance_type, spot=spot))
+    limit = limit_of(name := _quota_of(instance_type, spot=spot))
     if limit is None:
         return
     used = sum(_vcpus(each) for each in running if _quota_of(each, spot=spot) == name)
@@ -64,12 +42,3 @@ def _quota_of(instance_type: str, *, spot: bool) -> str:
 def _vcpus(instance_type: str) -> int:
     info: Mapping[str, Any] = INSTANCE_TYPES[instance_type]["VCpuInfo"]
     return int(info["DefaultVCpus"])
-
-
-def _get_service_quota(original: Any, backend: ServiceQuotasBackend, service_code: str, quota_code: str) -> Any:
-    limits = read_quotas(_SOURCE.path)
-    for name, quota in QUOTAS.items():
-        if (service_code, quota_code) == ("ec2", quota.code) and name in limits:
-            described = {"ServiceCode": "ec2", "QuotaCode": quota.code, "QuotaName": quota.title}
-            return described | {"Value": float(limits[name]), "Unit": "None", "Adjustable": True, "GlobalQuota": False}
-    return original(backend, service_code, quota_code)

@@ -37,7 +37,7 @@ def _no_instance_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def places(aws: Aws) -> Iterator[Places]:
-    """Limit the capacity in zones and the vCPUs during a test."""
+    """Limit the capacity in zones and the quotas during a test."""
     yield Places(file=aws.capacities, quotas=aws.quotas)
     for file in (aws.capacities, aws.quotas):
         file.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ class Aws:
     capacities: Path = Path("/nonexistent")
     """File with the limited capacity of zones."""
     quotas: Path = Path("/nonexistent")
-    """File with the vCPU quotas."""
+    """File with the quotas."""
 
     def client(self, service: str, **credentials: str) -> Any:
         return _client(service, self.url, *sorted(credentials.items()))
@@ -127,9 +127,9 @@ def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
 def serving(log: Path, *arguments: str) -> Iterator[Aws]:
     """Run a server with this request log and these options, and check that it ends without a failure."""
     capacities = log.with_name("capacity.json")
-    quotas = log.with_name("vcpu-quotas.json")
+    quotas = log.with_name("quotas.json")
     server, port = start_server(
-        "--request-log", str(log), "--capacities", str(capacities), "--vcpu-quotas", str(quotas), *arguments
+        "--request-log", str(log), "--capacities", str(capacities), "--quotas", str(quotas), *arguments
     )
     try:
         yield Aws(url=f"http://localhost:{port}", request_log=log, capacities=capacities, quotas=quotas)
@@ -187,7 +187,7 @@ class Stacks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
-    """Limits how many instances fit in zones, by the zones' last letters, and how many vCPUs may run."""
+    """Limits how many instances fit in zones, by the zones' last letters, and sets the account's quotas."""
 
     file: Path
     quotas: Path = Path("/nonexistent")
@@ -201,8 +201,8 @@ class Places:
             ],
         )
 
-    def set_quotas(self, **vcpus: int) -> None:
-        write_quotas(self.quotas, {name.replace("_", "-"): count for name, count in vcpus.items()})
+    def set_quotas(self, **limits: int) -> None:
+        write_quotas(self.quotas, {name.replace("_", "-"): count for name, count in limits.items()})
 
 
 def await_server(condition: Callable[[], bool], what: str) -> None:

@@ -37,9 +37,14 @@ def test_new_limit_replaces_one_of_the_same_pool_and_can_be_lifted(
     assert read_capacities(local_aws / CAPACITY_FILE) == (spot,)
 
 
-def test_quota_is_set_and_lifted(local_aws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_is_set_and_lifted(
+    local_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call(monkeypatch, "quota spot-p 192") == 0
     assert read_quotas(local_aws / QUOTA_FILE) == {"spot-p": 192}
+    assert capsys.readouterr().out == "set the quota spot-p to 192 vCPUs\n"
+    call(monkeypatch, "quota elastic-ips 2")
+    assert capsys.readouterr().out == "set the quota elastic-ips to 2\n"
     for _ in range(2):
         lift_limits(local_aws)
     assert read_quotas(local_aws / QUOTA_FILE) == {}

@@ -1,8 +1,10 @@
 """Check that any settings give a cluster, or one line that explains what is wrong.
 
-``make soak`` tries 10,000 contexts, ``make test`` 600.
+``make soak`` tries 10,000 contexts and synthesizes all settings that they give; ``make test`` tries 600 and synthesizes
+a few of the valid ones.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -12,21 +14,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
 
 from stacks.settings.props import SETTINGS, ClusterProps
 from stacks.settings.purchase import PURCHASES
 from stacks.settings.values import SettingsError
-from stacks.stack import ClusterStack
-from tests.stacks.pinned_block import ACCOUNT, with_block
 from tests.stacks.settings.contexts import Context, garbage, nearly_valid, run, valid
+from tests.stacks.settings.synthesis import synthesize_all
 from tests.stacks.validation_report import IGNORED
 
 CONTEXTS = int(os.environ.get("CONTEXTS", "600"))
-SYNTHESIZED = CONTEXTS // 50
+SYNTHESIZES_ALL = "CONTEXTS" in os.environ
+SAMPLE = CONTEXTS // 50
 LINTED = CONTEXTS // 250
-STACKS_AN_APP = 50
 NOT_FOR_LINT = {"z9.huge", "z9.4xlarge", "p5e.48xlarge"}
 """Types that do not exist in the region, which cfn-lint knows."""
 
@@ -38,7 +38,7 @@ def outcome(context: Context) -> ClusterProps | str:
         return str(error)
 
 
-def check(context: Context) -> None:
+def check(context: Context) -> ClusterProps | str:
     result = outcome(context)
     if isinstance(result, ClusterProps):
         known = {
@@ -53,12 +53,13 @@ def check(context: Context) -> None:
             "spot-needs-all",
         }
         assert result.warnings().keys() <= known
-        return
+        return result
     assert 0 < len(result) < 500, result
     assert result.isprintable(), result
+    return result
 
 
-def check_valid(context: Context) -> None:
+def check_valid(context: Context) -> ClusterProps:
     result = outcome(context)
     assert isinstance(result, ClusterProps), result
     given = context["cluster"] | {name: value for name, value in context.items() if name != "cluster"}
@@ -67,30 +68,42 @@ def check_valid(context: Context) -> None:
     assert {name: str(value) for name, value in taken.items() if name in given} == {
         name: str(value) for name, value in given.items()
     }
+    return result
+
+
+@functools.cache
+def valid_outcomes() -> list[ClusterProps]:
+    """Check valid contexts; return their settings, once for all tests."""
+    found: list[ClusterProps] = []
+    run(valid(), CONTEXTS // 5, lambda context: found.append(check_valid(context)))
+    return found
+
+
+@functools.cache
+def nearly_valid_outcomes() -> list[ClusterProps | str]:
+    """Check nearly valid contexts; return their settings or the messages, once for all tests."""
+    found: list[ClusterProps | str] = []
+    run(nearly_valid(), CONTEXTS // 2, lambda context: found.append(check(context)))
+    return found
+
+
+@functools.cache
+def garbage_outcomes() -> list[ClusterProps | str]:
+    """Check contexts of garbage; return their settings or the messages, once for all tests."""
+    found: list[ClusterProps | str] = []
+    run(garbage(), CONTEXTS * 3 // 10, lambda context: found.append(check(context)))
+    return found
 
 
 def test_every_valid_context_is_taken_as_it_was_given() -> None:
-    purchases: set[str] = set()
-
-    def check_and_keep(context: Context) -> None:
-        check_valid(context)
-        purchases.add(ClusterProps.from_context(context).purchase)
-
-    run(valid(), CONTEXTS // 5, check_and_keep)
-    assert purchases == {*PURCHASES}
+    assert {each.purchase for each in valid_outcomes()} == {*PURCHASES}
 
 
 def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
-    messages: list[str] = []
-
-    def check_and_keep(context: Context) -> None:
-        check(context)
-        messages.append(str(outcome(context)))
-
-    run(nearly_valid(), CONTEXTS // 2, check_and_keep)
+    outcomes = [str(each) for each in nearly_valid_outcomes()]
     # Otherwise the contexts would be too valid, or too invalid.
-    assert any(m.startswith("unknown setting") and "did you mean" in m for m in messages)
-    assert any(m.startswith("ClusterProps(") for m in messages)
+    assert any(m.startswith("unknown setting") and "did you mean" in m for m in outcomes)
+    assert any(m.startswith("ClusterProps(") for m in outcomes)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -101,42 +114,33 @@ def test_each_setting_is_checked(name: str) -> None:
 
 
 def test_garbage_is_valid_or_one_line() -> None:
-    run(garbage(), CONTEXTS * 3 // 10, check)
+    assert len(garbage_outcomes()) == CONTEXTS * 3 // 10
 
 
-def placed(props: ClusterProps, number: int) -> tuple[ClusterProps, cdk.Environment | None, dict[str, Any]]:
-    """Give a block what its look-up needs: dates, and a region that has the zone of the settings."""
-    if not props.is_block:
-        return props, None, {}
-    region = "us-west-2" if (props.availability_zone or "").startswith("us-west-2") else "us-east-1"
-    fitting, pins = with_block(props, number, region)
-    return fitting, cdk.Environment(account=ACCOUNT, region=region), pins
+def all_settings() -> list[ClusterProps]:
+    """Return the settings of every accepted context; equal ones give the same template, so they are here once."""
+    outcomes = [*valid_outcomes(), *nearly_valid_outcomes(), *garbage_outcomes()]
+    return [*{repr(each): each for each in outcomes if isinstance(each, ClusterProps)}.values()]
+
+
+def sample() -> list[ClusterProps]:
+    """Return some of the last valid settings, which are the least simple; a sixth of them have a block."""
+    found = valid_outcomes()
+    blocks = [each for each in found if each.is_block][-SAMPLE // 6 :]
+    assert blocks
+    return [*blocks, *[each for each in found if not each.is_block][len(blocks) - SAMPLE :]]
 
 
 @pytest.fixture(scope="module")
 def synthesized(context: Mapping[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[Path, ClusterProps]:
-    """Return templates of generated settings, many stacks per app, because an app takes a second for ten."""
-    found: list[ClusterProps] = []
-    run(valid(), SYNTHESIZED + 50, lambda given: found.append(ClusterProps.from_context(given)))
-    blocks = [each for each in found if each.is_block][-SYNTHESIZED // 6 :]
-    assert blocks
-    props = [*blocks, *[each for each in found if not each.is_block][len(blocks) - SYNTHESIZED :]]
-    templates: dict[Path, ClusterProps] = {}
-    for start in range(0, SYNTHESIZED, STACKS_AN_APP):
-        outdir = tmp_path_factory.mktemp("cdk.out")
-        stacks = [*map(placed, props[start : start + STACKS_AN_APP], range(STACKS_AN_APP))]
-        pins = {name: value for _, _, looked_up in stacks for name, value in looked_up.items()}
-        # The CDK's own validator runs in test_validators; here, cfn-lint runs.
-        app = cdk.App(context={**context, **pins}, outdir=str(outdir), builtin_cloud_formation_validation=False)
-        for number, (one, env, _) in enumerate(stacks):
-            ClusterStack(app, f"Stack{number}", props=one, env=env)
-            templates[outdir / f"Stack{number}.template.json"] = one
-        app.synth()
+    """Return templates of generated settings."""
+    props = all_settings() if SYNTHESIZES_ALL else sample()
+    templates = synthesize_all(props, context, tmp_path_factory.mktemp("cdk.out"))
+    assert len(templates) == len(props)
     return templates
 
 
 def test_valid_settings_reach_the_template(synthesized: dict[Path, ClusterProps]) -> None:
-    assert len(synthesized) == SYNTHESIZED
     for path, props in synthesized.items():
         resources = json.loads(path.read_text())["Resources"].values()
         groups = [r["Properties"] for r in resources if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
