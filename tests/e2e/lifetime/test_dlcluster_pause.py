@@ -1,9 +1,10 @@
 """Pause a cluster: ``dlcluster pause`` waits until ranks have saved, and a durable training resumes with the same bits.
 
-It takes about ten minutes: `make soak` runs it.
+It takes about twenty minutes: `make soak` runs it.
 """
 
 import json
+import re
 import shlex
 import time
 from datetime import timedelta
@@ -13,7 +14,8 @@ import pytest
 from local.faults.clients import client
 from local.run.user import User
 from tests.e2e.conftest import NODES, stack_outputs
-from tests.e2e.durable_training import MASTER, START_S, Training, await_nodes, now
+from tests.e2e.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN_SHARED_DIRECTORY, Program
+from tests.e2e.durable_training import CANNOT_TELL, MASTER, START_S, Training, await_end, await_nodes, now
 from tests.e2e.group_states import members, states
 from tests.e2e.laptop import Laptop, new_laptop
 from tests.waiting import await_true
@@ -35,7 +37,7 @@ TRAIN = timedelta(minutes=4)
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
-    laptop = new_laptop(user, tmp_path_factory.mktemp("pause"), {"worker_count": NODES - 1})
+    laptop = new_laptop(user, tmp_path_factory.mktemp("pause"), {"worker_count": NODES - 1, "shared_storage": "efs"})
     laptop.run("cdk", "deploy")
     user.write_ssh_config()
     return laptop
@@ -71,11 +73,33 @@ def test_nodes_end_when_their_ranks_have_saved(laptop: Laptop) -> None:
     assert stored_record(job)["end"] is not None
 
 
+def submit_behind(user: User) -> str:
+    """Submit a durable job that waits until all nodes are free, and prints the time at which it starts; return it."""
+    line = "launch --durable --wait 'date -u +started=%Y-%m-%dT%H:%M:%SZ'"
+    output = user.ssh(MASTER, f"{line} 2>&1")
+    assert output.count(CANNOT_TELL) == 1
+    return output.split()[-1]
+
+
 @pytest.mark.timeout(900)
-def test_a_durable_training_goes_on_after_a_pause(laptop: Laptop) -> None:
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(OWN_SCRIPT, id="own-script"),
+        pytest.param(TRAINER_IN_BUCKET, id="trainer-in-bucket"),
+        pytest.param(TRAINER_IN_SHARED_DIRECTORY, id="trainer-in-shared-directory"),
+    ],
+)
+def test_a_durable_training_goes_on_after_a_pause_before_the_next_job(
+    laptop: Laptop, program: Program, request: pytest.FixtureRequest
+) -> None:
     laptop.run("dlcluster", "resume")
-    training = Training.begin(laptop.user, "paused", slow_until=now() + TRAIN)
+    name = f"paused-{request.node.callspec.id}"
+    training = Training.begin(laptop.user, name, slow_until=now() + TRAIN, program=program)
+    behind = submit_behind(laptop.user)
     await_true(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=START_S, every_s=1.0)
+    waiting = json.loads(laptop.user.ssh(MASTER, f"launch status --json {behind}"))
+    assert (waiting["state"], waiting["attempt"]) == ("WAITING", 1)
     nodes = members()
     laptop.run("dlcluster", "pause", "--yes")
     assert (members(), states(nodes)) == (set(), {"terminated"})
@@ -84,3 +108,7 @@ def test_a_durable_training_goes_on_after_a_pause(laptop: Laptop) -> None:
     assert len(members()) == NODES
     assert not members() & nodes
     training.check_end(least_attempts=2, step=step)
+    ends = {job: await_end(laptop.user, job)["end"] for job in (training.job, behind)}
+    starts = re.findall(r"started=(\S+)", laptop.user.ssh(MASTER, f"launch logs {behind}"))
+    assert len(starts) == NODES
+    assert ends[training.job] <= min(starts) <= ends[behind]
