@@ -17,7 +17,7 @@ fi
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/deeplearning-cdk
 recipe=(requirements.txt requirements-dev.txt constraints.txt package.json local/setup.sh)
 packages=(python3 python3-venv ca-certificates openssh-client openssh-server iproute2 iputils-ping nftables
-          rsync systemd-container mmdebstrap procps e2fsprogs mount)
+          rsync systemd-container mmdebstrap procps e2fsprogs mount zsh fish)
 
 # shellcheck source=/dev/null  # describes the machine; tests replace it
 os_release=${OS_RELEASE:-/etc/os-release}

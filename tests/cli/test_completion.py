@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -192,15 +193,32 @@ _dlcluster_completion dlcluster
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_bash_adds_no_space_after_the_node_of_a_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "load", "function"),
+    [
+        ("bash --norc --noprofile -i", 'eval "$(dlcluster completion bash)"', 'dlcluster() { echo "<$*>"; }'),
+        ("zsh -f -i", 'eval "$(dlcluster completion zsh)"', 'dlcluster() { echo "<$*>"; }'),
+        ("fish --no-config -i", "dlcluster completion fish | source", 'function dlcluster; echo "<$argv>"; end'),
+    ],
+    ids=SHELLS,
+)
+def test_words_are_completed_on_a_terminal(command: str, load: str, function: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "> "}
-    terminal = Terminal(["bash", "--norc", "--noprofile", "-i"], directory=tmp_path, environment=environment)
-    terminal.type('eval "$(dlcluster completion bash)"; echo loaded-$((1 + 1))\n')
-    terminal.expect("loaded-2")
+    terminal = Terminal(command.split(), directory=tmp_path, environment=environment)
+    terminal.type(f"{load}; echo loa''ded\n")
+    terminal.expect("loaded")
     # The completion runs the program, not the function.
-    terminal.type('dlcluster() { echo "<$*>"; }\n')
-    terminal.type("dlcluster pull worker2\tcode\n")
-    terminal.expect("<pull worker2:code>")
+    terminal.type(f"{function}; echo defi''ned\n")
+    terminal.expect("defined")
+    for typed, words in (
+        # No space follows NODE: because a path does.
+        ("pull worker2\tcode", "pull worker2:code"),
+        ("tunn\tworker3\t8080", "tunnel worker3 8080"),
+        ("run -- tra\t--lr", "run -- train.py --lr"),
+    ):
+        terminal.type(f"dlcluster {typed}\n")
+        terminal.expect(re.escape(f"<{words}>"))
     terminal.type("exit\n")
     terminal.await_end()
     terminal.close()
