@@ -41,14 +41,13 @@ from local.aws.ec2 import (
     elastic_ips,
     images,
     instance_types,
-    launch_checks,
-    network_interfaces,
     placement_groups,
     prefix_lists,
     reboots,
     security_groups,
     subnets,
 )
+from local.aws.launches import checks, network_interfaces, placement
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
@@ -90,7 +89,8 @@ _PARTS = (
     spot_scores,
     vcpu_quotas,
     network_interfaces,
-    launch_checks,
+    placement,
+    checks,
     placement_groups,
     capacity_reservations,
     capacity_blocks,

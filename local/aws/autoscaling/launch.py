@@ -16,7 +16,8 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersion
 from moto.ec2.utils import convert_tag_spec
 
-from local.aws.ec2 import launch_checks
+from local.aws.launches.checks import check_launch
+from local.aws.launches.request import DEFAULT_TYPE
 from local.aws.moto_patching import wrap
 from local.aws.scarcity.capacity import SHORTAGES, UNSUPPORTED, check_offering
 
@@ -54,7 +55,7 @@ def _verify(backend: EC2Backend, version: LaunchTemplateVersion, zones: list[str
         if version.image_id:
             backend.describe_images(ami_ids=[version.image_id])
         interfaces = version.data.get("NetworkInterfaces", [])
-        launch_checks.check_launch(backend, key_name=key_name, instance_type=instance_type, interfaces=interfaces)
+        check_launch(backend, key_name=key_name, instance_type=instance_type, interfaces=interfaces)
         if instance_type:
             check_offering(backend.region_name, instance_type, zones)
     except EC2ClientError as error:
@@ -107,7 +108,7 @@ def _run(
     subnet = interface.get("SubnetId") or subnet_id
     volumes = [_with_defaults(mapping) for mapping in data.get("BlockDeviceMappings", [])]
     arguments: _Data = {
-        "instance_type": data.get("InstanceType", "m1.small"),
+        "instance_type": data.get("InstanceType", DEFAULT_TYPE),
         "is_instance_type_default": False,
         "key_name": data.get("KeyName"),
         "security_group_ids": interface.get("Groups") or data.get("SecurityGroupIds", []),

@@ -15,6 +15,7 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.instances import InstanceResponse
 
+from local.aws.launches.request import market_type, requested_type, template_data
 from local.aws.moto_patching import add, wrap
 
 TERMINATED_BEFORE: Final = timedelta(minutes=30)
@@ -132,22 +133,20 @@ def _check_target(found: Reservation, *, market: str | None, preference: str | N
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
-    template: Any = named.get("launch_template")
-    data = backend._get_template_from_args(template).data if template else {}
+    data = template_data(backend, named)
     specification = data.get("CapacityReservationSpecification", {})
     if not (reservation_id := specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")):
         return original(backend, image_id, count, *others, **named)
     found = find(reservation_id)
-    instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
     zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else found.zone
     _check_target(
         found,
-        market=data.get("InstanceMarketOptions", {}).get("MarketType"),
+        market=market_type(named, data),
         preference=specification.get("CapacityReservationPreference"),
     )
     # These reservations are made in no placement group, so none holds a node of one.
     is_in_group = bool(data.get("Placement", {}).get("GroupName"))
-    fits = (instance_type, zone) == (found.instance_type, found.zone) and not is_in_group
+    fits = (requested_type(named, data), zone) == (found.instance_type, found.zone) and not is_in_group
     if not fits or found.state != "active" or found.is_ending or found.available < count:
         word = "The requested reservation does not have sufficient compatible and available capacity"
         raise EC2ClientError("ReservationCapacityExceeded", f"{word} for this request.")

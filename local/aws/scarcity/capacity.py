@@ -14,6 +14,7 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Instance
 
+from local.aws.launches.request import market_type, requested_type, template_data
 from local.aws.moto_patching import wrap
 from local.aws.scarcity.limits import read_capacities
 from local.aws.scarcity.vcpu_quotas import check_quota
@@ -73,17 +74,14 @@ def check_offering(region: str, instance_type: str, zones: Iterable[str]) -> Non
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
-    template: Any = named.get("launch_template")
-    data: Mapping[str, Any] = backend._get_template_from_args(template).data if template else {}
-    market = named.get("instance_market_options") or data.get("InstanceMarketOptions") or {}
-    market_type = market if isinstance(market, str) else market.get("MarketType", "")
+    data = template_data(backend, named)
+    market = market_type(named, data)
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
-    if target or market_type in _RESERVED:
+    if target or market in _RESERVED:
         launched = original(backend, image_id, count, *others, **named)
         _SOURCE.reserved |= {instance.id for instance in launched.instances}
         return launched
-    given = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
-    instance_type, zone, spot = given or "m1.small", _zone(backend, named), market_type == "spot"
+    instance_type, zone, spot = requested_type(named, data), _zone(backend, named), market == "spot"
     check_offering(backend.region_name, instance_type, [zone])
     running = [each.instance_type for each in _holding(backend) if (each.lifecycle == "spot") == spot]
     check_quota(instance_type, spot=spot, count=count, running=running)

@@ -119,6 +119,16 @@ def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, s
     assert found["MacAddress"] == mac_address(member["PrivateIpAddress"])
 
 
+@pytest.mark.parametrize("placement", [{"GroupName": "close-together", "Tenancy": "dedicated"}, {}])
+def test_member_has_the_placement_of_its_launch_template(aws: Aws, stacks: Stacks, placement: dict[str, str]) -> None:
+    template = cluster(Group=group(1))
+    template["Resources"]["Template"] = launch_template(Placement=placement)
+    stacks.create(template)
+    (member,) = instances(aws)
+    described = {key: member["Placement"].get(key) or None for key in ("GroupName", "Tenancy")}
+    assert described == {"GroupName": None, "Tenancy": "default"} | placement
+
+
 def test_members_are_spot_instances_if_the_template_requests_it(aws: Aws, stacks: Stacks) -> None:
     template = cluster(Group=group(1))
     template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})

@@ -8,7 +8,8 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from local.aws.ec2.network_interfaces import check_interfaces
+from local.aws.launches.network_interfaces import check_interfaces
+from local.aws.launches.request import requested_type, template_data
 from local.aws.moto_patching import wrap
 
 
@@ -35,13 +36,11 @@ def check_launch(
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, *arguments: Any, **named: Any) -> Any:
-    template: Any = named.get("launch_template")
-    data = backend._get_template_from_args(template).data if template else {}
-    instance_type = data.get("InstanceType") if named.get("is_instance_type_default") else named.get("instance_type")
+    data = template_data(backend, named)
     check_launch(
         backend,
         key_name=named.get("key_name") or data.get("KeyName"),
-        instance_type=instance_type,
+        instance_type=requested_type(named, data),
         interfaces=named.get("nics") or data.get("NetworkInterfaces", []),
     )
     return original(backend, image_id, *arguments, **named)

@@ -13,6 +13,7 @@ from moto.ec2.models.elastic_network_interfaces import Attachment, NetworkInterf
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
 
+from local.aws.launches.request import template_data
 from local.aws.moto_patching import wrap
 from local.network.vpc_network import mac_address
 
@@ -80,8 +81,7 @@ def _is_public(interface: Mapping[str, Any]) -> bool:
 
 
 def _run_instances(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
-    template: Any = named.get("launch_template")
-    data: Mapping[str, Any] = backend._get_template_from_args(template).data if template else {}
+    data = template_data(backend, named)
     launched = original(backend, *arguments, **named)
     for instance in launched.instances:
         primary: NetworkInterface = instance.nics[0]
