@@ -1,6 +1,6 @@
 """Answer DescribePlacementGroups, which moto lacks, and delete no placement group that has instances.
 
-AWS: "Delete a placement group" (Amazon EC2 User Guide). Only stacks create these groups here, and they always have room.
+AWS: "Delete a placement group" (Amazon EC2 User Guide). Only stacks create groups here, and each has room.
 """
 
 from typing import Any, Final

@@ -22,9 +22,7 @@ from local.node.container import EFA_DEVICES
 from local.run.user import User
 from tests.e2e.checkouts import Edit
 from tests.e2e.conftest import stack_outputs
-from tests.e2e.group_states import states
-from tests.e2e.laptop import Laptop, new_laptop
-from tests.e2e.purchase.nodes import (
+from tests.e2e.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     HEAL_S,
@@ -38,6 +36,8 @@ from tests.e2e.purchase.nodes import (
     lists,
     running_instances,
 )
+from tests.e2e.group_states import states
+from tests.e2e.laptop import Laptop, new_laptop
 from tests.waiting import await_true
 
 CPU, ONE_CARD = "c5.large", "g4dn.8xlarge"

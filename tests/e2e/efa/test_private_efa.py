@@ -11,9 +11,7 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.laptop import Laptop, new_laptop
-from tests.e2e.leftovers import left_over
-from tests.e2e.purchase.nodes import (
+from tests.e2e.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     INTERFACES_OF_FOUR_CARDS,
@@ -24,6 +22,8 @@ from tests.e2e.purchase.nodes import (
     launch,
     lists,
 )
+from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.leftovers import left_over
 
 HOSTS = ("worker1", "worker2")
 CARDS, GPUS = 4, 8
