@@ -1,11 +1,15 @@
-"""Give file systems of templates the policy, which moto leaves out ("AWS::EFS::FileSystem", FileSystemPolicy)."""
+"""Give file systems of templates their policy, and update them, which moto cannot ("AWS::EFS::FileSystem")."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
+from moto.cloudformation.exceptions import ValidationError
 from moto.efs.models import EFSBackend, FileSystem, efs_backends
 
 from local.aws.moto_patching import wrap
+
+_TAGS: Final = "FileSystemTags"
+_POLICY: Final = "FileSystemPolicy"
 
 
 def install() -> None:
@@ -17,9 +21,27 @@ def _create(
     original: Any, name: str, definition: dict[str, Any], account: str, region: str, **named: Any
 ) -> FileSystem:
     made: FileSystem = original(name, definition, account, region, **named)
-    if policy := definition["Properties"].get("FileSystemPolicy"):
-        backend: EFSBackend = efs_backends[account][region]
+    _put_policy(efs_backends[account][region], made, definition["Properties"])
+    return made
+
+
+def check_update(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise ValidationError if other properties than tags and policy change, such as the key."""
+    changed = sorted(name for name in {*old, *new} - {_TAGS, _POLICY} if old.get(name) != new.get(name))
+    if changed:
+        raise ValidationError(message=f"the local AWS cannot change {', '.join(changed)} of a file system")
+
+
+def update(made: FileSystem, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Update tags and policy in place."""
+    backend: EFSBackend = made._context
+    backend.untag_resource(made.file_system_id, [each["Key"] for each in old.get(_TAGS, [])])
+    backend.tag_resource(made.file_system_id, {each["Key"]: each["Value"] for each in new.get(_TAGS, [])})
+    _put_policy(backend, made, new)
+
+
+def _put_policy(backend: EFSBackend, made: FileSystem, properties: dict[str, Any]) -> None:
+    if policy := properties.get(_POLICY):
         backend.put_file_system_policy(
             made.file_system_id, json.dumps(policy), bypass_policy_lockout_safety_check=False
         )
-    return made
