@@ -1,7 +1,8 @@
 """Test ``dlcluster up`` on real nodes: of three zones, only the third has room for all, and the cluster starts there.
 
-The first call is killed at ten moments, one after another, and completed by the last. All nodes share a directory, in
-whichever zone they start. ``make soak`` runs it, because it deploys a dozen times and needs its own local AWS.
+The first call is killed at ten moments, one after another, and completed by the last. Later ones are killed once each,
+and completed by the next. All nodes share a directory, in whichever zone they start. ``make soak`` runs it, because it
+deploys two dozen times and needs its own local AWS.
 """
 
 import json
@@ -25,10 +26,13 @@ from tests.e2e.laptop import Laptop, new_laptop
 from tests.e2e.leftovers import left_over
 from tests.e2e.shared_directory import STATE, check_that_ranks_share
 from tests.e2e.up.kills import (
+    BEGINS_ATTEMPT,
     DEPLOYS,
     LAUNCHES_MASTER,
     LAUNCHES_WORKERS,
     LOCKS,
+    READS_GROUPS,
+    UNLOCKS,
     kill_up_at,
 )
 from tests.waiting import await_true
@@ -52,6 +56,12 @@ MOMENTS = [
     [LAUNCHED, DEPLOYS],  # CloudFormation declares them
 ]
 """What the calls print and send before they are killed. A call begins where the one before it ended."""
+SINGLE_MOMENTS = {
+    "moved": [TRIES[1], DEPLOYS, BEGINS_ATTEMPT],  # the groups are in zone b, still empty
+    "launching": [TRIES[2], LAUNCHES_WORKERS],  # the workers are coming, but nobody reads the answer
+    "waiting": [LAUNCHED, DEPLOYS, UNLOCKS, READS_GROUPS],  # all nodes boot in zone c
+}
+"""The same for a call that is killed once, by its state then."""
 SPOT_PLACES = {ZONES[0]: 1, ZONES[1]: NODES - 1, ZONES[2]: 0}
 UP_S = 600
 HEAL_S = 180.0
@@ -173,6 +183,15 @@ def test_a_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
     printed, _ = refused.communicate(timeout=UP_S)
     assert refused.returncode == 1
     assert f"availability_zone of a running cluster cannot change, got {ZONES[0]}" in printed
+
+
+@pytest.mark.parametrize("moment", SINGLE_MOMENTS)
+def test_up_killed_once_is_completed_by_the_next(laptop: Laptop, moment: str) -> None:
+    laptop.run("dlcluster", "pause", "--yes")
+    assert costing() == set()
+    kill_up_at(laptop, *SINGLE_MOMENTS[moment])
+    assert len(costing()) <= NODES
+    run_up_to_the_end(laptop)
 
 
 def test_until_with_room_nowhere_leaves_only_what_it_names(laptop: Laptop) -> None:
