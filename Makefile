@@ -145,6 +145,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/cluster
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/up
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/purchase
+	@$(ENTER) python -m local run -- python -m pytest tests/e2e/efa
 	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks tests/trainer
 	@$(ENTER) CHECKS=$(CHECKS) SEED=$(SEED) python -m local run -- python -m pytest -m soak tests/e2e/jobs
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/blocks

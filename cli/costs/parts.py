@@ -71,13 +71,18 @@ def _volume(node: Mapping[str, Any]) -> int:
     return sum(int(each["Ebs"]["VolumeSize"]) for each in node.get("BlockDeviceMappings", []) if "Ebs" in each)
 
 
-def paused_line(rate: Rate, prices: PriceList) -> str:
-    """Return what a paused cluster still costs, and the price."""
+def paused_line(rate: Rate, prices: PriceList, *, has_unmetered_storage: bool = False) -> str:
+    """Return what a paused cluster still costs, and the price.
+
+    ``has_unmetered_storage`` means that it has a file system of its own whose size the rate does not include.
+    """
     month = rate.paused * HOURS_PER_MONTH
     storage = "" if rate.shared_storage is None else f", shared storage {rate.shared_storage:.3f}"
     parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}{storage}"
-    bucket = f"and the bucket {prices.bucket_gb_month} per GB and month"
+    kept = f"the bucket {prices.bucket_gb_month}"
+    if has_unmetered_storage:
+        kept += f" and the file system {prices.efs_gb_month}"
     return (
-        f"still costs {rate.paused:.3f} USD an hour, {month:.0f} a month ({parts}), {bucket}; "
-        f"{prices.describe()}; cdk destroy ends that"
+        f"still costs {rate.paused:.3f} USD an hour, {month:.0f} a month ({parts}), "
+        f"and {kept} per GB and month; {prices.describe()}; cdk destroy ends that"
     )

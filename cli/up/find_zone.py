@@ -125,7 +125,8 @@ def _refuse(
     scores: Mapping[str, int] | None,
 ) -> NoReturn:
     print(printable(table(tried, lacking, scores), keep="\n"), end="", file=sys.stderr)
-    left = f"{props.cluster_name} has no nodes and {paused_line(fleet_rate(props, prices), prices)}"
+    costs = paused_line(fleet_rate(props, prices), prices, has_unmetered_storage=props.makes_file_system)
+    left = f"{props.cluster_name} has no nodes and {costs}"
     left += cost_of_failed_attempts(tried, props, prices)
     if tried[-1].is_final:
         raise ClusterError(f"no other zone would help: {tried[-1].reason}; {left}")

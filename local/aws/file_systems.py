@@ -1,17 +1,21 @@
-"""Give file systems of templates the policy, which moto leaves out ("AWS::EFS::FileSystem", FileSystemPolicy).
+"""Give file systems of templates their policy, and update them, which moto cannot ("AWS::EFS::FileSystem").
 
 A policy with anything that mount targets could not evaluate is refused.
 """
 
 import json
-from typing import Any
+from typing import Any, Final
 
+from moto.cloudformation.exceptions import ValidationError
 from moto.efs.exceptions import EFSError
 from moto.efs.models import EFSBackend, FileSystem, efs_backends
 
 from local.aws.moto_patching import wrap
 from local.iam.conditions import PolicyError
 from local.storage.file_system_policy import parse_policy
+
+_TAGS: Final = "FileSystemTags"
+_POLICY: Final = "FileSystemPolicy"
 
 
 class _InvalidPolicyError(EFSError):
@@ -24,22 +28,40 @@ class _InvalidPolicyError(EFSError):
 def install() -> None:
     """Patch moto: apply the policies, and check them."""
     wrap(FileSystem, "create_from_cloudformation_json", _create)
-    wrap(EFSBackend, "put_file_system_policy", _put_policy)
+    wrap(EFSBackend, "put_file_system_policy", _check_policy)
 
 
 def _create(
     original: Any, name: str, definition: dict[str, Any], account: str, region: str, **named: Any
 ) -> FileSystem:
     made: FileSystem = original(name, definition, account, region, **named)
-    if policy := definition["Properties"].get("FileSystemPolicy"):
-        backend: EFSBackend = efs_backends[account][region]
-        backend.put_file_system_policy(
-            made.file_system_id, json.dumps(policy), bypass_policy_lockout_safety_check=False
-        )
+    _put_policy(efs_backends[account][region], made, definition["Properties"])
     return made
 
 
-def _put_policy(original: Any, backend: EFSBackend, file_system_id: str, policy: str, **named: Any) -> None:
+def check_update(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise ValidationError if other properties than tags and policy change, such as the key."""
+    changed = sorted(name for name in {*old, *new} - {_TAGS, _POLICY} if old.get(name) != new.get(name))
+    if changed:
+        raise ValidationError(message=f"the local AWS cannot change {', '.join(changed)} of a file system")
+
+
+def update(made: FileSystem, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Update tags and policy in place."""
+    backend: EFSBackend = made._context
+    backend.untag_resource(made.file_system_id, [each["Key"] for each in old.get(_TAGS, [])])
+    backend.tag_resource(made.file_system_id, {each["Key"]: each["Value"] for each in new.get(_TAGS, [])})
+    _put_policy(backend, made, new)
+
+
+def _put_policy(backend: EFSBackend, made: FileSystem, properties: dict[str, Any]) -> None:
+    if policy := properties.get(_POLICY):
+        backend.put_file_system_policy(
+            made.file_system_id, json.dumps(policy), bypass_policy_lockout_safety_check=False
+        )
+
+
+def _check_policy(original: Any, backend: EFSBackend, file_system_id: str, policy: str, **named: Any) -> None:
     try:
         parse_policy(json.loads(policy))
     except (PolicyError, ValueError) as error:

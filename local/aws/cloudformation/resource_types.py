@@ -15,6 +15,7 @@ from moto.logs.models import LogGroup
 
 from local.aws.autoscaling import lifecycle_hooks
 from local.aws.buckets import BUCKET_POLICIES
+from local.aws.ec2 import placement_groups
 from local.aws.moto_patching import wrap
 from local.aws.scheduler.schedules import Schedule, ScheduleError
 
@@ -94,6 +95,12 @@ class _PlacementGroup(_Accepted, CloudFormationModel):
     @staticmethod
     def cloudformation_type() -> str:
         return "AWS::EC2::PlacementGroup"
+
+    def put(self, account: str, region: str) -> None:
+        placement_groups.create(account, region, self.name, self.properties["Strategy"])
+
+    def delete(self, account: str, region: str) -> None:
+        placement_groups.delete(account, region, self.name)
 
 
 class _BucketPolicy(_Accepted, CloudFormationModel):

@@ -12,13 +12,14 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
-from local.aws import managed_policies
+from local.aws import file_systems, managed_policies
 from local.aws.autoscaling import group_checks, lifecycle_hooks
 from local.aws.ec2 import prefix_lists, security_groups
 
 _Definition = dict[str, Any]
 
 _GROUP = "AWS::AutoScaling::AutoScalingGroup"
+_FILE_SYSTEM = "AWS::EFS::FileSystem"
 _GROUP_NAME = "AutoScalingGroupName"
 _SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
 
@@ -79,6 +80,8 @@ def _check_updatable(resource_type: str) -> None:
 
 def _check_replacement(old: _Definition, new: _Definition) -> None:
     """Refuse a change for which AWS creates another resource in place of this one."""
+    if new["Type"] == _FILE_SYSTEM:
+        file_systems.check_update(old["Properties"], new["Properties"])
     if new["Type"] != _GROUP:
         return
     before, after = (each["Properties"].get(_GROUP_NAME) for each in (old, new))
@@ -169,4 +172,5 @@ _IN_PLACE: dict[str, Callable[[Any, _Definition, _Definition], None]] = {
     "AWS::EC2::SecurityGroupIngress": security_groups.update_rule,
     "AWS::EC2::SecurityGroupEgress": security_groups.update_rule,
     "AWS::IAM::Role": managed_policies.update,
+    _FILE_SYSTEM: file_systems.update,
 }

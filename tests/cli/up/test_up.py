@@ -80,7 +80,7 @@ def test_no_node_is_left_when_no_zone_has_room(
 
     monkeypatch.setattr("cli.up.zone_rounds.datetime", Clock)
     monkeypatch.setattr("cli.up.zone_rounds.parse_until", lambda *_: until)
-    assert cluster.up("--until", "18:00") == 1
+    assert cluster.up("--until", "18:00", "-c", "shared_storage=efs") == 1
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
     assert pauses == [30]
     message = capsys.readouterr().err
@@ -91,7 +91,9 @@ def test_no_node_is_left_when_no_zone_has_room(
     ]
     assert "no zone had room for all 3 nodes until" in message
     assert re.search(
-        r"still costs 0\.055 USD an hour.*; the nodes that were launched cost 0\.00[89] USD or more\n", message
+        r"still costs 0\.055 USD an hour.*, and the bucket 0\.023 and the file system 0\.3 per GB and month; .*"
+        r"; the nodes that were launched cost 0\.00[89] USD or more\n",
+        message,
     )
     assert f"trying until {until.astimezone():%Y-%m-%d %H:%M %Z}" in message
     assert main(["resume"]) == 1

@@ -14,9 +14,9 @@ from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.checkouts import Edit
 from tests.e2e.conftest import STACK
+from tests.e2e.ec2_nodes import await_another, described, expected_lists, lists, running_instances
 from tests.e2e.group_states import members
 from tests.e2e.laptop import Laptop, new_laptop
-from tests.e2e.purchase.nodes import await_another, described, expected_lists, lists, running_instances
 
 PLACES = 2
 ZONE = "us-east-1b"

@@ -22,25 +22,29 @@ from local.node.container import EFA_DEVICES
 from local.run.user import User
 from tests.e2e.checkouts import Edit
 from tests.e2e.conftest import stack_outputs
-from tests.e2e.group_states import states
-from tests.e2e.laptop import Laptop, new_laptop
-from tests.e2e.purchase.nodes import (
+from tests.e2e.ec2_nodes import (
+    DEVICES,
+    FOUR_CARDS,
     HEAL_S,
+    INTERFACES_OF_FOUR_CARDS,
     await_another,
     described,
     expected_lists,
     instance_of,
+    interfaces,
+    launch,
     lists,
     running_instances,
 )
+from tests.e2e.group_states import states
+from tests.e2e.laptop import Laptop, new_laptop
 from tests.waiting import await_true
 
-CPU, ONE_CARD, FOUR_CARDS = "c5.large", "g4dn.8xlarge", "p4d.24xlarge"
+CPU, ONE_CARD = "c5.large", "g4dn.8xlarge"
 HOSTS: Final = ("worker2", "worker3")
 NOTICE_S = 60.0
 TRAINING_S = 300.0
 """Deadline of the training, in seconds; below that of pytest."""
-DEVICES = "ls /sys/class/infiniband 2>/dev/null || true"
 TRAINING = (
     "cd && launch --max-restarts 1 --min-nodes 1 --rejoin-timeout 0 python /opt/deeplearning/trainer"
     " --kv-store dist_sync --num-epochs 10000 --model-prefix s3://$DEEPLEARNING_BUCKET/reclaimed/net 2>&1"
@@ -65,24 +69,6 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
 
 def workers() -> list[dict[str, Any]]:
     return described()[WORKER]
-
-
-def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
-    """Return network card, device number and type of each interface, in this order."""
-    places = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
-    return sorted((place["NetworkCardIndex"], place["DeviceIndex"], kind) for place, kind in places)
-
-
-def launch(laptop: Laptop, command: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        laptop.user.ssh_command("deeplearning-master", f"launch {command}"),
-        env=dict(laptop.user.environment),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HEAL_S,
-    )
 
 
 def take_adapter(instance_id: str) -> None:
@@ -273,7 +259,6 @@ def test_rebalance_recommendation_is_logged(four_cards: dict[str, str]) -> None:
 def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, four_cards: dict[str, str]) -> None:
     found = {each["InstanceId"]: each for each in workers()}
     assert {*found} == {four_cards[host] for host in HOSTS}
-    cards = [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in range(4))]
     ask = 'curl -sf -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest'
     read = (
         "token=$(curl -sfX PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token);"
@@ -288,7 +273,7 @@ def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, f
             "spot",
             None,
         )
-        assert interfaces(node) == sorted(cards)
+        assert interfaces(node) == INTERFACES_OF_FOUR_CARDS
         assert [each["PrivateIpAddress"] for each in node["NetworkInterfaces"] if "PrivateIpAddress" in each] == [
             node["PrivateIpAddress"]
         ]

@@ -15,8 +15,10 @@ from tests.e2e.conftest import STACK
 from tests.e2e.laptop import COMMAND_S, Laptop
 
 _POLL_S: Final = 0.02
-LOCKS: Final = f"PutItem {UP_ID}"
+LOCKS, UNLOCKS = (f"{action} {UP_ID}" for action in ("PutItem", "DeleteItem"))
 DEPLOYS: Final = "ExecuteChangeSet"
+BEGINS_ATTEMPT: Final = "CreateOrUpdateTags"
+READS_GROUPS: Final = "DescribeAutoScalingGroups"
 LAUNCHES_WORKERS, LAUNCHES_MASTER = (f"LaunchInstances {group_name(STACK, each)}" for each in (WORKER, MASTER))
 
 

@@ -1,11 +1,13 @@
 """Test ``dlcluster up`` on real nodes: of three zones, only the third has room for all, and the cluster starts there.
 
-The first call is killed at ten moments, one after another, and completed by the last. ``make soak`` runs it, because it
-deploys a dozen times and needs its own local AWS.
+The first call is killed at ten moments, one after another, and completed by the last. Later ones are killed once each,
+and completed by the next. All nodes share a directory, in whichever zone they start. ``make soak`` runs it, because it
+deploys two dozen times and needs its own local AWS.
 """
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,7 +24,17 @@ from stacks.prices.price_list import price_list
 from tests.e2e.conftest import NODES, group_instances, stack_outputs
 from tests.e2e.laptop import Laptop, new_laptop
 from tests.e2e.leftovers import left_over
-from tests.e2e.up.kills import DEPLOYS, LAUNCHES_MASTER, LAUNCHES_WORKERS, LOCKS, kill_up_at
+from tests.e2e.shared_directory import STATE, check_that_ranks_share
+from tests.e2e.up.kills import (
+    BEGINS_ATTEMPT,
+    DEPLOYS,
+    LAUNCHES_MASTER,
+    LAUNCHES_WORKERS,
+    LOCKS,
+    READS_GROUPS,
+    UNLOCKS,
+    kill_up_at,
+)
 from tests.waiting import await_true
 
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
@@ -44,13 +56,22 @@ MOMENTS = [
     [LAUNCHED, DEPLOYS],  # CloudFormation declares them
 ]
 """What the calls print and send before they are killed. A call begins where the one before it ended."""
+SINGLE_MOMENTS = {
+    "moved": [TRIES[1], DEPLOYS, BEGINS_ATTEMPT],  # the groups are in zone b, still empty
+    "launching": [TRIES[2], LAUNCHES_WORKERS],  # the workers are coming, but nobody reads the answer
+    "waiting": [LAUNCHED, DEPLOYS, UNLOCKS, READS_GROUPS],  # all nodes boot in zone c
+}
+"""The same for a call that is killed once, by its state then."""
+SPOT_PLACES = {ZONES[0]: 1, ZONES[1]: NODES - 1, ZONES[2]: 0}
 UP_S = 600
 HEAL_S = 180.0
+MOUNT_S = 90.0
 
 
 @pytest.fixture(scope="module")
 def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    made = new_laptop(user, tmp_path_factory.mktemp("up"), {"worker_count": NODES - 1, "zones": ZONES})
+    settings = {"worker_count": NODES - 1, "zones": ZONES, "shared_storage": "efs"}
+    made = new_laptop(user, tmp_path_factory.mktemp("up"), settings)
     limit(PLACES)
     yield made
     limits_file().unlink()
@@ -60,10 +81,14 @@ def limits_file() -> Path:
     return Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
 
 
-def limit(places: Mapping[str, int]) -> None:
+def limit(places: Mapping[str, int], spot_places: Mapping[str, int] | None = None) -> None:
     """Limit the nodes that fit in each zone."""
     node_type = USER_SETTINGS["instance_type"]
-    capacities = [limits.Capacity(instance_type=node_type, zone=zone, count=n) for zone, n in places.items()]
+    capacities = [
+        limits.Capacity(instance_type=node_type, zone=zone, count=count, spot=spot)
+        for spot, counts in ((False, places), (True, spot_places or {}))
+        for zone, count in counts.items()
+    ]
     limits.write_capacities(limits_file(), capacities)
 
 
@@ -91,6 +116,11 @@ def test_up_killed_at_ten_moments_is_completed_by_the_next(laptop: Laptop) -> No
     for moment in MOMENTS:
         kill_up_at(laptop, *moment)
         assert len(costing()) <= NODES, moment
+    run_up_to_the_end(laptop)
+
+
+def run_up_to_the_end(laptop: Laptop) -> None:
+    """Run ``dlcluster up``; afterwards the cluster is whole in the zone with room, and nothing is anywhere else."""
     printed = laptop.run("dlcluster", "up", "--yes")
     assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
     nodes = members()
@@ -107,6 +137,25 @@ def test_up_killed_at_ten_moments_is_completed_by_the_next(laptop: Laptop) -> No
 
 def _is_master(instance: dict[str, Any]) -> bool:
     return any(tag["Value"] == MASTER for tag in instance["Tags"] if tag["Key"] == "deeplearning:node-type")
+
+
+def check_shared_directory(laptop: Laptop) -> None:
+    """Mount the directory on all nodes, and use it from all ranks of a job."""
+    laptop.user.write_ssh_config()
+    hosts = [f"deeplearning-worker{index}" for index in range(1, NODES + 1)]
+
+    def states() -> list[str]:
+        return [laptop.user.ssh(host, STATE).strip() for host in hosts]
+
+    await_true(lambda: states() == ["mounted"] * NODES, "all mounts", timeout_s=MOUNT_S, every_s=1.0)
+    check_that_ranks_share(lambda command: laptop.user.ssh("deeplearning-master", command), nodes=NODES)
+
+
+def test_all_nodes_mount_the_file_system_in_the_chosen_zone(laptop: Laptop) -> None:
+    file_system = stack_outputs()["SharedStorage"]
+    targets = client("efs").describe_mount_targets(FileSystemId=file_system)["MountTargets"]
+    assert sorted(each["AvailabilityZoneName"] for each in targets) == ZONES
+    check_shared_directory(laptop)
 
 
 def test_lost_node_is_replaced_in_the_same_zone(laptop: Laptop) -> None:
@@ -136,6 +185,15 @@ def test_a_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
     assert f"availability_zone of a running cluster cannot change, got {ZONES[0]}" in printed
 
 
+@pytest.mark.parametrize("moment", SINGLE_MOMENTS)
+def test_up_killed_once_is_completed_by_the_next(laptop: Laptop, moment: str) -> None:
+    laptop.run("dlcluster", "pause", "--yes")
+    assert costing() == set()
+    kill_up_at(laptop, *SINGLE_MOMENTS[moment])
+    assert len(costing()) <= NODES
+    run_up_to_the_end(laptop)
+
+
 def test_until_with_room_nowhere_leaves_only_what_it_names(laptop: Laptop) -> None:
     laptop.run("dlcluster", "pause", "--yes")
     limit({**PLACES, ROOM: 0})
@@ -152,10 +210,34 @@ def test_until_with_room_nowhere_leaves_only_what_it_names(laptop: Laptop) -> No
     assert (nat, addresses) == (1, 2)
     named = f"NAT gateway {nat * prices.nat_gateway_hour:.3f}, public addresses"
     assert f"({named} {addresses * prices.public_address_hour:.3f}), and the bucket" in printed
+    assert f" and the file system {prices.efs_gb_month} per GB and month" in printed
     assert client("ec2").describe_volumes()["Volumes"] == []
     assert laptop.settings.get("availability_zone") is None
 
 
-def test_destroy_leaves_nothing_that_costs(laptop: Laptop) -> None:
+def test_by_spot_score_the_best_zone_is_tried_first(laptop: Laptop) -> None:
+    limit({}, SPOT_PLACES)
+    laptop.set(purchase="spot")
+    process = laptop.start("dlcluster", "up", "--by-spot-score", "--yes")
+    printed, _ = process.communicate(timeout=UP_S)
+    assert process.returncode == 0, printed
+    best, *others = (ZONES[1], ZONES[0], ZONES[2])
+    assert f"dlcluster: spot placement scores, from 1 to 10: {best} 3, {others[0]} 1, {others[1]} 1\n" in printed
+    assert re.findall(r"trying (\S+)", printed) == [best]
+    assert f"deeplearning is running in {best}: {NODES} nodes" in printed
+    nodes = members()
+    assert ({each["Placement"]["AvailabilityZone"] for each in nodes.values()}, costing()) == ({best}, {*nodes})
+    assert sorted(each.get("InstanceLifecycle", "on-demand") for each in nodes.values()) == [
+        "on-demand",
+        "spot",
+        "spot",
+    ]
+    check_shared_directory(laptop)
+
+
+def test_destroy_leaves_nothing_but_the_file_system(laptop: Laptop) -> None:
+    kept = stack_outputs()["SharedStorage"]
     laptop.run("cdk", "destroy", "--force")
     assert {kind: found for kind, found in left_over().items() if found} == {}
+    systems = client("efs").describe_file_systems()["FileSystems"]
+    assert [(each["FileSystemId"], each["NumberOfMountTargets"]) for each in systems] == [(kept, 0)]

@@ -13,7 +13,7 @@ from cli.preflight.storage.efs import MOUNT, NODE
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import StorageFaults, read_mount_targets
 from tests.local.aws.conftest import aws, stacks  # noqa: F401  (fixtures)
-from tests.local.aws.harness import Aws, Stacks
+from tests.local.aws.harness import Aws, Stacks, await_server
 from tests.local.aws.templates import network, reference, resource
 from tests.local.storage.policies import (
     ARN,
@@ -30,11 +30,12 @@ from tests.local.storage.policies import (
 ACCESS_POINT = {"StringEquals": {"elasticfilesystem:AccessPointArn": f"{ARN}/access-point/fsap-1"}}
 
 
-def template(*, mount_target: bool) -> dict[str, Any]:
+def template(*, mount_target: bool, **properties: Any) -> dict[str, Any]:
     kept = {"DeletionPolicy": "Retain"}
+    settings = {"Encrypted": True, "FileSystemPolicy": TLS_ONLY} | properties
     parts: dict[str, Any] = {
         **network(),
-        "System": resource("EFS::FileSystem", Encrypted=True, FileSystemPolicy=TLS_ONLY) | kept,
+        "System": resource("EFS::FileSystem", **settings) | kept,
         "Group": resource("EC2::SecurityGroup", GroupDescription="NFS", VpcId=reference("Vpc")),
     }
     target = resource(
@@ -120,6 +121,24 @@ def test_anonymous_clients_mount_if_a_statement_for_everybody_lets_them(
 
 def test_a_policy_about_another_file_system_admits_nobody() -> None:
     assert not admits(policy(allow(Resource=f"{ARN}4")), ARN, encrypted=True)
+
+
+def test_an_update_changes_tags_and_policy_and_nothing_else(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
+    efs = aws.client("efs")
+    stacks.create(template(mount_target=False, FileSystemTags=[{"Key": "team", "Value": "vision"}]))
+    system = stacks.physical_id("System")
+    changes = {"FileSystemTags": [{"Key": "owner", "Value": "me"}], "FileSystemPolicy": EVERYBODY}
+    stacks.update(template(mount_target=False, **changes))
+    assert (stacks.status(), stacks.physical_id("System")) == ("UPDATE_COMPLETE", system)
+    [found] = efs.describe_file_systems(FileSystemId=system)["FileSystems"]
+    assert found["Tags"] == changes["FileSystemTags"]
+    assert json.loads(efs.describe_file_system_policy(FileSystemId=system)["Policy"]) == EVERYBODY
+    stacks.update(template(mount_target=False, **changes, Encrypted=False))
+    await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
+    refusal = "the local AWS cannot change Encrypted of a file system"
+    assert any(refusal in reason for _, reason in stacks.events("System"))
+    stacks.cloudformation.delete_stack(StackName=stacks.names[0])
+    efs.delete_file_system(FileSystemId=system)
 
 
 def test_storage_faults_are_those_written_last(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Read what EC2 describes of a cluster's nodes, and what the nodes tell their programs."""
 
+import subprocess
 from typing import Any, Final
 
 from bootstrap.contract import NODE_TYPES, WORKERS_FILE, group_name
@@ -10,6 +11,14 @@ from tests.e2e.laptop import Laptop
 from tests.waiting import await_true
 
 HEAL_S: Final = 180.0
+FOUR_CARDS: Final = "p4d.24xlarge"
+"""Instance type with four network cards."""
+INTERFACES_OF_FOUR_CARDS: Final = sorted(
+    [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in range(4))]
+)
+"""Interfaces of such a node with EFA, as ``interfaces`` returns them."""
+DEVICES: Final = "ls /sys/class/infiniband 2>/dev/null || true"
+"""Command that lists a node's adapters."""
 SHELLS: Final = ("env", "bash -lc env", "sudo systemd-run --quiet --wait --pipe --collect env")
 """Commands that print the variables of ``ssh host command``, of a login shell and of a unit."""
 VARIABLES: Final = ("DEEPLEARNING_WORKERS_COUNT", "DEEPLEARNING_WORKER_GPU_COUNT", "DEEPLEARNING_WORKERS_PATH")
@@ -33,6 +42,12 @@ def instance_of(node_index: int) -> str:
     return Faults.current().instances(STACK)[node_index]
 
 
+def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
+    """Return network card, device number and type of each interface, in this order."""
+    places = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
+    return sorted((place["NetworkCardIndex"], place["DeviceIndex"], kind) for place, kind in places)
+
+
 def await_another(node_index: int, *, than: set[str]) -> str:
     """Wait until another instance has a node's number, and return it."""
     faults = Faults.current()
@@ -43,6 +58,19 @@ def await_another(node_index: int, *, than: set[str]) -> str:
         every_s=0.5,
     )
     return instance_of(node_index)
+
+
+def launch(laptop: Laptop, command: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``launch`` on the master, and return its exit code and its output."""
+    return subprocess.run(
+        laptop.user.ssh_command("deeplearning-master", f"launch {command}"),
+        env=dict(laptop.user.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HEAL_S,
+    )
 
 
 def lists(laptop: Laptop, host: str) -> Lists:
