@@ -7,7 +7,8 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
 from tests.cli.conftest import KEY, put_members
-from tests.cli.sizes.conftest import NAME, REGION, Deployed
+from tests.cli.sizes.conftest import NAME, Deployed
+from tests.local.aws.harness import REGION
 
 
 def lose_master(deployed: Deployed) -> str:
