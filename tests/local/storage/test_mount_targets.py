@@ -14,7 +14,7 @@ TLS_ONLY = {"Statement": [{"Effect": "Deny", "Action": "*", "Condition": {"Bool"
 
 def template(*, mount_target: bool, **properties: Any) -> dict[str, Any]:
     kept = {"DeletionPolicy": "Retain"}
-    settings = {"Encrypted": True, "FileSystemPolicy": TLS_ONLY} | properties
+    settings: dict[str, Any] = {"Encrypted": True, "FileSystemPolicy": TLS_ONLY} | properties
     parts: dict[str, Any] = {
         **network(),
         "System": resource("EFS::FileSystem", **settings) | kept,
