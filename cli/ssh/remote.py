@@ -78,10 +78,10 @@ class MasterConnection:
     ) -> Output:
         """Run a command with `chunks` as its standard input; return its output.
 
-        With `holds_input`, its input then stays open until the connection ends (ending_with_connection). At the
-        deadline, the connection counts as lost: a frozen master acknowledges packets without answering.
+        With `holds_input`, its input then stays open until the connection ends (ending_with_connection). Raises
+        ClusterError at the deadline: a frozen master acknowledges packets without answering.
         """
-        with self._channel(command) as channel, _closing_after(deadline_s, channel):
+        with self._channel(command) as channel, self._deadline(deadline_s, channel):
             stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             all_sent = _send(channel, chunks, ends=not holds_input)
             output, errors = stdout.read_all(), stderr.read_all().decode(errors="replace")
@@ -127,6 +127,23 @@ class MasterConnection:
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost() from error
 
+    @contextmanager
+    def _deadline(self, seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
+        """Close the channel if the block takes longer, and raise ClusterError then."""
+        if seconds is None:
+            yield
+            return
+        end, timer = time.monotonic() + seconds, threading.Timer(seconds, channel.close)
+        timer.start()
+        try:
+            yield
+        except (ClusterError, paramiko.SSHException, OSError, EOFError) as error:
+            if time.monotonic() < end:
+                raise
+            raise ClusterError(f"waited {seconds:.0f} s for a command on {self._address}, which did not end") from error
+        finally:
+            timer.cancel()
+
     def _exit_code(self, channel: paramiko.Channel) -> int:
         code = channel.recv_exit_status()
         if code < 0:
@@ -135,21 +152,6 @@ class MasterConnection:
 
     def _lost(self) -> ClusterError:
         return ClusterError(f"the connection to {self._address} was lost")
-
-
-@contextmanager
-def _closing_after(seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
-    """Close the channel if the block takes longer."""
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(seconds, channel.close)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class _Drain(threading.Thread):

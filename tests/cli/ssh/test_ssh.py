@@ -16,7 +16,7 @@ import pytest
 from cli.aws.nodes import Member
 from cli.errors import ClusterError
 from cli.ssh.config import Access, known_hosts_text, ssh_arguments
-from cli.ssh.remote import SshTarget, run_command
+from cli.ssh.remote import SshTarget, connect, run_command
 from tests.cli.conftest import Deploy, Fleet, put_membership, set_addresses
 from tests.launcher.sshd import Node, make_key, sshd_nodes
 
@@ -287,3 +287,11 @@ def test_run_fails_without_an_ssh_server(site: Site) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(f"dlcluster: cannot log in to {getpass.getuser()}@{NOWHERE}: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_command_that_does_not_end_is_reported_at_its_deadline(site: Site) -> None:
+    with connect(site.target()) as master:
+        with pytest.raises(ClusterError, match=f"waited 1 s for a command on {MASTER}, which did not end"):
+            master.output("echo begun; sleep 30", deadline_s=0.6)
+        assert master.output("echo still there", deadline_s=30).stdout == b"still there\n"
