@@ -1,5 +1,6 @@
 """Find, create and await the image of a cluster's setup in EC2, and end the workers that images were made of."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -91,12 +92,12 @@ def await_image(
 
     Raises ClusterError if the image fails, or at the timeout.
     """
-    started = reported_at = time.monotonic()
+    started, reported_at = time.monotonic(), -math.inf
     while (image := _describe(ec2, image_id)).get("State") in (PENDING, None):
         now = time.monotonic()
         if now - started >= timeout_s:
             raise ClusterError(f"waited {timeout_s:.0f} s for image {image_id}: dlcluster bake waits again")
-        if now == started or now - reported_at >= REPORT_S:
+        if now - reported_at >= REPORT_S:
             print(f"dlcluster: waiting for image {image_id}, {now - started:.0f} s so far", file=sys.stderr)
             reported_at = now
             keep_alive()

@@ -77,6 +77,7 @@ def test_the_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: p
     out, err = capsys.readouterr()
     assert json.loads(out) == {"version": 1, "cluster": "demo", "ami": IMAGE, "sha256": SHA256, "instance_id": WORKER}
     assert written() == IMAGE
+    assert f"dlcluster: waiting for image {IMAGE}, 0 s so far\n" in err
     assert "to apply it, run: cdk deploy\n" in err
     assert f"aws ec2 deregister-image --delete-associated-snapshots --image-id {IMAGE}" in err
 
