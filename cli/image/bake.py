@@ -5,7 +5,8 @@ from typing import Final
 from cli.aws.clusters import DeployedSetup
 from cli.aws.nodes import Member, check_instance
 from cli.cluster_context import ClusterContext
-from cli.image.images import await_image, create_image, require_permissions, terminate_baked_workers
+from cli.image.baked_workers import terminate_baked_workers
+from cli.image.images import await_image, create_image, require_permissions
 from cli.image.worker import choose_worker, clean, require_idle, take_out
 from cli.sizes.question import require_yes
 from cli.ssh.remote import MasterConnection

@@ -1,15 +1,15 @@
-"""Find, create and await the image of a cluster's setup in EC2, and end the workers that images were made of."""
+"""Find, create and await the image of a cluster's setup in EC2."""
 
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_HASH_LENGTH, SETUP_TAG
+from bootstrap.contract import CLUSTER_TAG, SETUP_HASH_LENGTH, SETUP_TAG
 from cli.errors import ClusterError
 from cli.output import printable
 
@@ -21,14 +21,11 @@ BASE_IMAGE_TAG: Final = "deeplearning:base-image"
 """Tag of an image with the image that its worker was launched from."""
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
-STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
 IMAGE_TIMEOUT_S: Final = 3600.0
 """Seconds for an image: the first snapshot of a volume copies every block that was ever written."""
 POLL_S: Final = 5.0
 REPORT_S: Final = 60.0
 """Seconds between progress lines."""
-DETACH_POLLS: Final = 12
-"""Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
 
 
 def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> str | None:
@@ -42,7 +39,7 @@ def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, 
         if image["State"] in (AVAILABLE, PENDING)
         and image.get("Architecture") == node["Architecture"]
         # A node of the image itself was deployed with it.
-        and node["ImageId"] in (image["ImageId"], *_values(image, BASE_IMAGE_TAG))
+        and node["ImageId"] in (image["ImageId"], *tag_values(image, BASE_IMAGE_TAG))
     ]
     newest = max(usable, key=lambda image: image.get("CreationDate", ""), default=None)
     return newest["ImageId"] if newest else None
@@ -107,47 +104,8 @@ def await_image(
         raise ClusterError(f"image {image_id} must become {AVAILABLE}, its state is {state}{reason and f': {reason}'}")
 
 
-def mark_instance(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
-    """Tag the worker of an image, so that `terminate_baked_workers` finds it once it is in no group."""
-    ec2.create_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG, "Value": sha256}])
-
-
-def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
-    """Terminate the workers that images were made of, once they have left their group.
-
-    Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
-    bake is cleaning looks the same.
-    """
-    for _ in range(DETACH_POLLS):
-        marked = dict(_marked(ec2, cluster_name))
-        left = [name for name, is_in_group in marked.items() if not is_in_group]
-        for name in left:
-            print(f"dlcluster: ending {name}, the worker of an image", file=sys.stderr)
-            ec2.terminate_instances(InstanceIds=[name])
-        if detached is None or not marked.get(detached, False):
-            return
-        time.sleep(POLL_S)
-    waited = DETACH_POLLS * POLL_S
-    print(
-        f"dlcluster: {detached} still has its group's tag after {waited:.0f} s: unless dlcluster status "
-        f"names it, end it with: aws ec2 terminate-instances --instance-ids {detached}",
-        file=sys.stderr,
-    )
-
-
-def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[tuple[str, bool]]:
-    """Yield the ID of each worker that was chosen for an image, and whether a group has it."""
-    filters: Any = [
-        {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]},
-        {"Name": "tag-key", "Values": [SETUP_TAG]},
-        {"Name": "instance-state-name", "Values": [*STILL_THERE]},
-    ]
-    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-        for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
-            yield instance["InstanceId"], bool(_values(instance, GROUP_TAG))
-
-
-def _values(resource: Any, key: str) -> list[str]:
+def tag_values(resource: Any, key: str) -> list[str]:
+    """Return the value of a resource's tag; none without the tag."""
     return [tag["Value"] for tag in resource.get("Tags", []) if tag["Key"] == key]
 
 

@@ -17,7 +17,7 @@ from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed
 from tests.cli.conftest import KEY
 
 WORKER = "i-00000000000000003"
-STEPS = ("detach", "leave", "clean", "create", "wait")
+STEPS = ("detach", "mark", "leave", "clean", "create", "wait")
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_image_is_of_the_root_disk_only(bake: Callable[..., int]) -> None:
 
 def other_bake(account: Account) -> None:
     """Have Ann's bake clean its worker, on another machine."""
-    account.marked, account.detached = [WORKER], [WORKER]
+    account.marked, account.detached, account.known_detached = [WORKER], [WORKER], [WORKER]
     numbers = {"process": "17", "seen": "1", "expires": "9999999999"}
     texts = {"user": "ann", "host": "her-laptop", "revision": "0"}
     account.record = {name: {"N": each} for name, each in numbers.items()} | {n: {"S": t} for n, t in texts.items()}
@@ -135,7 +135,7 @@ def test_bake_that_lost_its_lock_terminates_no_instance(bake: Callable[..., int]
 def test_no_worker_is_ended_before_the_question_is_answered(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    account = Account(marked=[WORKER], detached=[WORKER])
+    account = Account(marked=[WORKER], detached=[WORKER], known_detached=[WORKER])
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     asked: list[str] = []
 
@@ -169,7 +169,28 @@ def test_worker_is_terminated_only_after_its_group_tag_is_removed(bake: Callable
     account = Account(fails_at="leave", group_tag_stays=3)
     with pytest.raises(Killed):
         bake(account, "--yes")
-    assert account.did == ["detach", "end"]
+    assert account.did == ["detach", "mark", "end"]
+
+
+def test_a_worker_that_its_group_keeps_has_no_tag_and_runs_on(
+    bake: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = Account(refuses="detach")
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert "AWS refused DetachInstances: ValidationError: says AWS" in capsys.readouterr().err
+    assert (account.did, account.marked) == ([], [])
+
+
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_a_node_that_somebody_else_may_have_detached_is_named_and_runs_on(
+    bake: Callable[..., int], capsys: pytest.CaptureFixture[str], image: str | None
+) -> None:
+    """A bake that was killed has left the first of its two tags."""
+    other = "i-00000000000000009"
+    account = Account(marked=[other], detached=[other], image=image)
+    assert bake(account, "--yes") == 0
+    assert f"end it with: aws ec2 terminate-instances --instance-ids {other}\n" in capsys.readouterr().err
+    assert other not in account.ended
 
 
 def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +228,7 @@ def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], s
     # The image that exists is taken: no other worker is replaced.
     assert ("create" in again) == (step != "wait")
     assert (account.marked, written()) == ([], IMAGE)
-    assert again.count("end") == (1 if step in ("detach", "wait") else 2)
+    assert again.count("end") == (1 if step in ("detach", "mark", "wait") else 2)
 
 
 def test_image_of_the_same_setup_is_reused(bake: Callable[..., int]) -> None:

@@ -12,7 +12,8 @@ from cli.aws.clusters import deployed_setup
 from cli.cdk_context import read_context, read_props
 from cli.errors import UsageError
 from cli.image.bake import bake
-from cli.image.images import await_image, find_image, terminate_baked_workers
+from cli.image.baked_workers import terminate_baked_workers
+from cli.image.images import await_image, find_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection

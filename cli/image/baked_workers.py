@@ -1,0 +1,85 @@
+"""Mark the workers that leave their group for an image, and find and end those that have left."""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
+from cli.image.images import tag_values
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+DETACHED_TAG: Final = "deeplearning:detached-from"
+"""Tag of a worker that `bake` has detached: name of its group. Without it, somebody else may have detached the node."""
+STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
+POLL_S: Final = 5.0
+DETACH_POLLS: Final = 12
+"""Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
+
+
+def mark_chosen(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
+    """Tag the worker of an image, so that it is found if `bake` is killed while the worker leaves its group."""
+    ec2.create_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG, "Value": sha256}])
+
+
+def unmark(ec2: "EC2Client", instance_id: str) -> None:
+    """Remove the tag of a worker that stays in its group."""
+    ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG}])
+
+
+def mark_detached(ec2: "EC2Client", instance_id: str, *, group: str) -> None:
+    """Tag a worker that is detached, so that `terminate_baked_workers` ends it once it is in no group."""
+    ec2.create_tags(Resources=[instance_id], Tags=[{"Key": DETACHED_TAG, "Value": group}])
+
+
+def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
+    """Terminate the workers that images were made of, once they have left their group.
+
+    Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
+    bake is cleaning looks the same.
+    """
+    left = _end_detached(ec2, cluster_name, detached)
+    for _ in range(DETACH_POLLS):
+        if detached is None or not left.get(detached):
+            break
+        time.sleep(POLL_S)
+        left = _end_detached(ec2, cluster_name, detached)
+    for name, is_in_group in left.items():
+        if name == detached:
+            waited = DETACH_POLLS * POLL_S
+            print(f"dlcluster: {name} still has its group's tag after {waited:.0f} s: {end_it(name)}", file=sys.stderr)
+        elif not is_in_group:
+            print(f"dlcluster: {name} was chosen for an image and is in no group: {end_it(name)}", file=sys.stderr)
+
+
+def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None) -> dict[str, bool]:
+    """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
+    left = {}
+    for instance in _marked(ec2, cluster_name):
+        name, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
+        if is_in_group or not (name == detached or tag_values(instance, DETACHED_TAG)):
+            left[name] = is_in_group
+            continue
+        print(f"dlcluster: ending {name}, the worker of an image", file=sys.stderr)
+        ec2.terminate_instances(InstanceIds=[name])
+    return left
+
+
+def end_it(instance_id: str) -> str:
+    """Return what the user does about a worker that may have been erased for an image."""
+    command = f"aws ec2 terminate-instances --instance-ids {instance_id}"
+    return f"unless dlcluster status lists it as a node, end it with: {command}"
+
+
+def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:
+    """Yield EC2's description of each worker that was chosen for an image."""
+    filters: Any = [
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]},
+        {"Name": "tag-key", "Values": [SETUP_TAG]},
+        {"Name": "instance-state-name", "Values": [*STILL_THERE]},
+    ]
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
+        for reservation in page["Reservations"]:
+            yield from reservation["Instances"]
