@@ -14,8 +14,8 @@ from moto.iam.models import AWSManagedPolicy, Group, IAMBackend, ManagedPolicy, 
 from moto.utilities.utils import get_partition
 
 from local.aws.moto_patching import add, wrap
-from local.aws.permissions.conditions import PolicyError
-from local.aws.permissions.policies import parse
+from local.iam.conditions import PolicyError
+from local.iam.policies import parse
 
 _Properties = dict[str, Any]
 _NAMED: Final = "ManagedPolicyArns"
