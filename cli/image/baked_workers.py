@@ -2,11 +2,11 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
-from cli.image.images import tag_values
+from cli.image.images import pending_images, tag_values
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -15,6 +15,7 @@ DETACHED_TAG: Final = "deeplearning:detached-from"
 """Tag of a worker that `bake` has detached: name of its group. Without it, somebody else may have detached the node."""
 STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
 POLL_S: Final = 5.0
+_COMMAND: Final = "aws ec2 terminate-instances --instance-ids"
 DETACH_POLLS: Final = 12
 """Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
 
@@ -35,31 +36,37 @@ def mark_detached(ec2: "EC2Client", instance_id: str, *, group: str) -> None:
 
 
 def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
-    """Terminate the workers that images were made of, once they have left their group.
+    """Terminate the workers that images were made of, once they have left their group and their image is there.
 
     Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
     bake is cleaning looks the same.
     """
-    left = _end_detached(ec2, cluster_name, detached)
+    # Without its instance, a pending image may fail.
+    pending = pending_images(ec2, cluster_name=cluster_name)
+    left = _end_detached(ec2, cluster_name, detached, but=pending)
     for _ in range(DETACH_POLLS):
         if detached is None or not left.get(detached):
             break
         time.sleep(POLL_S)
-        left = _end_detached(ec2, cluster_name, detached)
+        left = _end_detached(ec2, cluster_name, detached, but=pending)
     for name, is_in_group in left.items():
-        if name == detached:
-            waited = DETACH_POLLS * POLL_S
-            print(f"dlcluster: {name} still has its group's tag after {waited:.0f} s: {end_it(name)}", file=sys.stderr)
+        if name in pending:
+            why = f"runs on until image {pending[name]} of it is complete"
+            print(f"dlcluster: {name} {why}; dlcluster bake then ends it, or: {_COMMAND} {name}", file=sys.stderr)
         elif not is_in_group:
             print(f"dlcluster: {name} was chosen for an image and is in no group: {end_it(name)}", file=sys.stderr)
+        elif name == detached:
+            waited = DETACH_POLLS * POLL_S
+            print(f"dlcluster: {name} still has its group's tag after {waited:.0f} s: {end_it(name)}", file=sys.stderr)
 
 
-def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None) -> dict[str, bool]:
+def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None, *, but: Container[str]) -> dict[str, bool]:
     """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
     left = {}
     for instance in _marked(ec2, cluster_name):
         name, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
-        if is_in_group or not (name == detached or tag_values(instance, DETACHED_TAG)):
+        is_ours = name == detached or bool(tag_values(instance, DETACHED_TAG))
+        if is_in_group or not is_ours or name in but:
             left[name] = is_in_group
             continue
         print(f"dlcluster: ending {name}, the worker of an image", file=sys.stderr)
@@ -69,8 +76,7 @@ def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None) -> 
 
 def end_it(instance_id: str) -> str:
     """Return what the user does about a worker that may have been erased for an image."""
-    command = f"aws ec2 terminate-instances --instance-ids {instance_id}"
-    return f"unless dlcluster status lists it as a node, end it with: {command}"
+    return f"unless dlcluster status lists it as a node, end it with: {_COMMAND} {instance_id}"
 
 
 def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:

@@ -15,10 +15,12 @@ from cli.output import printable
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+    from mypy_boto3_ec2.type_defs import ImageTypeDef, InstanceTypeDef
 
 BASE_IMAGE_TAG: Final = "deeplearning:base-image"
 """Tag of an image with the image that its worker was launched from."""
+WORKER_TAG: Final = "deeplearning:worker"
+"""Tag of an image with the instance that it is made of."""
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
 IMAGE_TIMEOUT_S: Final = 3600.0
@@ -30,12 +32,9 @@ REPORT_S: Final = 60.0
 
 def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> str | None:
     """Return the newest image of a cluster's setup on a node's base image that can be used now or soon."""
-    wanted: Any = {CLUSTER_TAG: cluster_name, SETUP_TAG: sha256}
-    filters: Any = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
-    images = ec2.describe_images(Owners=["self"], Filters=filters)["Images"]
     usable = [
         image
-        for image in images
+        for image in _images(ec2, {CLUSTER_TAG: cluster_name, SETUP_TAG: sha256})
         if image["State"] in (AVAILABLE, PENDING)
         and image.get("Architecture") == node["Architecture"]
         # A node of the image itself was deployed with it.
@@ -43,6 +42,19 @@ def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, 
     ]
     newest = max(usable, key=lambda image: image.get("CreationDate", ""), default=None)
     return newest["ImageId"] if newest else None
+
+
+def pending_images(ec2: "EC2Client", *, cluster_name: str) -> dict[str, str]:
+    """Return the images of a cluster that EC2 still makes, by the instance that each is made of."""
+    images = _images(ec2, {CLUSTER_TAG: cluster_name})
+    return {
+        name: each["ImageId"] for each in images if each["State"] == PENDING for name in tag_values(each, WORKER_TAG)
+    }
+
+
+def _images(ec2: "EC2Client", tags: dict[str, str]) -> "list[ImageTypeDef]":
+    filters: Any = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+    return ec2.describe_images(Owners=["self"], Filters=filters)["Images"]
 
 
 def require_permissions(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> None:
@@ -67,7 +79,8 @@ def _request(node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> Any:
     """Return the arguments of CreateImage."""
     # No two images of an account and region may have one name.
     name = f"{cluster_name}-{sha256[:SETUP_HASH_LENGTH]}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}"
-    known = {"Name": name, CLUSTER_TAG: cluster_name, SETUP_TAG: sha256, BASE_IMAGE_TAG: node["ImageId"]}
+    known = {"Name": name, CLUSTER_TAG: cluster_name, SETUP_TAG: sha256}
+    known |= {BASE_IMAGE_TAG: node["ImageId"], WORKER_TAG: node["InstanceId"]}
     tags = [{"Key": key, "Value": value} for key, value in known.items()]
     others = [m["DeviceName"] for m in node["BlockDeviceMappings"] if m["DeviceName"] != node["RootDeviceName"]]
     return {

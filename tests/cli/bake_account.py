@@ -133,6 +133,7 @@ class Account:
             tags = {tag["Key"]: tag["Value"] for tag in each["Tags"]}
             assert (tags["deeplearning:cluster"], tags["deeplearning:setup"]) == ("demo", SHA256)
             assert tags["deeplearning:base-image"] == BASE
+            assert tags["deeplearning:worker"] == request["InstanceId"]
         self.step("create")
         self.image = IMAGE
         return {"ImageId": IMAGE}
@@ -142,13 +143,18 @@ class Account:
             return {"Images": []}
         if request["Filters"][0]["Name"] == "image-id":
             self.step("wait")
-        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        state = self.states[0]
+        if request["Filters"][0]["Name"] == "image-id":
+            self.states = self.states[1:] or self.states
         image = {
             "ImageId": IMAGE,
             "State": state,
             "StateReason": {"Message": "no disk"},
             "Architecture": self.image_architecture,
-            "Tags": [{"Key": "deeplearning:base-image", "Value": self.image_base}],
+            "Tags": [
+                {"Key": "deeplearning:base-image", "Value": self.image_base},
+                {"Key": "deeplearning:worker", "Value": "i-00000000000000003"},
+            ],
         }
         return {"Images": [image]}
 

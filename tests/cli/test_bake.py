@@ -1,5 +1,6 @@
 """Test when ``dlcluster bake`` refuses, the order of its steps, and what a kill at each step leaves."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -208,12 +209,12 @@ def test_image_made_from_another_base_is_not_reused(bake: Callable[..., int], ot
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_interrupted_bake_ends_its_worker(bake: Callable[..., int], step: str) -> None:
+def test_an_interrupted_bake_ends_its_worker_unless_the_image_is_pending(bake: Callable[..., int], step: str) -> None:
     account = Account(fails_at=step)
     with pytest.raises(Killed):
         bake(account, "--yes")
-    # Before it is detached, the worker is a node of the cluster and stays.
-    assert (account.did.count("end"), written()) == (int(step != "detach"), None)
+    # Before it is detached, the worker is a node of the cluster; later, its pending image may need it.
+    assert (account.did.count("end"), written()) == (int(step not in ("detach", "wait")), None)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -229,6 +230,39 @@ def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], s
     assert ("create" in again) == (step != "wait")
     assert (account.marked, written()) == ([], IMAGE)
     assert again.count("end") == (1 if step in ("detach", "mark", "wait") else 2)
+
+
+def orphaned(**more: Any) -> Account:
+    """Return the cluster after a kill of the bake that waited for its image."""
+    return Account(image=IMAGE, marked=[WORKER], detached=[WORKER], known_detached=[WORKER], **more)
+
+
+def test_the_worker_of_a_pending_image_is_ended_after_it(bake: Callable[..., int]) -> None:
+    account = orphaned()
+    assert bake(account) == 0
+    assert (account.did, account.ended) == (["wait", "wait", "end"], [WORKER])
+
+
+def test_the_worker_of_a_failed_image_is_ended(bake: Callable[..., int]) -> None:
+    account = orphaned(states=["pending", "failed"])
+    assert bake(account) == EXIT_FAILED
+    assert account.ended == [WORKER]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_at_the_timeout_the_worker_of_the_image_runs_on_and_is_named(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: bool
+) -> None:
+    account = orphaned(states=["pending"]) if again else Account(states=["pending"])
+    now = itertools.count(step=600)
+    time = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
+    monkeypatch.setattr("cli.image.images.time", time)
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert (account.ended, account.marked) == ([], [WORKER])
+    kept, last = capsys.readouterr().err.splitlines()[-2:]
+    assert kept.startswith(f"dlcluster: {WORKER} runs on until image {IMAGE} of it is complete; dlcluster bake then")
+    assert kept.endswith(f"aws ec2 terminate-instances --instance-ids {WORKER}")
+    assert last == f"dlcluster: waited 3600 s for image {IMAGE}: dlcluster bake waits again"
 
 
 def test_image_of_the_same_setup_is_reused(bake: Callable[..., int]) -> None:

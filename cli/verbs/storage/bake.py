@@ -55,9 +55,12 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
             if image_id is None:
                 image_id, worker = bake(found, connection, setup, lock, yes=yes)
             else:
-                # A bake that was killed may have left its worker, whose disk is erased.
-                terminate_baked_workers(ec2, cluster_name=name)
-                await_image(ec2, image_id, keep_alive=lock.hold)
+                try:
+                    await_image(ec2, image_id, keep_alive=lock.hold)
+                finally:
+                    # A bake that was killed may have left its worker, whose disk is erased.
+                    if lock.is_held():
+                        terminate_baked_workers(ec2, cluster_name=name)
         finally:
             lock.release()
     set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)
