@@ -3,10 +3,12 @@
 import sys
 import time
 from collections.abc import Container, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
 from cli.image.images import pending_images, tag_values
+from cli.up.lock import Lock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -52,12 +54,12 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
     for name, is_in_group in left.items():
         if name in pending:
             why = f"runs on until image {pending[name]} of it is complete"
-            print(f"dlcluster: {name} {why}; dlcluster bake then ends it, or: {_COMMAND} {name}", file=sys.stderr)
+            _say(f"{name} {why}; dlcluster bake then ends it, or: {_COMMAND} {name}")
         elif not is_in_group:
-            print(f"dlcluster: {name} was chosen for an image and is in no group: {end_it(name)}", file=sys.stderr)
+            _say(f"{name} was chosen for an image and is in no group: {end_it(name)}")
         elif name == detached:
             waited = DETACH_POLLS * POLL_S
-            print(f"dlcluster: {name} still has its group's tag after {waited:.0f} s: {end_it(name)}", file=sys.stderr)
+            _say(f"{name} still has its group's tag after {waited:.0f} s: {end_it(name)}")
 
 
 def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None, *, but: Container[str]) -> dict[str, bool]:
@@ -69,9 +71,40 @@ def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None, *, 
         if is_in_group or not is_ours or name in but:
             left[name] = is_in_group
             continue
-        print(f"dlcluster: ending {name}, the worker of an image", file=sys.stderr)
+        _say(f"ending {name}, the worker of an image")
         ec2.terminate_instances(InstanceIds=[name])
     return left
+
+
+@contextmanager
+def ended_after(ec2: "EC2Client", lock: Lock, *, cluster_name: str, detached: str | None = None) -> Iterator[None]:
+    """Terminate the workers of images after the block, also if it fails, unless another bake has taken over.
+
+    If AWS does not answer, name the worker that was `detached`, and keep the error of the block.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            _end_if_held(ec2, lock, cluster_name, detached)
+        raise
+    _end_if_held(ec2, lock, cluster_name, detached)
+
+
+def _end_if_held(ec2: "EC2Client", lock: Lock, cluster_name: str, detached: str | None) -> None:
+    try:
+        if lock.is_held():
+            terminate_baked_workers(ec2, cluster_name=cluster_name, detached=detached)
+    except BaseException:
+        if detached is not None:
+            _say(f"cannot tell whether {detached} still runs: {end_it(detached)}")
+        raise
+
+
+def _say(line: str) -> None:
+    # After a hangup, there is no terminal.
+    with suppress(OSError):
+        print(f"dlcluster: {line}", file=sys.stderr)
 
 
 def end_it(instance_id: str) -> str:

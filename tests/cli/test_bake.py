@@ -1,7 +1,10 @@
 """Test when ``dlcluster bake`` refuses, the order of its steps, and what a kill at each step leaves."""
 
+import errno
+import io
 import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +15,9 @@ import click
 import pytest
 
 from cli.aws.nodes import Member, Membership
-from cli.errors import EXIT_FAILED, EXIT_USAGE
+from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
 from cli.main import main
-from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed
+from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed, aws_error
 from tests.cli.conftest import KEY
 
 WORKER = "i-00000000000000003"
@@ -263,6 +266,58 @@ def test_at_the_timeout_the_worker_of_the_image_runs_on_and_is_named(
     assert kept.startswith(f"dlcluster: {WORKER} runs on until image {IMAGE} of it is complete; dlcluster bake then")
     assert kept.endswith(f"aws ec2 terminate-instances --instance-ids {WORKER}")
     assert last == f"dlcluster: waited 3600 s for image {IMAGE}: dlcluster bake waits again"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_ends_the_worker_without_a_terminal(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def hang_up(*_: object) -> None:
+        monkeypatch.setattr("sys.stderr", Gone())
+        signal.raise_signal(number)
+
+    monkeypatch.setattr("cli.image.bake.clean", hang_up)
+    account, before = Account(), signal.getsignal(number)
+    # Click itself writes an empty line after an interrupt.
+    with pytest.raises(OSError, match="Input/output error"):
+        bake(account, "--yes")
+    assert (account.ended, account.record) == ([WORKER], None)
+    assert signal.getsignal(number) == before
+
+
+def test_under_nohup_bake_outlives_its_terminal(bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.image.bake.clean", lambda *_: signal.raise_signal(signal.SIGHUP))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert bake(Account(), "--yes") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_worker_is_named_when_credentials_end(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def expire(*_: object) -> None:
+        def refuse(**_request: object) -> None:
+            raise aws_error("ExpiredTokenException", "GetItem")
+
+        monkeypatch.setattr(account, "get_item", refuse)
+        raise ClusterError("the first error")
+
+    account = Account()
+    monkeypatch.setattr("cli.image.bake.clean", expire)
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert (account.ended, account.marked) == ([], [WORKER])
+    named, last = capsys.readouterr().err.splitlines()[-2:]
+    assert named == (
+        f"dlcluster: cannot tell whether {WORKER} still runs: unless dlcluster status lists it as a node, "
+        f"end it with: aws ec2 terminate-instances --instance-ids {WORKER}"
+    )
+    assert last == "dlcluster: the first error"
 
 
 def test_image_of_the_same_setup_is_reused(bake: Callable[..., int]) -> None:
