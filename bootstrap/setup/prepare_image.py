@@ -148,9 +148,8 @@ def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -
             remove(path, disk=disk)
     for home in _found(root, HOMES):
         _empty_home(home, under_root(root, SKELETON), disk=disk)
-    for directory in FILES_BELOW:
-        below = [*under_root(root, directory).rglob("*")]
-        for path in [each for each in below if not each.is_dir() or each.is_symlink()]:
+    for directory in _found(root, FILES_BELOW):
+        for path in [each for each in _below(directory, disk=disk) if each.is_symlink() or not each.is_dir()]:
             remove(path, disk=disk)
     write_file(under_root(root, MACHINE_ID), "", Permissions(mode=0o444))
     os.sync()
@@ -160,11 +159,11 @@ def remove(path: Path, *, disk: int) -> None:
     """Remove a file or a tree, but nothing of another file system that is mounted in it."""
     # A service that still runs may be faster.
     with contextlib.suppress(FileNotFoundError):
-        found = path.lstat()
-        # Only directories tell: on an overlay, other files may have the number of a lower layer.
-        if not stat.S_ISDIR(found.st_mode):
+        if not _is_on(path, disk):
+            return
+        if not _is_directory(path):
             path.unlink()
-        elif found.st_dev == disk:
+        else:
             for child in [*path.iterdir()]:
                 remove(child, disk=disk)
             # It may hold the place of a mount.
@@ -180,10 +179,12 @@ def _overwrite_secrets(root: Path, *, disk: int) -> None:
 
 
 def overwrite(path: Path, *, disk: int) -> None:
-    """Overwrite a file, or the files of a tree, with zeros in place."""
+    """Overwrite a file, or the files of a tree, with zeros in place, but nothing of another file system."""
     with contextlib.suppress(FileNotFoundError):
+        if not _is_on(path, disk):
+            return
         found = path.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_dev == disk:
+        if stat.S_ISDIR(found.st_mode):
             for child in [*path.iterdir()]:
                 overwrite(child, disk=disk)
         # Another name of the file may be software that stays.
@@ -193,6 +194,29 @@ def overwrite(path: Path, *, disk: int) -> None:
                     file.write(bytes(min(_ZEROS, found.st_size - start)))
 
 
+def _is_on(path: Path, disk: int) -> bool:
+    """Return whether a file, or what a directory holds, is on the disk; other machines may share what is not.
+
+    Only directories tell: on an overlay, other files may have the number of a lower layer.
+    """
+    return (path if _is_directory(path) else path.parent).stat().st_dev == disk
+
+
+def _is_directory(path: Path) -> bool:
+    return stat.S_ISDIR(path.lstat().st_mode)
+
+
+def _below(directory: Path, *, disk: int) -> Iterator[Path]:
+    """Yield what is below a directory, but nothing of another file system: it may be large, or answer no more."""
+    for child in [*directory.iterdir()]:
+        # A service that still runs may be faster.
+        with contextlib.suppress(FileNotFoundError):
+            if _is_on(child, disk):
+                yield child
+                if _is_directory(child):
+                    yield from _below(child, disk=disk)
+
+
 def _found(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
     for pattern in patterns:
         yield from sorted(root.glob(pattern.lstrip("/")))
@@ -200,13 +224,18 @@ def _found(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
 
 def _empty_home(home: Path, skeleton: Path, *, disk: int) -> None:
     """Make a home as a new user's."""
-    owner = home.lstat()
-    if not stat.S_ISDIR(owner.st_mode) or owner.st_dev != disk:
+    if not _is_directory(home) or not _is_on(home, disk):
         return
+    owner = home.lstat()
     for child in [*home.iterdir()]:
         remove(child, disk=disk)
     if skeleton.is_dir():
-        shutil.copytree(skeleton, home, dirs_exist_ok=True, symlinks=True)
+        places = {child.name for child in home.iterdir()}
+
+        def mounted(_directory: str, names: list[str]) -> set[str]:
+            return places.intersection(names)
+
+        shutil.copytree(skeleton, home, dirs_exist_ok=True, symlinks=True, ignore=mounted)
     home.chmod(stat.S_IMODE(owner.st_mode))
-    for path in [home, *home.rglob("*")]:
+    for path in [home, *_below(home, disk=disk)]:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

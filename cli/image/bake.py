@@ -5,7 +5,8 @@ from typing import Final
 from cli.aws.clusters import DeployedSetup
 from cli.aws.nodes import Member, check_instance
 from cli.cluster_context import ClusterContext
-from cli.image.images import await_image, create_image, require_permissions, terminate_baked_workers
+from cli.image.baked_workers import ended_after, terminate_baked_workers
+from cli.image.images import await_image, create_image, require_permissions
 from cli.image.worker import choose_worker, clean, require_idle, take_out
 from cli.sizes.question import require_yes
 from cli.ssh.remote import MasterConnection
@@ -30,14 +31,11 @@ def bake(
     require_permissions(ec2, node, cluster_name=name, sha256=sha256)
     # A bake that was killed may have left its worker.
     terminate_baked_workers(ec2, cluster_name=name)
-    try:
+    with ended_after(ec2, lock, cluster_name=name, detached=worker.instance_id):
         take_out(found, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
         await_image(ec2, image_id, keep_alive=lock.hold)
-    finally:
-        if lock.is_held():
-            terminate_baked_workers(ec2, cluster_name=name, detached=worker.instance_id)
     return image_id, worker.instance_id
 
 

@@ -1,50 +1,60 @@
-"""Find, create and await the image of a cluster's setup in EC2, and end the workers that images were made of."""
+"""Find, create and await the image of a cluster's setup in EC2."""
 
+import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_HASH_LENGTH, SETUP_TAG
+from bootstrap.contract import CLUSTER_TAG, SETUP_HASH_LENGTH, SETUP_TAG
 from cli.errors import ClusterError
 from cli.output import printable
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+    from mypy_boto3_ec2.type_defs import ImageTypeDef, InstanceTypeDef
 
 BASE_IMAGE_TAG: Final = "deeplearning:base-image"
 """Tag of an image with the image that its worker was launched from."""
+WORKER_TAG: Final = "deeplearning:worker"
+"""Tag of an image with the instance that it is made of."""
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
-STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
 IMAGE_TIMEOUT_S: Final = 3600.0
 """Seconds for an image: the first snapshot of a volume copies every block that was ever written."""
 POLL_S: Final = 5.0
 REPORT_S: Final = 60.0
 """Seconds between progress lines."""
-DETACH_POLLS: Final = 12
-"""Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
 
 
 def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> str | None:
     """Return the newest image of a cluster's setup on a node's base image that can be used now or soon."""
-    wanted: Any = {CLUSTER_TAG: cluster_name, SETUP_TAG: sha256}
-    filters: Any = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
-    images = ec2.describe_images(Owners=["self"], Filters=filters)["Images"]
     usable = [
         image
-        for image in images
+        for image in _images(ec2, {CLUSTER_TAG: cluster_name, SETUP_TAG: sha256})
         if image["State"] in (AVAILABLE, PENDING)
         and image.get("Architecture") == node["Architecture"]
         # A node of the image itself was deployed with it.
-        and node["ImageId"] in (image["ImageId"], *_values(image, BASE_IMAGE_TAG))
+        and node["ImageId"] in (image["ImageId"], *tag_values(image, BASE_IMAGE_TAG))
     ]
     newest = max(usable, key=lambda image: image.get("CreationDate", ""), default=None)
     return newest["ImageId"] if newest else None
+
+
+def pending_images(ec2: "EC2Client", *, cluster_name: str) -> dict[str, str]:
+    """Return the images of a cluster that EC2 still makes, by the instance that each is made of."""
+    images = _images(ec2, {CLUSTER_TAG: cluster_name})
+    return {
+        name: each["ImageId"] for each in images if each["State"] == PENDING for name in tag_values(each, WORKER_TAG)
+    }
+
+
+def _images(ec2: "EC2Client", tags: dict[str, str]) -> "list[ImageTypeDef]":
+    filters: Any = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+    return ec2.describe_images(Owners=["self"], Filters=filters)["Images"]
 
 
 def require_permissions(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> None:
@@ -69,7 +79,8 @@ def _request(node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> Any:
     """Return the arguments of CreateImage."""
     # No two images of an account and region may have one name.
     name = f"{cluster_name}-{sha256[:SETUP_HASH_LENGTH]}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}"
-    known = {"Name": name, CLUSTER_TAG: cluster_name, SETUP_TAG: sha256, BASE_IMAGE_TAG: node["ImageId"]}
+    known = {"Name": name, CLUSTER_TAG: cluster_name, SETUP_TAG: sha256}
+    known |= {BASE_IMAGE_TAG: node["ImageId"], WORKER_TAG: node["InstanceId"]}
     tags = [{"Key": key, "Value": value} for key, value in known.items()]
     others = [m["DeviceName"] for m in node["BlockDeviceMappings"] if m["DeviceName"] != node["RootDeviceName"]]
     return {
@@ -91,12 +102,12 @@ def await_image(
 
     Raises ClusterError if the image fails, or at the timeout.
     """
-    started = reported_at = time.monotonic()
+    started, reported_at = time.monotonic(), -math.inf
     while (image := _describe(ec2, image_id)).get("State") in (PENDING, None):
         now = time.monotonic()
         if now - started >= timeout_s:
             raise ClusterError(f"waited {timeout_s:.0f} s for image {image_id}: dlcluster bake waits again")
-        if now == started or now - reported_at >= REPORT_S:
+        if now - reported_at >= REPORT_S:
             print(f"dlcluster: waiting for image {image_id}, {now - started:.0f} s so far", file=sys.stderr)
             reported_at = now
             keep_alive()
@@ -106,47 +117,8 @@ def await_image(
         raise ClusterError(f"image {image_id} must become {AVAILABLE}, its state is {state}{reason and f': {reason}'}")
 
 
-def mark_instance(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
-    """Tag the worker of an image, so that `terminate_baked_workers` finds it once it is in no group."""
-    ec2.create_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG, "Value": sha256}])
-
-
-def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
-    """Terminate the workers that images were made of, once they have left their group.
-
-    Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
-    bake is cleaning looks the same.
-    """
-    for _ in range(DETACH_POLLS):
-        marked = dict(_marked(ec2, cluster_name))
-        left = [name for name, is_in_group in marked.items() if not is_in_group]
-        for name in left:
-            print(f"dlcluster: ending {name}, the worker of an image", file=sys.stderr)
-            ec2.terminate_instances(InstanceIds=[name])
-        if detached is None or not marked.get(detached, False):
-            return
-        time.sleep(POLL_S)
-    waited = DETACH_POLLS * POLL_S
-    print(
-        f"dlcluster: {detached} still has its group's tag after {waited:.0f} s: unless dlcluster status "
-        f"names it, end it with: aws ec2 terminate-instances --instance-ids {detached}",
-        file=sys.stderr,
-    )
-
-
-def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[tuple[str, bool]]:
-    """Yield the ID of each worker that was chosen for an image, and whether a group has it."""
-    filters: Any = [
-        {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]},
-        {"Name": "tag-key", "Values": [SETUP_TAG]},
-        {"Name": "instance-state-name", "Values": [*STILL_THERE]},
-    ]
-    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-        for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
-            yield instance["InstanceId"], bool(_values(instance, GROUP_TAG))
-
-
-def _values(resource: Any, key: str) -> list[str]:
+def tag_values(resource: Any, key: str) -> list[str]:
+    """Return the value of a resource's tag; none without the tag."""
     return [tag["Value"] for tag in resource.get("Tags", []) if tag["Key"] == key]
 
 

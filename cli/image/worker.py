@@ -3,15 +3,19 @@
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+from botocore.exceptions import ClientError
+
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
+from cli.aws.clients import Clients
 from cli.aws.clusters import DeployedSetup
 from cli.aws.nodes import RUNNING, Member, check_instance, find_instances, read_membership
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
-from cli.image.images import mark_instance
+from cli.image.baked_workers import mark_chosen, mark_detached, unmark
 from cli.jobs.records import running_jobs
 from cli.output import printable
 from cli.ssh.from_master import bootstrap_line
@@ -73,19 +77,29 @@ def require_idle(connection: MasterConnection) -> None:
 def take_out(found: ClusterContext, worker: Member, setup: DeployedSetup) -> None:
     """Detach a worker from its group, which launches another in its place, and wait until no list names it."""
     clients, cluster = found.clients, found.cluster
-    mark_instance(clients.ec2, worker.instance_id, sha256=setup.sha256)
-    # In its group, the cleaned worker would fail the health checks and be terminated before its image is there.
-    clients.autoscaling.detach_instances(
-        AutoScalingGroupName=group_name(cluster.name, WORKER),
-        InstanceIds=[worker.instance_id],
-        ShouldDecrementDesiredCapacity=False,
-    )
+    _detach(clients, worker, group=group_name(cluster.name, WORKER), sha256=setup.sha256)
     print(f"dlcluster: {worker.short_name} leaves the cluster, and another takes its place", file=sys.stderr)
     end = time.monotonic() + LEAVE_TIMEOUT_S
     while worker.instance_id in _member_ids(found):
         if time.monotonic() >= end:
             raise ClusterError(f"waited {LEAVE_TIMEOUT_S:.0f} s for {worker.instance_id} to leave the membership")
         time.sleep(POLL_S)
+
+
+def _detach(clients: Clients, worker: Member, *, group: str, sha256: str) -> None:
+    ec2, name = clients.ec2, worker.instance_id
+    mark_chosen(ec2, name, sha256=sha256)
+    # In its group, the cleaned worker would fail the health checks and be terminated before its image is there.
+    try:
+        clients.autoscaling.detach_instances(
+            AutoScalingGroupName=group, InstanceIds=[name], ShouldDecrementDesiredCapacity=False
+        )
+    except ClientError:
+        # After any other error, such as a lost answer, it may be detached.
+        with suppress(ClientError):
+            unmark(ec2, name)
+        raise
+    mark_detached(ec2, name, group=group)
 
 
 def _member_ids(found: ClusterContext) -> set[str]:

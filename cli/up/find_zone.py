@@ -1,15 +1,15 @@
 """Find a zone with capacity for the fleet and record it, or report what was tried and what is left."""
 
-import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
+from cli.signals import interruptible
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
 from cli.up.checks import fleet_rate, sort_by_score
@@ -23,22 +23,7 @@ from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Treat the terminal's hangup and SIGTERM like Ctrl-C."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before_it = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before_it.items():
-            signal.signal(number, handler)
-
-
-@_interruptible()
+@interruptible()
 def find_zone_with_capacity(
     placement: Placement,
     props: ClusterProps,

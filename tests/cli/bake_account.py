@@ -58,6 +58,9 @@ class Account:
     release: str = ""
     marked: list[str] = field(default_factory=list)
     detached: list[str] = field(default_factory=list)
+    known_detached: list[str] = field(default_factory=list)
+    """Instances with the tag that says so."""
+    ended: list[str] = field(default_factory=list)
     did: list[str] = field(default_factory=list)
     is_dead: bool = False
 
@@ -99,13 +102,26 @@ class Account:
     def detach_instances(self, **request: Any) -> None:
         ids = request.pop("InstanceIds")
         assert request == {"AutoScalingGroupName": "demo-worker", "ShouldDecrementDesiredCapacity": False}
-        assert self.marked == ids
+        assert set(ids) <= set(self.marked)
+        if self.refuses == "detach":
+            raise aws_error("ValidationError", "DetachInstances")
         self.step("detach")
         self.detached += ids
 
     def create_tags(self, **request: Any) -> None:
-        assert request["Tags"] == [{"Key": "deeplearning:setup", "Value": SHA256}]
-        self.marked = request["Resources"]
+        ((key, value),) = [(tag["Key"], tag["Value"]) for tag in request["Tags"]]
+        if key == "deeplearning:setup":
+            assert value == SHA256
+            self.marked = [*dict.fromkeys([*self.marked, *request["Resources"]])]
+        else:
+            assert (key, value) == ("deeplearning:detached-from", "demo-worker")
+            assert set(request["Resources"]) <= set(self.detached)
+            self.step("mark")
+            self.known_detached += request["Resources"]
+
+    def delete_tags(self, **request: Any) -> None:
+        assert request["Tags"] == [{"Key": "deeplearning:setup"}]
+        self.marked = [name for name in self.marked if name not in request["Resources"]]
 
     def create_image(self, **request: Any) -> dict[str, str]:
         if request.pop("DryRun", False):
@@ -117,6 +133,7 @@ class Account:
             tags = {tag["Key"]: tag["Value"] for tag in each["Tags"]}
             assert (tags["deeplearning:cluster"], tags["deeplearning:setup"]) == ("demo", SHA256)
             assert tags["deeplearning:base-image"] == BASE
+            assert tags["deeplearning:worker"] == request["InstanceId"]
         self.step("create")
         self.image = IMAGE
         return {"ImageId": IMAGE}
@@ -126,13 +143,18 @@ class Account:
             return {"Images": []}
         if request["Filters"][0]["Name"] == "image-id":
             self.step("wait")
-        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        state = self.states[0]
+        if request["Filters"][0]["Name"] == "image-id":
+            self.states = self.states[1:] or self.states
         image = {
             "ImageId": IMAGE,
             "State": state,
             "StateReason": {"Message": "no disk"},
             "Architecture": self.image_architecture,
-            "Tags": [{"Key": "deeplearning:base-image", "Value": self.image_base}],
+            "Tags": [
+                {"Key": "deeplearning:base-image", "Value": self.image_base},
+                {"Key": "deeplearning:worker", "Value": "i-00000000000000003"},
+            ],
         }
         return {"Images": [image]}
 
@@ -151,7 +173,12 @@ class Account:
             tags = {name: [group] for name in self.marked}
         else:
             tags = {name: [] if name in self.detached else [group] for name in self.marked}
-        yield {"Reservations": [{"Instances": [{"InstanceId": name, "Tags": own} for name, own in tags.items()]}]}
+        left = {"Key": "deeplearning:detached-from", "Value": "demo-worker"}
+        described = [
+            {"InstanceId": name, "Tags": [*own, *([left] if name in self.known_detached else [])]}
+            for name, own in tags.items()
+        ]
+        yield {"Reservations": [{"Instances": described}]}
 
     def instance(self, name: str) -> dict[str, Any]:
         index = int(name.removeprefix("i-"))
@@ -175,3 +202,4 @@ class Account:
         self.did.append("end")
         for name in request["InstanceIds"]:
             self.marked.remove(name)
+            self.ended.append(name)

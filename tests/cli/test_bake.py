@@ -1,6 +1,10 @@
 """Test when ``dlcluster bake`` refuses, the order of its steps, and what a kill at each step leaves."""
 
+import errno
+import io
+import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +15,13 @@ import click
 import pytest
 
 from cli.aws.nodes import Member, Membership
-from cli.errors import EXIT_FAILED, EXIT_USAGE
+from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
 from cli.main import main
-from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed
+from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed, aws_error
 from tests.cli.conftest import KEY
 
 WORKER = "i-00000000000000003"
-STEPS = ("detach", "leave", "clean", "create", "wait")
+STEPS = ("detach", "mark", "leave", "clean", "create", "wait")
 
 
 @pytest.fixture
@@ -77,6 +81,7 @@ def test_the_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: p
     out, err = capsys.readouterr()
     assert json.loads(out) == {"version": 1, "cluster": "demo", "ami": IMAGE, "sha256": SHA256, "instance_id": WORKER}
     assert written() == IMAGE
+    assert f"dlcluster: waiting for image {IMAGE}, 0 s so far\n" in err
     assert "to apply it, run: cdk deploy\n" in err
     assert f"aws ec2 deregister-image --delete-associated-snapshots --image-id {IMAGE}" in err
 
@@ -99,7 +104,7 @@ def test_the_image_is_of_the_root_disk_only(bake: Callable[..., int]) -> None:
 
 def other_bake(account: Account) -> None:
     """Have Ann's bake clean its worker, on another machine."""
-    account.marked, account.detached = [WORKER], [WORKER]
+    account.marked, account.detached, account.known_detached = [WORKER], [WORKER], [WORKER]
     numbers = {"process": "17", "seen": "1", "expires": "9999999999"}
     texts = {"user": "ann", "host": "her-laptop", "revision": "0"}
     account.record = {name: {"N": each} for name, each in numbers.items()} | {n: {"S": t} for n, t in texts.items()}
@@ -134,7 +139,7 @@ def test_bake_that_lost_its_lock_terminates_no_instance(bake: Callable[..., int]
 def test_no_worker_is_ended_before_the_question_is_answered(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    account = Account(marked=[WORKER], detached=[WORKER])
+    account = Account(marked=[WORKER], detached=[WORKER], known_detached=[WORKER])
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     asked: list[str] = []
 
@@ -168,7 +173,28 @@ def test_worker_is_terminated_only_after_its_group_tag_is_removed(bake: Callable
     account = Account(fails_at="leave", group_tag_stays=3)
     with pytest.raises(Killed):
         bake(account, "--yes")
-    assert account.did == ["detach", "end"]
+    assert account.did == ["detach", "mark", "end"]
+
+
+def test_a_worker_that_its_group_keeps_has_no_tag_and_runs_on(
+    bake: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = Account(refuses="detach")
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert "AWS refused DetachInstances: ValidationError: says AWS" in capsys.readouterr().err
+    assert (account.did, account.marked) == ([], [])
+
+
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_a_node_that_somebody_else_may_have_detached_is_named_and_runs_on(
+    bake: Callable[..., int], capsys: pytest.CaptureFixture[str], image: str | None
+) -> None:
+    """A bake that was killed has left the first of its two tags."""
+    other = "i-00000000000000009"
+    account = Account(marked=[other], detached=[other], image=image)
+    assert bake(account, "--yes") == 0
+    assert f"end it with: aws ec2 terminate-instances --instance-ids {other}\n" in capsys.readouterr().err
+    assert other not in account.ended
 
 
 def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,12 +212,12 @@ def test_image_made_from_another_base_is_not_reused(bake: Callable[..., int], ot
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_interrupted_bake_ends_its_worker(bake: Callable[..., int], step: str) -> None:
+def test_an_interrupted_bake_ends_its_worker_unless_the_image_is_pending(bake: Callable[..., int], step: str) -> None:
     account = Account(fails_at=step)
     with pytest.raises(Killed):
         bake(account, "--yes")
-    # Before it is detached, the worker is a node of the cluster and stays.
-    assert (account.did.count("end"), written()) == (int(step != "detach"), None)
+    # Before it is detached, the worker is a node of the cluster; later, its pending image may need it.
+    assert (account.did.count("end"), written()) == (int(step not in ("detach", "wait")), None)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -206,7 +232,92 @@ def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], s
     # The image that exists is taken: no other worker is replaced.
     assert ("create" in again) == (step != "wait")
     assert (account.marked, written()) == ([], IMAGE)
-    assert again.count("end") == (1 if step in ("detach", "wait") else 2)
+    assert again.count("end") == (1 if step in ("detach", "mark", "wait") else 2)
+
+
+def orphaned(**more: Any) -> Account:
+    """Return the cluster after a kill of the bake that waited for its image."""
+    return Account(image=IMAGE, marked=[WORKER], detached=[WORKER], known_detached=[WORKER], **more)
+
+
+def test_the_worker_of_a_pending_image_is_ended_after_it(bake: Callable[..., int]) -> None:
+    account = orphaned()
+    assert bake(account) == 0
+    assert (account.did, account.ended) == (["wait", "wait", "end"], [WORKER])
+
+
+def test_the_worker_of_a_failed_image_is_ended(bake: Callable[..., int]) -> None:
+    account = orphaned(states=["pending", "failed"])
+    assert bake(account) == EXIT_FAILED
+    assert account.ended == [WORKER]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_at_the_timeout_the_worker_of_the_image_runs_on_and_is_named(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: bool
+) -> None:
+    account = orphaned(states=["pending"]) if again else Account(states=["pending"])
+    now = itertools.count(step=600)
+    time = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
+    monkeypatch.setattr("cli.image.images.time", time)
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert (account.ended, account.marked) == ([], [WORKER])
+    kept, last = capsys.readouterr().err.splitlines()[-2:]
+    assert kept.startswith(f"dlcluster: {WORKER} runs on until image {IMAGE} of it is complete; dlcluster bake then")
+    assert kept.endswith(f"aws ec2 terminate-instances --instance-ids {WORKER}")
+    assert last == f"dlcluster: waited 3600 s for image {IMAGE}: dlcluster bake waits again"
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_ends_the_worker_without_a_terminal(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def hang_up(*_: object) -> None:
+        monkeypatch.setattr("sys.stderr", Gone())
+        signal.raise_signal(number)
+
+    monkeypatch.setattr("cli.image.bake.clean", hang_up)
+    account, before = Account(), signal.getsignal(number)
+    # Click itself writes an empty line after an interrupt.
+    with pytest.raises(OSError, match="Input/output error"):
+        bake(account, "--yes")
+    assert (account.ended, account.record) == ([WORKER], None)
+    assert signal.getsignal(number) == before
+
+
+def test_under_nohup_bake_outlives_its_terminal(bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.image.bake.clean", lambda *_: signal.raise_signal(signal.SIGHUP))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert bake(Account(), "--yes") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_worker_is_named_when_credentials_end(
+    bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def expire(*_: object) -> None:
+        def refuse(**_request: object) -> None:
+            raise aws_error("ExpiredTokenException", "GetItem")
+
+        monkeypatch.setattr(account, "get_item", refuse)
+        raise ClusterError("the first error")
+
+    account = Account()
+    monkeypatch.setattr("cli.image.bake.clean", expire)
+    assert bake(account, "--yes") == EXIT_FAILED
+    assert (account.ended, account.marked) == ([], [WORKER])
+    named, last = capsys.readouterr().err.splitlines()[-2:]
+    assert named == (
+        f"dlcluster: cannot tell whether {WORKER} still runs: unless dlcluster status lists it as a node, "
+        f"end it with: aws ec2 terminate-instances --instance-ids {WORKER}"
+    )
+    assert last == "dlcluster: the first error"
 
 
 def test_image_of_the_same_setup_is_reused(bake: Callable[..., int]) -> None:

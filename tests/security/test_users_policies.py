@@ -34,7 +34,10 @@ NEEDED = {
         "autoscaling:DetachInstances",
         *(f"dynamodb:{action}" for action in ("GetItem", "PutItem", "DeleteItem")),
         *(f"kms:{action}" for action in ("Encrypt", "GenerateDataKey*", "ReEncrypt*")),
-        *(f"ec2:{action}" for action in ("CreateImage", "CreateTags", "DescribeImages", "TerminateInstances")),
+        *(
+            f"ec2:{action}"
+            for action in ("CreateImage", "CreateTags", "DeleteTags", "DescribeImages", "TerminateInstances")
+        ),
     ],
 }
 """Actions that a user needs besides the policy that `dlcluster policy` prints, as docs/use says."""
@@ -120,6 +123,7 @@ def members(cluster: Cluster, described: FoundCluster) -> Iterator[dict[str, Any
     ("verb", "action"),
     [
         ("allow-ip", "ec2:ModifyManagedPrefixList"),
+        ("bake", "autoscaling:DetachInstances"),
         ("bake", "dynamodb:PutItem"),
         ("bake", "ec2:CreateImage"),
         ("bake", "ec2:CreateTags"),

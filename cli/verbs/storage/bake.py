@@ -12,10 +12,12 @@ from cli.aws.clusters import deployed_setup
 from cli.cdk_context import read_context, read_props
 from cli.errors import UsageError
 from cli.image.bake import bake
-from cli.image.images import await_image, find_image, terminate_baked_workers
+from cli.image.baked_workers import ended_after
+from cli.image.images import await_image, find_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
+from cli.signals import interruptible
 from cli.sizes.deploy import set_and_deploy
 from cli.ssh.master import connect_to_master
 from cli.up.lock import BAKE_ID, Lock
@@ -43,7 +45,8 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
     props = read_props(read_context(Path.cwd(), context))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
-    with connect_to_master(replace(selection, cluster=props.cluster_name)) as (found, connection):
+    chosen = replace(selection, cluster=props.cluster_name)
+    with interruptible(), connect_to_master(chosen) as (found, connection):
         ec2, name, setup = found.clients.ec2, found.cluster.name, deployed_setup(found.cluster)
         caller = found.clients.sts.get_caller_identity()["Arn"]
         lock = Lock(clients=found.clients, name=name, caller=caller, verb=BAKE_ID)
@@ -55,8 +58,8 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
                 image_id, worker = bake(found, connection, setup, lock, yes=yes)
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
-                terminate_baked_workers(ec2, cluster_name=name)
-                await_image(ec2, image_id, keep_alive=lock.hold)
+                with ended_after(ec2, lock, cluster_name=name):
+                    await_image(ec2, image_id, keep_alive=lock.hold)
         finally:
             lock.release()
     set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)

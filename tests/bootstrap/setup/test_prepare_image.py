@@ -1,5 +1,9 @@
 """Check what stays on a worker's disk for an image: the software and the setup's marker, and nothing of the node."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +15,7 @@ from bootstrap.atomic_file import replace_block
 from bootstrap.contract import AGENT_SERVICE, SETUP_MARKER, SHARED_DIR
 from bootstrap.errors import CommandError, SetupError
 from bootstrap.files.paths import under_root
-from bootstrap.setup.prepare_image import SERVICES, WRITERS, prepare_image, remove
+from bootstrap.setup.prepare_image import SERVICES, WRITERS, prepare_image
 
 SHA256 = "1" * 64
 OURS = "10.0.1.5 deeplearning-worker2\n"
@@ -58,6 +62,29 @@ KEPT = {
     "/opt/pytorch/bin/python": "python",
     "/usr/local/bin/ffmpeg": "installed by the setup",
 }
+
+OTHER_USER = 4242
+PREPARE_WITH_MOUNTS = f"""
+import json, os, subprocess, sys
+from pathlib import Path
+from unittest.mock import Mock
+from bootstrap.setup.prepare_image import prepare_image
+
+given = json.load(sys.stdin)
+root = Path(given["root"])
+for mount in given["mounts"]:
+    (root / mount[1:]).mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "shared", root / mount[1:]], check=True)
+paths = {{file: root / file[1:] for file in given["files"]}}
+for path in paths.values():
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("of other machines")
+    os.chown(path, {OTHER_USER}, {OTHER_USER})
+services = Mock(end_swap=list)
+prepare_image(root=root, sha256=given["sha256"], services=services, cgroup="")
+print(json.dumps({{file: [path.read_text(), path.stat().st_uid] for file, path in paths.items()}}))
+"""
+"""Program that mounts what other machines share, in a mount namespace of its own, and prepares the disk."""
 
 
 @dataclass
@@ -192,7 +219,31 @@ def test_disk_with_another_setup_is_not_prepared(node: Node, found: str | None) 
     assert (node.files(), node.ran) == (before, [])
 
 
-def test_nothing_of_a_mounted_file_system_is_removed(node: Node) -> None:
-    data = node.write("/home/ubuntu/shared/data")
-    remove(data.parent, disk=data.parent.stat().st_dev + 1)
-    assert data.exists()
+@pytest.mark.allow_subprocess
+@pytest.mark.parametrize(
+    ("mounts", "files"),
+    [
+        (["/home"], ["/home/alice/.netrc", "/home/alice/.bash_history", "/home/alice/.cache/huggingface/token"]),
+        (
+            ["/home/alice", "/home/bob/.config", "/home/bob/data", "/opt/homes"],
+            ["/home/alice/.netrc", "/home/bob/.config/gh/hosts.yml", "/home/bob/data/results", "/opt/homes/.netrc"],
+        ),
+        (["/var/log/shared", "/var/spool/cron"], ["/var/log/shared/1/run.log", "/var/spool/cron/root"]),
+    ],
+)
+def test_files_of_other_file_systems_keep_content_and_owner(node: Node, mounts: list[str], files: list[str]) -> None:
+    node.write("/etc/skel/.config/gh/hosts.yml", "from the skeleton")
+    home = under_root(node.root, "/home/linked")
+    home.parent.mkdir(exist_ok=True)
+    home.symlink_to("../opt/homes")
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", PREPARE_WITH_MOUNTS],
+        input=json.dumps({"root": str(node.root), "mounts": mounts, "files": files, "sha256": SHA256}),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(contract.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {file: ["of other machines", OTHER_USER] for file in files}

@@ -1,0 +1,124 @@
+"""Mark the workers that leave their group for an image, and find and end those that have left."""
+
+import sys
+import time
+from collections.abc import Container, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
+from cli.image.images import pending_images, tag_values
+from cli.up.lock import Lock
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+DETACHED_TAG: Final = "deeplearning:detached-from"
+"""Tag of a worker that `bake` has detached: name of its group. Without it, somebody else may have detached the node."""
+STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
+POLL_S: Final = 5.0
+_COMMAND: Final = "aws ec2 terminate-instances --instance-ids"
+DETACH_POLLS: Final = 12
+"""Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
+
+
+def mark_chosen(ec2: "EC2Client", instance_id: str, *, sha256: str) -> None:
+    """Tag the worker of an image, so that it is found if `bake` is killed while the worker leaves its group."""
+    ec2.create_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG, "Value": sha256}])
+
+
+def unmark(ec2: "EC2Client", instance_id: str) -> None:
+    """Remove the tag of a worker that stays in its group."""
+    ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": SETUP_TAG}])
+
+
+def mark_detached(ec2: "EC2Client", instance_id: str, *, group: str) -> None:
+    """Tag a worker that is detached, so that `terminate_baked_workers` ends it once it is in no group."""
+    ec2.create_tags(Resources=[instance_id], Tags=[{"Key": DETACHED_TAG, "Value": group}])
+
+
+def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
+    """Terminate the workers that images were made of, once they have left their group and their image is there.
+
+    Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
+    bake is cleaning looks the same.
+    """
+    # Without its instance, a pending image may fail.
+    pending = pending_images(ec2, cluster_name=cluster_name)
+    left = _end_detached(ec2, cluster_name, detached, but=pending)
+    for _ in range(DETACH_POLLS):
+        if detached is None or not left.get(detached):
+            break
+        time.sleep(POLL_S)
+        left = _end_detached(ec2, cluster_name, detached, but=pending)
+    for name, is_in_group in left.items():
+        if name in pending:
+            why = f"runs on until image {pending[name]} of it is complete"
+            _say(f"{name} {why}; dlcluster bake then ends it, or: {_COMMAND} {name}")
+        elif not is_in_group:
+            _say(f"{name} was chosen for an image and is in no group: {end_it(name)}")
+        elif name == detached:
+            waited = DETACH_POLLS * POLL_S
+            _say(f"{name} still has its group's tag after {waited:.0f} s: {end_it(name)}")
+
+
+def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None, *, but: Container[str]) -> dict[str, bool]:
+    """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
+    left = {}
+    for instance in _marked(ec2, cluster_name):
+        name, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
+        is_ours = name == detached or bool(tag_values(instance, DETACHED_TAG))
+        if is_in_group or not is_ours or name in but:
+            left[name] = is_in_group
+            continue
+        _say(f"ending {name}, the worker of an image")
+        ec2.terminate_instances(InstanceIds=[name])
+    return left
+
+
+@contextmanager
+def ended_after(ec2: "EC2Client", lock: Lock, *, cluster_name: str, detached: str | None = None) -> Iterator[None]:
+    """Terminate the workers of images after the block, also if it fails, unless another bake has taken over.
+
+    If AWS does not answer, name the worker that was `detached`, and keep the error of the block.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            _end_if_held(ec2, lock, cluster_name, detached)
+        raise
+    _end_if_held(ec2, lock, cluster_name, detached)
+
+
+def _end_if_held(ec2: "EC2Client", lock: Lock, cluster_name: str, detached: str | None) -> None:
+    try:
+        if lock.is_held():
+            terminate_baked_workers(ec2, cluster_name=cluster_name, detached=detached)
+    except BaseException:
+        if detached is not None:
+            _say(f"cannot tell whether {detached} still runs: {end_it(detached)}")
+        raise
+
+
+def _say(line: str) -> None:
+    # After a hangup, there is no terminal.
+    with suppress(OSError):
+        print(f"dlcluster: {line}", file=sys.stderr)
+
+
+def end_it(instance_id: str) -> str:
+    """Return what the user does about a worker that may have been erased for an image."""
+    return f"unless dlcluster status lists it as a node, end it with: {_COMMAND} {instance_id}"
+
+
+def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:
+    """Yield EC2's description of each worker that was chosen for an image."""
+    filters: Any = [
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]},
+        {"Name": "tag-key", "Values": [SETUP_TAG]},
+        {"Name": "instance-state-name", "Values": [*STILL_THERE]},
+    ]
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
+        for reservation in page["Reservations"]:
+            yield from reservation["Instances"]
