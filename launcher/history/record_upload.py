@@ -1,29 +1,28 @@
 """Upload a job's record to the cluster's bucket with the aws command line, so that it outlives node and cluster."""
 
-import json
 import os
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from bootstrap.contract import BUCKET_VARIABLE, JOBS_PREFIX, NODE_CONFIG, WORKER
+from bootstrap.contract import BUCKET_VARIABLE, JOBS_PREFIX, WORKER
 from launcher.history.records import RECORD_FILE
+from launcher.hosts.node_region import chosen_region, node_region, read_node_config
 
 DEADLINE_S = 15.0
 UPLOADS_S = 2 * DEADLINE_S
 """Seconds after the job's end that the launcher waits for a running upload and the final one."""
-REGION_VARIABLE = "AWS_DEFAULT_REGION"
 
 
 class RecordUpload:
     """An upload in progress."""
 
-    def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, *, bucket: str, node: Mapping[str, Any]) -> None:
         key = JOBS_PREFIX + "/".join((*([node["cluster_name"]] if "cluster_name" in node else []), directory.name))
         environment = dict(os.environ)
-        if "region" in node and not os.environ.get("AWS_REGION"):
-            environment.setdefault(REGION_VARIABLE, node["region"])
+        if (region := chosen_region() or node_region()) is not None:
+            environment["AWS_DEFAULT_REGION"] = region
         with (directory / RECORD_FILE).open("rb") as record:
             self._aws = subprocess.Popen(
                 ["aws", "s3", "cp", "--only-show-errors", "-", f"s3://{bucket}/{key}.json"],
@@ -56,7 +55,7 @@ class RecordUpload:
 
 def start_upload(directory: Path) -> RecordUpload | None:
     """Start the upload of the record in a job's directory; None without a bucket, and on a worker. Raises OSError."""
-    bucket, node = os.environ.get(BUCKET_VARIABLE), _node()
+    bucket, node = os.environ.get(BUCKET_VARIABLE), read_node_config()
     # The workers' role has no access to the records.
     return RecordUpload(directory, bucket=bucket, node=node) if bucket and node.get("node_type") != WORKER else None
 
@@ -68,12 +67,3 @@ def upload(directory: Path) -> str | None:
     except OSError as error:
         return f"cannot run aws: {error.strerror}"
     return None if started is None else started.finish()
-
-
-def _node() -> Mapping[str, str]:
-    """Return the node's configuration; empty on any other machine."""
-    with suppress(OSError, ValueError):
-        values = json.loads(Path(NODE_CONFIG).read_text())
-        names = ("cluster_name", "node_type", "region")
-        return {name: values[name] for name in names if isinstance(values.get(name), str)}
-    return {}

@@ -11,8 +11,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bootstrap.contract import NODE_CONFIG, PYTORCH_PYTHON, SECRETS_PATTERN
+from bootstrap.contract import PYTORCH_PYTHON, SECRETS_PATTERN
 from launcher.errors import LaunchError
+from launcher.hosts.node_region import node_region
 
 DEADLINE_S = 60.0
 ERROR = re.compile(r"\((\w+)\) when calling the \w+ operation[^:]*:\s*(.*)", re.DOTALL)
@@ -98,11 +99,8 @@ def _region(reference: str) -> list[str]:
     match = re.fullmatch(SECRETS_PATTERN, reference, re.ASCII)
     if match is not None and match["region"]:
         return ["--region", match["region"]]
-    try:
-        region = json.loads(Path(NODE_CONFIG).read_text())["region"]
-    except (OSError, ValueError, KeyError):
-        return []
-    return ["--region", region]
+    region = node_region()
+    return ["--region", region] if region is not None else []
 
 
 def _environment() -> dict[str, str]:

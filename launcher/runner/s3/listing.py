@@ -9,6 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from launcher.errors import LaunchError
+from launcher.hosts.node_region import chosen_region, node_region
 from launcher.runner.s3.denied import explain_denial, is_denied
 from launcher.runner.s3.throttling import is_throttled, pause, report
 
@@ -48,8 +49,11 @@ class Object(NamedTuple):
 
 
 def new_session() -> botocore.session.Session:
-    """Return a session that waits for the node's credentials."""
+    """Return a session for the user's region, or else the node's, that waits for the node's credentials."""
     session = botocore.session.get_session()
+    # botocore itself knows AWS_DEFAULT_REGION and the user's files, but not AWS_REGION.
+    if region := chosen_region() or session.get_config_variable("region") or node_region():
+        session.set_config_variable("region", region)
     session.set_config_variable("metadata_service_num_attempts", METADATA_TRIES)
     session.set_config_variable("metadata_service_timeout", METADATA_TIMEOUT_S)
     return session

@@ -1,10 +1,13 @@
 """Test the requests for single objects, and files that arrive in ranges."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import botocore.session
 import pytest
 
 from launcher.errors import LaunchError
@@ -207,3 +210,42 @@ def test_a_ranged_file_starts_over_after_a_boot(tmp_path: Path, monkeypatch: pyt
     boot.write_text("another\n")
     monkeypatch.setattr(ranged_file, "BOOT_ID", boot)
     assert RangedFile(f"{tmp_path}/large", LARGE).open() == [(0, 10), (10, 20), (20, 25)]
+
+
+class _SentError(Exception):
+    """The first request was about to be sent."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "host"),
+    [
+        ({}, "bucket.s3.cn-north-1.amazonaws.com.cn"),
+        ({"AWS_DEFAULT_REGION": "us-gov-west-1"}, "bucket.s3.us-gov-west-1.amazonaws.com"),
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-gov-west-1"}, "bucket.s3.eu-west-1.amazonaws.com"),
+    ],
+    ids=["node", "default", "both"],
+)
+def test_first_request_goes_to_the_region_of_the_user_or_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], host: str
+) -> None:
+    config = tmp_path / "node.json"
+    config.write_text(json.dumps({"region": "cn-north-1"}))
+    monkeypatch.setattr("launcher.hosts.node_region.NODE_CONFIG", str(config))
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.devnull}
+    for name, value in {**keys, **variables}.items():
+        monkeypatch.setenv(name, value)
+    session, urls = botocore.session.Session(), list[str]()
+
+    def keep(request: Any, **_: Any) -> None:
+        urls.append(request.url)
+        raise _SentError
+
+    session.get_component("event_emitter").register_last("before-send.s3.ListObjectsV2", keep)
+    monkeypatch.setattr("launcher.runner.s3.listing.botocore.session.get_session", lambda: session)
+    listing = Listing("bucket", "set/")
+    with pytest.raises(_SentError):
+        next(listing.pages())
+    assert urls[0].startswith(f"https://{host}/?")
+    assert listing.address.region == host.split(".")[2]

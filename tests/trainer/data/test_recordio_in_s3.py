@@ -168,6 +168,44 @@ def test_instance_credentials_are_fetched_again(tmp_path: Path, monkeypatch: pyt
     assert not logging.getLogger("botocore.credentials").isEnabledFor(logging.INFO)
 
 
+class _SentError(Exception):
+    """The first request was about to be sent."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "host"),
+    [
+        ({}, "bucket.s3.cn-north-1.amazonaws.com.cn"),
+        ({"AWS_DEFAULT_REGION": "us-gov-west-1"}, "bucket.s3.us-gov-west-1.amazonaws.com"),
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-gov-west-1"}, "bucket.s3.eu-west-1.amazonaws.com"),
+    ],
+    ids=["node", "default", "both"],
+)
+def test_first_request_goes_to_the_region_of_the_user_or_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], host: str
+) -> None:
+    config = tmp_path / "node.json"
+    config.write_text(json.dumps({"region": "cn-north-1"}))
+    monkeypatch.setattr(s3_object, "NODE_CONFIG", config)
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.devnull}
+    for name, value in {**keys, **variables}.items():
+        monkeypatch.setenv(name, value)
+    sent: list[Any] = []
+
+    def keep(request: Any, **_: Any) -> None:
+        sent.append(request)
+        raise _SentError
+
+    client = connect(connections=1)
+    client.meta.events.register("before-send.s3.HeadObject", keep)
+    with pytest.raises(_SentError):
+        S3Object("s3://bucket/train.rec", client=client)
+    assert [request.url for request in sent] == [f"https://{host}/train.rec"]
+    assert f"/{host.split('.')[2]}/s3/aws4_request" in sent[0].headers["Authorization"].decode()
+
+
 def test_missing_objects_are_reported_in_one_line(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"^--num-classes must be given with --data-train in S3, where labels are "):
         open_in_s3("--image-shape 3,28,28")
