@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -192,8 +193,10 @@ def test_the_reason_of_a_failed_launch_is_printed_once(
         ]
 
     monkeypatch.setattr("cli.sizes.waiting.read_activities", answer)
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
-    assert main(["resume", "--timeout", "0.1"]) == EXIT_FAILED
+    slept = [0.0]
+    clock = SimpleNamespace(sleep=slept.append, monotonic=lambda: sum(slept))
+    monkeypatch.setattr("cli.sizes.waiting.time", clock)
+    assert main(["resume", "--timeout", "5"]) == EXIT_FAILED
     output = capsys.readouterr().err.splitlines()
     assert [line for line in output if "capacity" in line] == [
         "dlcluster: EC2 Auto Scaling: 2026-01-01 00:00:00 demo-worker: Launching a new EC2 instance, Failed: "
