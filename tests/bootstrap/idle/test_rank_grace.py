@@ -52,6 +52,24 @@ def test_runner_and_launcher_write_the_grace_of_their_ranks(tmp_path: Path, home
     assert longest_grace_s(tmp_path, USER.pw_name) == 60
 
 
+def test_reader_sees_the_former_or_the_new_grace(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, write, seen = home / JOBS / JOB, os.pwrite, list[float]()
+    directory.mkdir(parents=True)
+    acquire_lock(directory)
+    announce_ranks(directory, 600)
+
+    def spy(lock: int, data: bytes, offset: int) -> int:
+        seen.append(longest_grace_s(tmp_path, USER.pw_name))
+        written = write(lock, data, offset)
+        seen.append(longest_grace_s(tmp_path, USER.pw_name))
+        return written
+
+    monkeypatch.setattr(os, "pwrite", spy)
+    announce_ranks(directory, 60)
+    announce_ranks(directory, 300)
+    assert seen == [600, 60, 60, 300]
+
+
 def test_a_job_that_is_over_delays_nothing(tmp_path: Path, home: Path) -> None:
     directory = home / JOBS / JOB
     directory.mkdir(parents=True)
