@@ -1,5 +1,6 @@
 """Test how long the ranks on a node may take to save, from lock files that any process of the login user can write."""
 
+import errno
 import fcntl
 import os
 import pwd
@@ -100,6 +101,22 @@ def test_files_that_are_no_locks_do_not_stop_the_agent(
     (home / JOBS / "file").touch()
     assert longest_grace_s(tmp_path, USER.pw_name) == 30
     assert longest_grace_s(tmp_path, "nobody-of-this-name") == 0
+
+
+def test_unreadable_job_does_not_hide_the_grace_of_others(
+    tmp_path: Path, home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(request, home / JOBS / JOB / LOCK_FILE, "30\n")
+    unreadable, scan = home / JOBS / "20261123-100002-000aaaa", os.scandir
+    unreadable.mkdir()
+
+    def refuse(path: Path) -> object:
+        if path == unreadable:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert longest_grace_s(tmp_path, USER.pw_name) == 30
 
 
 def test_lock_files_are_recognized_by_name() -> None:
