@@ -10,7 +10,6 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,14 +27,18 @@ def longest_grace_s(root: Path, user: str) -> float:
     """Return the longest grace period of the jobs with ranks on this node, in seconds; 0 without ranks."""
     try:
         jobs = root / pwd.getpwnam(user).pw_dir.lstrip("/") / JOBS
-        locks = [lock for job in entries(jobs) if job.is_dir() for lock in _locks(job.path)]
+        locks = [lock for job in entries(jobs) for lock in _locks(job)]
     except (KeyError, OSError):
         return 0.0
     return float(min(MAX_GRACE_S, max(map(_grace_s, locks), default=0)))
 
 
-def _locks(job: str) -> Iterator[str]:
-    yield from (entry.path for entry in entries(Path(job)) if entry.name.endswith(LOCK_SUFFIX))
+def _locks(job: "os.DirEntry[str]") -> list[str]:
+    """Return the lock files of a job; none if its directory cannot be read, which must not hide the other jobs'."""
+    try:
+        return [entry.path for entry in entries(Path(job.path)) if entry.name.endswith(LOCK_SUFFIX)]
+    except OSError:
+        return []
 
 
 def _grace_s(lock: str) -> int:

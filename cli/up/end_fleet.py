@@ -39,11 +39,13 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
         print(f"dlcluster: ending {', '.join(found)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
+        lock.hold()  # all waits together are longer than lock.STALE_S
     if staying := staying_instances(groups):
         raise ClusterError(
             f"{', '.join(staying)} would keep running: run dlcluster pause to end them, then dlcluster up"
         )
     await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
+    lock.hold()
     _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
     forget_attempt(clients, cluster.name)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
-from cli.sizes.groups import GroupStates, is_paused, read_groups, sizes_of, zones_of
+from cli.sizes.groups import GroupStates, instance_ids, is_paused, read_groups, sizes_of, zones_of
 from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
 from cli.up.placement import Placement, has_groups, is_placed, zone_parameters
@@ -28,7 +28,7 @@ class Found:
 
 
 def recover(placement: Placement, declared: ClusterSizes) -> Found:
-    """Return where to continue; end nodes that belong to no attempt. Raises ClusterError."""
+    """Return where to continue; end the nodes of an attempt that cannot go on. Raises ClusterError."""
     stack = placement.settled_stack()
     if stack is None or not has_groups(stack):
         return Found()
@@ -50,6 +50,7 @@ def recover(placement: Placement, declared: ClusterSizes) -> Found:
         groups = fleet.read()
         if found := _unfinished(placement, fleet, groups):
             return found
+        _refuse_unrecorded(placement, groups)
     fleet.end(unanswered=recorded_attempt(groups) is not None)
     return Found()
 
@@ -84,3 +85,14 @@ def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Foun
     if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
         return Found(zone=next(iter(zones)), is_complete=True)
     return None
+
+
+def _refuse_unrecorded(placement: Placement, groups: GroupStates) -> None:
+    """Raise OtherSizesError for nodes of no attempt: jobs may run there if only the last deploy is missing."""
+    if recorded_attempt(groups) is not None or is_paused(groups) or not (nodes := instance_ids(groups)):
+        return
+    zones = " and ".join(sorted(zones_of(groups)))
+    raise OtherSizesError(
+        f"{placement.name} runs in {zones} with other sizes or zones than cdk.json has ({', '.join(nodes)}): up "
+        "with the earlier settings keeps the nodes, dlcluster pause ends them"
+    )

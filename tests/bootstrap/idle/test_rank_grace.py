@@ -1,5 +1,6 @@
 """Test how long the ranks on a node may take to save, from lock files that any process of the login user can write."""
 
+import errno
 import fcntl
 import os
 import pwd
@@ -52,6 +53,24 @@ def test_runner_and_launcher_write_the_grace_of_their_ranks(tmp_path: Path, home
     assert longest_grace_s(tmp_path, USER.pw_name) == 60
 
 
+def test_reader_sees_the_former_or_the_new_grace(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, write, seen = home / JOBS / JOB, os.pwrite, list[float]()
+    directory.mkdir(parents=True)
+    acquire_lock(directory)
+    announce_ranks(directory, 600)
+
+    def spy(lock: int, data: bytes, offset: int) -> int:
+        seen.append(longest_grace_s(tmp_path, USER.pw_name))
+        written = write(lock, data, offset)
+        seen.append(longest_grace_s(tmp_path, USER.pw_name))
+        return written
+
+    monkeypatch.setattr(os, "pwrite", spy)
+    announce_ranks(directory, 60)
+    announce_ranks(directory, 300)
+    assert seen == [600, 60, 60, 300]
+
+
 def test_a_job_that_is_over_delays_nothing(tmp_path: Path, home: Path) -> None:
     directory = home / JOBS / JOB
     directory.mkdir(parents=True)
@@ -82,6 +101,22 @@ def test_files_that_are_no_locks_do_not_stop_the_agent(
     (home / JOBS / "file").touch()
     assert longest_grace_s(tmp_path, USER.pw_name) == 30
     assert longest_grace_s(tmp_path, "nobody-of-this-name") == 0
+
+
+def test_unreadable_job_does_not_hide_the_grace_of_others(
+    tmp_path: Path, home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold(request, home / JOBS / JOB / LOCK_FILE, "30\n")
+    unreadable, scan = home / JOBS / "20261123-100002-000aaaa", os.scandir
+    unreadable.mkdir()
+
+    def refuse(path: Path) -> object:
+        if path == unreadable:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert longest_grace_s(tmp_path, USER.pw_name) == 30
 
 
 def test_lock_files_are_recognized_by_name() -> None:

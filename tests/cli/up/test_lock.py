@@ -5,6 +5,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,6 +199,37 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
         end_fleet.end_fleet(lock.clients, cluster, lock)
+
+
+def test_lock_never_becomes_stale_while_a_fleet_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every wait of end_fleet takes as long as its deadline allows."""
+    clock, held, late_since = [0.0], [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    def pause(*_: Any) -> None:
+        if clock[0] < end_fleet.CHANGE_TIMEOUT_S:
+            raise ClientError({"Error": {"Code": "ResourceContention", "Message": ""}}, "UpdateAutoScalingGroup")
+
+    def running(*_: Any) -> list[str]:
+        late_since.append(clock[0])
+        return ["i-late"] if clock[0] - late_since[0] < end_fleet.LATE_TIMEOUT_S else []
+
+    monkeypatch.setattr(end_fleet, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(
+        end_fleet, "read_groups", lambda *_: {WORKER: group("demo-worker"), MASTER: group("demo-master")}
+    )
+    monkeypatch.setattr(end_fleet, "pause_groups", pause)
+    monkeypatch.setattr(end_fleet, "await_gone", lambda *_, timeout_s: sleep(timeout_s))
+    monkeypatch.setattr(end_fleet, "_running", running)
+    monkeypatch.setattr(end_fleet, "forget_attempt", lambda *_: None)
+    lock: Any = SimpleNamespace(hold=lambda: held.append(clock[0]))
+    clients: Any = SimpleNamespace(autoscaling=None)
+    cluster: Any = SimpleNamespace(name="demo")
+    end_fleet.end_fleet(clients, cluster, lock, unanswered=True)
+    assert held[-1] == clock[0] > STALE_S
+    assert max(after - before for before, after in pairwise(held)) < STALE_S
 
 
 @pytest.mark.parametrize("code", ["MaxConfigLimitExceeded", "UnauthorizedOperation"])

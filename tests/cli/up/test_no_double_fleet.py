@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from bootstrap.contract import WORKER, group_name
+from bootstrap.contract import MASTER, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.cdk_context import read_props
 from cli.errors import EXIT_INTERRUPTED, ClusterError
@@ -60,6 +60,10 @@ def lock_owner_host(cluster: Cluster) -> str:
 
 def tags(cluster: Cluster) -> dict[str, str]:
     return {each["Key"]: each["Value"] for each in cluster.groups()[WORKER]["Tags"]}
+
+
+def refuse_deploy(*_: object) -> None:
+    raise ClusterError("cdk deploy failed with exit code 1")
 
 
 def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
@@ -186,6 +190,22 @@ def test_running_nodes_are_reported_after_a_failed_deploy(
         "up to 3 nodes may be running at 0.36 USD an hour: run dlcluster up again to continue"
         in capsys.readouterr().err
     )
+
+
+def test_complete_fleet_without_its_deploy_is_not_ended_for_other_sizes(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Placement, "keep", refuse_deploy)
+        assert cluster.up() == 1
+    before = cluster.instances()
+    assert sum(map(len, before.values())) == 3
+    assert cluster.up("-c", "worker_count=1") == 1
+    assert (cluster.instances(), cluster.running(), lock_owner_host(cluster)) == (before, 3, "")
+    message = capsys.readouterr().err
+    assert f"({', '.join((*before[MASTER], *before[WORKER]))}): up with the earlier settings keeps the nodes" in message
+    assert cluster.up() == 0
+    assert cluster.instances() == before
 
 
 def test_pausing_a_busy_group_is_retried(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

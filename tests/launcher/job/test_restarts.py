@@ -222,12 +222,12 @@ def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: Cluster, unreach
     with cluster.start("--max-restarts", "3", "--grace", "60", rank) as launcher:
         read_lines(launcher.stdout, 3)
         [lock] = (cluster.directory / JOBS_DIR).glob(f"*/{LOCK_FILE}")
-        assert lock.read_text() == "60\n"
+        assert lock.read_text() == "000000060\n"
         (unreachable_dir / THIRD).touch()
         go.touch()
         assert launcher.stderr is not None
         assert b"; waiting at most " in launcher.stderr.readline()
-        assert lock.read_text() == "0\n"
+        assert lock.read_text() == "000000000\n"
         launcher.send_signal(signal.SIGINT)
         launcher.communicate(timeout=60)
 

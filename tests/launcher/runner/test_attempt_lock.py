@@ -34,4 +34,4 @@ def test_an_attempt_does_not_start_while_the_previous_one_runs(
     assert not acquire_attempt_lock(SPEC, channel, home=str(tmp_path))
     os.close(held)
     assert acquire_attempt_lock(replace(SPEC, grace_s=60), channel, home=str(tmp_path))
-    assert lock.read_text() == "60\n"
+    assert lock.read_text() == "000000060\n"
