@@ -3,17 +3,27 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
-from bootstrap.contract import CLUSTER_TAG, MASTER, MASTER_HOST, MEMBERSHIP_ID, SETUP_FAILED, TABLE_KEY, worker_host
+from bootstrap.contract import (
+    CLUSTER_TAG,
+    GROUP_TAG,
+    MASTER,
+    MASTER_HOST,
+    MEMBERSHIP_ID,
+    SETUP_FAILED,
+    SETUP_TAG,
+    TABLE_KEY,
+    worker_host,
+)
 from cli.errors import ClusterError, ForgedRecordError, NoMembersError, UsageError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +108,8 @@ class Instance:
 MAX_FILTER_VALUES: Final = 200
 """Largest number of values in a filter ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
+STILL_THERE: Final = ("pending", RUNNING, "stopping", "stopped")
+TERMINATE: Final = "aws ec2 terminate-instances --instance-ids"
 GONE: Final = Instance(instance_type="", zone="", public_address="", state="gone")
 
 
@@ -147,11 +159,28 @@ def _member(record: MemberRecord) -> Member:
     )
 
 
+def cluster_instances(ec2: "EC2Client", cluster_name: str) -> "dict[str, InstanceTypeDef]":
+    """Return EC2's description of each instance with a cluster's tag, whether it is a node or not."""
+    filters: Any = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]}]
+    return {each["InstanceId"]: each for each in _pages(ec2, filters)}
+
+
+def is_left_by_bake(instance: Any) -> bool:
+    """Return whether an instance was chosen for an image and is in no group, so that nothing but `bake` ends it."""
+    is_marked = tag_values(instance, SETUP_TAG) and not tag_values(instance, GROUP_TAG)
+    return bool(is_marked) and instance["State"]["Name"] in STILL_THERE
+
+
+def tag_values(resource: Any, key: str) -> list[str]:
+    """Return the value of a resource's tag; none without the tag."""
+    return [tag["Value"] for tag in resource.get("Tags", []) if tag["Key"] == key]
+
+
 def find_instances(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Instance]:
     """Return EC2's view of each instance; one that EC2 has forgotten is GONE."""
     starts = range(0, len(instance_ids), MAX_FILTER_VALUES)
     found = {
-        instance["InstanceId"]: _instance(instance)
+        instance["InstanceId"]: instance_of(instance)
         for start in starts
         for instance in _described(ec2, instance_ids[start : start + MAX_FILTER_VALUES])
     }
@@ -160,10 +189,11 @@ def find_instances(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, I
 
 def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[InstanceTypeDef]":
     # Unlike InstanceIds, a filter does not fail for an id that no longer exists.
-    pages = ec2.get_paginator("describe_instances").paginate(
-        Filters=[{"Name": "instance-id", "Values": list(instance_ids)}]
-    )
-    for page in pages:
+    return _pages(ec2, [{"Name": "instance-id", "Values": list(instance_ids)}])
+
+
+def _pages(ec2: "EC2Client", filters: "Sequence[FilterTypeDef]") -> "Iterator[InstanceTypeDef]":
+    for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
         for reservation in page["Reservations"]:
             yield from reservation["Instances"]
 
@@ -178,7 +208,8 @@ def missing_count(membership: Membership, instances: Mapping[str, Instance], *, 
     return max(desired_nodes - running_count(membership, instances), 0)
 
 
-def _instance(described: "InstanceTypeDef") -> Instance:
+def instance_of(described: "InstanceTypeDef") -> Instance:
+    """Return what dlcluster shows of an instance."""
     return Instance(
         instance_type=described["InstanceType"],
         zone=described["Placement"]["AvailabilityZone"],

@@ -1,9 +1,7 @@
 """Make an image of a worker that leaves its cluster for it."""
 
-from typing import Final
-
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import Member, check_instance
+from cli.aws.nodes import TERMINATE, Member, check_instance
 from cli.cluster_context import ClusterContext
 from cli.image.baked_workers import ended_after, terminate_baked_workers
 from cli.image.images import await_image, create_image, require_permissions
@@ -11,9 +9,6 @@ from cli.image.worker import choose_worker, clean, require_idle, take_out
 from cli.sizes.question import require_yes
 from cli.ssh.remote import MasterConnection
 from cli.up.lock import Lock
-
-REPLACE: Final = "aws ec2 terminate-instances"
-"""Command after which the worker's group launches another."""
 
 
 def bake(
@@ -42,6 +37,6 @@ def bake(
 def _question(worker: Member) -> str:
     return (
         f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
-        f"{REPLACE} --instance-ids {worker.instance_id}\n"
+        f"{TERMINATE} --instance-ids {worker.instance_id}\n"
         f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
     )

@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
-from cli.image.images import pending_images, tag_values
+from cli.aws.nodes import STILL_THERE, TERMINATE, tag_values
+from cli.image.images import pending_images
 from cli.up.lock import Lock
 
 if TYPE_CHECKING:
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 
 DETACHED_TAG: Final = "deeplearning:detached-from"
 """Tag of a worker that `bake` has detached: name of its group. Without it, somebody else may have detached the node."""
-STILL_THERE: Final = ("pending", "running", "stopping", "stopped")
 POLL_S: Final = 5.0
-_COMMAND: Final = "aws ec2 terminate-instances --instance-ids"
 DETACH_POLLS: Final = 12
 """Number of polls, POLL_S apart, until AWS has removed the group's tag from a detached worker."""
 
@@ -54,7 +53,7 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
     for name, is_in_group in left.items():
         if name in pending:
             why = f"runs on until image {pending[name]} of it is complete"
-            _say(f"{name} {why}; dlcluster bake then ends it, or: {_COMMAND} {name}")
+            _say(f"{name} {why}; dlcluster bake then ends it, or: {TERMINATE} {name}")
         elif not is_in_group:
             _say(f"{name} was chosen for an image and is in no group: {end_it(name)}")
         elif name == detached:
@@ -109,7 +108,7 @@ def _say(line: str) -> None:
 
 def end_it(instance_id: str) -> str:
     """Return what the user does about a worker that may have been erased for an image."""
-    return f"unless dlcluster status lists it as a node, end it with: {_COMMAND} {instance_id}"
+    return f"unless dlcluster status lists it as a node, end it with: {TERMINATE} {instance_id}"
 
 
 def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:

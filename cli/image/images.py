@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from bootstrap.contract import CLUSTER_TAG, SETUP_HASH_LENGTH, SETUP_TAG
+from cli.aws.nodes import tag_values
 from cli.errors import ClusterError
 from cli.output import printable
 
@@ -115,11 +116,6 @@ def await_image(
     if (state := image["State"]) != AVAILABLE:
         reason = printable(image.get("StateReason", {}).get("Message", ""))
         raise ClusterError(f"image {image_id} must become {AVAILABLE}, its state is {state}{reason and f': {reason}'}")
-
-
-def tag_values(resource: Any, key: str) -> list[str]:
-    """Return the value of a resource's tag; none without the tag."""
-    return [tag["Value"] for tag in resource.get("Tags", []) if tag["Key"] == key]
 
 
 def _describe(ec2: "EC2Client", image_id: str) -> Any:

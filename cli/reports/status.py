@@ -18,7 +18,7 @@ from bootstrap.contract import (
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
-from cli.aws.nodes import RUNNING, Instance, Member, Membership, missing_count, running_count
+from cli.aws.nodes import RUNNING, TERMINATE, Instance, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
@@ -51,6 +51,8 @@ class Status:
     desired_nodes: int
     staying: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
+    baked: Sequence[str] = ()
+    """Instances that were chosen for an image and are in no group."""
     expires: datetime | None = None
     """Time from which AWS pauses the cluster."""
     capacity_block: DeployedBlock | None = None
@@ -122,7 +124,12 @@ class Status:
         return self.pause.pauses_at or self.pause.idle_since + timedelta(seconds=self.pause.idle_stop_s)
 
     def warnings(self, now: datetime) -> Iterator[str]:
-        """Yield, line by line, what costs money although the cluster should be paused."""
+        """Yield, line by line, what costs money although the cluster should be paused, or outside of its groups."""
+        for name in self.baked:
+            yield (
+                f"{name} has left its group for an image: unless a dlcluster bake is at work, run it again, or end "
+                f"the instance: {TERMINATE} {name}"
+            )
         if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:

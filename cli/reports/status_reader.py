@@ -4,7 +4,7 @@ from bootstrap.cluster.record_fields import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
-from cli.aws.nodes import find_instances
+from cli.aws.nodes import GONE, cluster_instances, instance_of, is_left_by_bake
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
@@ -17,11 +17,15 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
     """Return the nodes, and the reasons if some are missing."""
     clients, membership = context.clients, context.membership
     groups, refusals = _groups(clients, context.cluster.name)
+    # By the tag rather than by IDs: it also shows workers that a bake has left.
+    described = cluster_instances(clients.ec2, context.cluster.name)
+    ids = [member.instance_id for member in membership.members]
     status = Status(
         cluster_name=context.cluster.name,
         region=clients.region,
         membership=membership,
-        instances=find_instances(clients.ec2, [member.instance_id for member in membership.members]),
+        instances={name: instance_of(described[name]) if name in described else GONE for name in ids},
+        baked=tuple(name for name, instance in described.items() if is_left_by_bake(instance)),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         staying=groups.staying,

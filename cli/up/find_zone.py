@@ -9,12 +9,11 @@ from typing import NoReturn
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
-from cli.signals import interruptible
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
 from cli.up.checks import fleet_rate, sort_by_score
 from cli.up.fleet import ZoneOutcome
-from cli.up.lock import TakenError
+from cli.up.lock import TakenError, interruptible
 from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table

@@ -8,10 +8,11 @@ record or none, notices before its next launch, move or end of nodes.
 import os
 import re
 import secrets
+import signal
 import socket
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -158,6 +159,24 @@ class Lock:
             self._was_owner = was_owner
             return False
         return True
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Treat the terminal's hangup and SIGTERM like Ctrl-C, so that the owner cleans up; nohup keeps its meaning."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    caught = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+    for number in caught:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in caught.items():
+            signal.signal(number, handler)
 
 
 def _owner(item: Mapping[str, Any]) -> _Owner:

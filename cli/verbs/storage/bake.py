@@ -17,10 +17,9 @@ from cli.image.images import await_image, find_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
-from cli.signals import interruptible
 from cli.sizes.deploy import set_and_deploy
 from cli.ssh.master import connect_to_master
-from cli.up.lock import BAKE_ID, Lock
+from cli.up.lock import BAKE_ID, Lock, interruptible
 from cli.verb import verb
 
 SETTING: Final = "ami"

@@ -8,8 +8,10 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
 
-from bootstrap.contract import MOUNT_STATES, MOUNTED
+from bootstrap.contract import GROUP_TAG, MOUNT_STATES, MOUNTED, SETUP_TAG
 from bootstrap.idle.pause_record import PauseRecord, render_pause
 from cli.aws.clients import Clients
 from cli.main import main
@@ -69,6 +71,25 @@ def test_surplus_nodes_are_reported_as_leaving(fleet: Fleet, capsys: pytest.Capt
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
     assert main(["status"]) == 0
     assert capsys.readouterr().out.startswith("demo: 3 nodes running, 2 desired: 1 is leaving, generation ")
+
+
+def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three instances that were chosen for an image, one is in its group, and one has ended."""
+    ec2, backend = boto3.client("ec2", region_name=REGION), ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
+    left, node, ended = fleet.instance_ids
+    ec2.create_tags(Resources=[*fleet.instance_ids], Tags=[{"Key": SETUP_TAG, "Value": "0" * 64}])
+    backend.create_tags([node], {GROUP_TAG: "demo-worker"})
+    ec2.terminate_instances(InstanceIds=[ended])
+    assert main(["status", "--json"]) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning == (
+        f"{left} has left its group for an image: unless a dlcluster bake is at work, run it again, or end the "
+        f"instance: aws ec2 terminate-instances --instance-ids {left}"
+    )
+    assert main(["status"]) == 0
+    assert f"\n{warning}\n" in capsys.readouterr().out
 
 
 def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
