@@ -1,5 +1,6 @@
 """Redeploy the cluster: with other settings, or from a modified copy of the project."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -31,8 +32,10 @@ class Edit:
 
 
 def copy_checkout(directory: Path, *edits: Edit) -> Path:
-    """Copy the project below a directory and apply the edits."""
+    """Copy the project below a directory and apply the edits; the CDK has no terminal on which it could ask."""
     checkout = Path(shutil.copytree(REPOSITORY, directory / "checkout", ignore=NOT_PART_OF_A_CHECKOUT))
+    file = checkout / "cdk.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"requireApproval": "never"}))
     for edit in edits:
         edit.make(checkout)
     return checkout

@@ -116,9 +116,6 @@ class Laptop:
 def new_laptop(user: User, directory: Path, settings: Mapping[str, Any] | None = None) -> Laptop:
     """Copy the project below a directory, and write the settings for here and these into its cdk.json."""
     made = Laptop(user=user, checkout=copy_checkout(directory))
-    file = made.checkout / "cdk.json"
-    # There is no terminal on which the CDK could ask.
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"requireApproval": "never"}))
     made.set(**{**USER_SETTINGS, **(settings or {})})
     return made
 
