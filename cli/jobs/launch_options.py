@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, SECRETS_FORMS, SECRETS_PATTERN
+from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN, MAX_GRACE_S, SECRETS_FORMS, SECRETS_PATTERN
 from cli.errors import UsageError
 from cli.jobs.refused_options import PROCESSES
 
@@ -76,6 +76,12 @@ DECORATORS: Final = (
         "--max-restarts", metavar="R", type=click.IntRange(0), help="Restart a failed job up to R times (default: 0)."
     ),
     click.option(
+        "--grace",
+        metavar="S",
+        type=click.IntRange(1, MAX_GRACE_S),
+        help=f"Seconds between TERM and KILL, to save, at most {MAX_GRACE_S} (default: 10).",
+    ),
+    click.option(
         "--durable",
         is_flag=True,
         help="Store the job in the bucket, so that it resumes after a pause or the loss of the master.",
@@ -108,6 +114,7 @@ class LaunchOptions:
     secret: tuple[str, ...] = ()
     venv: str | None = None
     max_restarts: int | None = None
+    grace: int | None = None
     durable: bool = False
     wait: bool = False
     wait_timeout: str | None = None
@@ -161,6 +168,7 @@ class LaunchOptions:
             "--nproc-per-node": self.nproc_per_node,
             "--venv": None if self.venv is None else _on_nodes(self.venv),
             "--max-restarts": self.max_restarts,
+            "--grace": self.grace,
             "--wait-timeout": self.wait_timeout,
             "--name": self.name,
         }

@@ -26,7 +26,7 @@ INSTEAD: Final = {
     "--standalone": "-n 1 runs on one node",
     "-m": "a module goes after python, as in: dlcluster run -- python -m my.train",
     "-x": "--env KEY=VALUE sets a variable, --env KEY passes on one of this shell",
-    **{name: f"{ON_MASTER} {name} ..." for name in ("--hostfile", "--min-nodes", "--grace", "--sync-s3")},
+    **{name: f"{ON_MASTER} {name} ..." for name in ("--hostfile", "--min-nodes", "--sync-s3")},
 }
 """Advice for each option."""
 

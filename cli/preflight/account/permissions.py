@@ -69,7 +69,7 @@ def check_launch_permissions(target: PreflightTarget) -> Iterator[Finding]:
     name = group_name(target.props.cluster_name, WORKER)
     place = f"{target.region}:{target.account}"
     groups = f"arn:{target.partition}:autoscaling:{place}:autoScalingGroup:*:autoScalingGroupName/{name}"
-    advice = "docs/use/capacity.md lists what up needs"
+    advice = "docs/use/permissions.md lists what up needs"
     deployed = _deployed_table(target)
     table = f"arn:{target.partition}:dynamodb:{place}:table/{deployed or f'{target.props.cluster_name}-Cluster'}"
     denied = denied_to(target, caller, UP_ACTIONS, groups)

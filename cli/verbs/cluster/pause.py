@@ -34,9 +34,10 @@ from stacks.prices.rate import hourly_rate
 def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     """Terminate all nodes, with everything on their disks, and keep the cluster: dlcluster resume brings nodes back.
 
-    Running jobs end. The bucket, the network, the master's public address and the settings stay, and cdk deploy
-    changes them without starting a node. Nodes in standby and protected from scale-in are named, and end too. A second
-    call is harmless, and completes one that was interrupted.
+    Running jobs end. The bucket, the network, the master's public address and the settings stay. cdk deploy changes
+    them and starts nodes only if worker_count or min_workers has changed, or if it fails and is rolled back. Nodes in
+    standby and protected from scale-in are named, and end too. A second call is harmless, and completes one that was
+    interrupted.
     """
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)

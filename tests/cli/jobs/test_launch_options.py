@@ -24,6 +24,7 @@ ALL = LaunchOptions(
     secret=("C=ssm:/c",),
     venv="env",
     max_restarts=3,
+    grace=300,
     wait=True,
     wait_timeout="2h",
     name="baseline",
@@ -41,6 +42,7 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert job.environment == {"A": "b:c", "B": "d=e", "HERE": "v"}
     assert job.venv == str(Path.home() / "env")
     assert (job.secrets, job.restart_policy.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
+    assert job.grace_s == 300
     assert job.wait is not None
     assert job.wait.timeout_s == 7200
     assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).words(), "x"], environ={}).force
