@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -36,11 +37,13 @@ TRAIN = timedelta(minutes=4)
 
 
 @pytest.fixture(scope="module")
-def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    """Deploy a cluster with a shared directory; other files deploy one of the same name without."""
     laptop = new_laptop(user, tmp_path_factory.mktemp("pause"), {"worker_count": NODES - 1, "shared_storage": "efs"})
     laptop.run("cdk", "deploy")
     user.write_ssh_config()
-    return laptop
+    yield laptop
+    laptop.run("cdk", "destroy", "--force")
 
 
 def saved_ranks() -> list[int]:
