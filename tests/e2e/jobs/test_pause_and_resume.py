@@ -16,6 +16,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.checkouts import deploy
 from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.e2e.durable_training import CANNOT_TELL
 from tests.e2e.group_states import members, sizes
 from tests.waiting import await_true
 
@@ -47,9 +48,11 @@ def submit(cluster: Cluster) -> str:
     """Start a durable job from a directory that only the master has; return its id once it has saved."""
     files = f"mkdir -p code && cd code && cat > job.sh <<'END'\n{SCRIPT}END\n"
     line = f"{files}SEED=1 launch --durable --sync-dst-dir work --env RATE:0.1 sh job.sh 2>&1"
-    note, hint, job = cluster.user.ssh(MASTER, line).splitlines()
+    *notes, hint, job = cluster.user.ssh(MASTER, line).splitlines()
     assert hint == f"launch: follow it with: launch logs -f {job}"
-    assert note == "launch: later attempts lack: SEED of this shell; keep one by --env KEY=VALUE"
+    lost, unknown = notes
+    assert lost == "launch: later attempts lack: SEED of this shell; keep one by --env KEY=VALUE"
+    assert unknown.startswith(f"launch: {CANNOT_TELL}: ")
     log = f"launch logs {job}"
     await_true(lambda: "has saved" in cluster.user.ssh(MASTER, log), "a checkpoint", timeout_s=RESUME_S, every_s=0.5)
     return job
