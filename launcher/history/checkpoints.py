@@ -21,7 +21,7 @@ OUTLASTING = re.compile(
 
 
 class CheckpointPlace(Enum):
-    """Where a job keeps its checkpoints, as far as its line shows."""
+    """Place of a job's checkpoints, as far as its line shows it."""
 
     OUTLASTING = "outlasting"
     """In S3 or the shared directory; for a script of the user's own, its line names one of them."""

@@ -21,7 +21,7 @@ class KillingProxy:
 
     aws_url: str
     after_change: Callable[[], None]
-    """What to do after each change, before it is answered."""
+    """Function that runs after each change, before AWS's answer is passed on."""
     url: str = ""
     kill_at: int = 0
     """Number of the change; 0 kills nothing."""

@@ -59,7 +59,7 @@ class Baked:
     host_key: str
     forbidden: dict[str, bytes]
     skeleton: frozenset[str]
-    """What a new user's home has, relative to it."""
+    """Paths in a new user's home, relative to it."""
     refusal: str
     """Output of the second of two bakes that started at the same time."""
 
