@@ -7,7 +7,6 @@ so more than one app needs more than one process.
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,9 @@ def synthesize_all(props: Sequence[ClusterProps], context: Mapping[str, Any], ou
         paths = [synthesize(batches[0], outdirs[0])]
     else:
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(os.cpu_count(), mp_context=spawn, max_tasks_per_child=APPS_A_PROCESS) as pool:
-            paths = [*pool.map(synthesize, batches, outdirs)]
+        # ProcessPoolExecutor's max_tasks_per_child may hang (https://github.com/python/cpython/issues/115634).
+        with spawn.Pool(os.cpu_count(), maxtasksperchild=APPS_A_PROCESS) as pool:
+            paths = pool.starmap(synthesize, zip(batches, outdirs, strict=True), chunksize=1)
     return {
         path: one for batch, made in zip(batches, paths, strict=True) for one, path in zip(batch, made, strict=True)
     }
