@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +123,8 @@ def all_settings() -> list[ClusterProps]:
     Those whose end has passed are left out: they synthesize to one line instead (tests/stacks/test_expiry.py).
     """
     outcomes = [*valid_outcomes(), *nearly_valid_outcomes(), *garbage_outcomes()]
-    now = datetime.now(timezone.utc)
     accepted = {repr(each): each for each in outcomes if isinstance(each, ClusterProps)}
-    return [each for each in accepted.values() if each.expires_at is None or each.expires_at > now]
+    return [each for each in accepted.values() if not each.has_expired]
 
 
 def sample() -> list[ClusterProps]:
