@@ -204,7 +204,8 @@ _dlcluster_completion dlcluster
 )
 def test_words_are_completed_on_a_terminal(command: str, load: str, function: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
-    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "> "}
+    # An interactive fish leaves a directory of its own in TMPDIR.
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "> ", "TMPDIR": str(tmp_path)}
     terminal = Terminal(command.split(), directory=tmp_path, environment=environment)
     terminal.type(f"{load}; echo loa''ded\n")
     terminal.expect("loaded")
