@@ -43,6 +43,7 @@ OPTIONS = (
 PROGRAM = (str(Path(bucketed_trainer.__file__)),)
 TOLERANCE = 1e-5
 FLOAT16_TOLERANCE = 1e-4
+DDP_SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0, ddp=True)
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 
 
@@ -105,8 +106,7 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
     model = normalised(classes=10, image_shape=(1, 12, 12))
     gradients = sum(parameter.numel() for parameter in model.parameters())
     running_statistics = sum(2 * module.num_features for module in batch_norms(model))
-    settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0, ddp=True)
-    backend = TorchBackend(model, settings, device=CPU, shard=Shard(count=RANKS))
+    backend = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS))
 
     def step(samples: int) -> None:
         backend.compute_gradients(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
@@ -156,9 +156,10 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
 
     compile_network = torch.compile
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=backend))
-    # Each has 1.4 MB, and the first bucket 1 MB.
-    model = nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600))
-    make_ddp(ComputeMode(compiled="1").compile(model)).module(torch.ones(2, 600))
+    # Each layer has 1.4 MB, and the first bucket 1 MB.
+    model = nn.Sequential(nn.Flatten(), nn.Linear(600, 600), nn.Linear(600, 600))
+    compiled = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS), mode=ComputeMode(compiled="1"))
+    compiled.compute_gradients(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
     assert len(graphs) == 2
 
 
