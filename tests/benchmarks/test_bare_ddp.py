@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.harness.work import Work
+from benchmarks.harness.work import WORK, Work
 from benchmarks.train import _bare_ddp
 from tests.ports import held_port
 
@@ -27,7 +27,7 @@ def test_bare_script_trains_with_a_tuned_ddp(
 
     monkeypatch.setattr(_bare_ddp, "DistributedDataParallel", Recorded)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    monkeypatch.setitem(_bare_ddp.WORK, "lenet", Work(batch_size=2, steps=4, epochs=2, window=2))
+    monkeypatch.setitem(WORK, "lenet", Work(batch_size=2, steps=4, epochs=2, window=2))
     for name, value in WORLD_OF_ONE.items():
         monkeypatch.setenv(name, value)
     with held_port() as port:
