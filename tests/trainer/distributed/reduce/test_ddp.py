@@ -15,8 +15,7 @@ from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ddp import DdpReducer
+from trainer.distributed.reduce.all_reduce import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients
