@@ -126,6 +126,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
         data_versions=data.versions,
         stop_requested=lambda: signals.received is not None,
     )
+    checkpoints.load_newest()
 
     # Model and optimizer.
     backend = factory.create(config, world=world, shard=shard, learning_rate=learning_rate)
@@ -152,8 +153,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.extend_timeout(shutdown_timeout_s(config))
-        # One rank per model: with --kv-store device, every process trains its own model and has shard 0.
-        if shard.is_first:
+        if shard.is_lead:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.wait_for_final(backend)
@@ -188,7 +188,7 @@ class Trainer:
         for epoch in range(start.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
             results.append(result)
-            if self.shard.is_first:
+            if self.shard.is_lead:
                 log.info("Epoch[%d] %s", epoch, result)
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
@@ -231,7 +231,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
-        own_correct = progress.correct if self.shard.is_first else 0
+        own_correct = progress.correct if self.shard.is_lead else 0
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, total=total)) as batches:

@@ -4,22 +4,25 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from trainer.backend import Backend, StopSaveFlags
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint, Description, final_checkpoint_path, save_checkpoint
 from trainer.checkpoint.resume import (
+    BestOfRank,
     RankReport,
     SourceProgress,
+    StartTime,
+    blank_completed_runs,
+    blank_other_runs,
+    completed_run_start,
     has_other_data,
-    ignore_completed_runs,
-    ignore_other_runs,
     newer_settings,
     reason_to_refuse,
 )
-from trainer.checkpoint.shared_dir import checkpoint_directory, is_in_another_directory, is_shared_with_rank_0
+from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
@@ -45,19 +48,6 @@ class CheckpointPolicy(Protocol):
         """Save a checkpoint of this position; all ranks call it at the same step."""
 
 
-class BestOfRank(NamedTuple):
-    """Best epoch of this run whose checkpoint a rank has. all_gather transmits floats: 1 for true, 0 for false."""
-
-    is_known: float
-    accuracy: float
-
-
-class StartTime(NamedTuple):
-    """Start of a run, in seconds since 1970 on rank 0's clock; identifies the run."""
-
-    started: float
-
-
 class CheckpointManager:
     """Saves and resumes on one rank, in agreement with the other ranks."""
 
@@ -72,7 +62,7 @@ class CheckpointManager:
         stop_requested: Callable[[], bool] = lambda: False,
         clock: Clock = time.monotonic,
     ) -> None:
-        """Load this machine's newest checkpoint. ``store`` is None if another rank reads and writes for this one."""
+        """Read nothing yet. ``store`` is None if another rank reads and writes for this one."""
         self._config = config
         self._shard = shard
         self._store = store
@@ -84,7 +74,12 @@ class CheckpointManager:
         self._started = 0.0
         self._best: float | None = None
         """Validation accuracy of the best epoch so far, the same on all ranks until the last epoch."""
-        self._loaded = None if store is None or config.resume == "never" else store.load_newest()
+        self._loaded: Checkpoint | None = None
+
+    def load_newest(self) -> None:
+        """Load this machine's newest checkpoint, from which ``resume`` may continue; none with --resume never."""
+        if self._store is not None and self._config.resume != "never":
+            self._loaded = self._store.load_newest()
 
     def resume(self, backend: Backend) -> Progress | None:
         """Restore the newest checkpoint of any rank on all ranks, or start a new run; return the position.
@@ -93,18 +88,22 @@ class CheckpointManager:
         directory writes no checkpoints from now on, because rank 0 does.
         """
         prefix = self._store.prefix if self._store else None
-        elsewhere = is_in_another_directory(backend, prefix, shard=self._shard)
-        shared = is_shared_with_rank_0(backend, prefix, shard=self._shard)
-        return self.resume_from_newest(backend, elsewhere=elsewhere, shared=shared)
+        return self.resume_from_newest(
+            backend,
+            in_another_directory=detect_another_directory(backend, prefix, shard=self._shard),
+            shares_rank_0_directory=detect_shared_directory(backend, prefix, shard=self._shard),
+        )
 
-    def resume_from_newest(self, backend: Backend, *, elsewhere: bool = False, shared: bool = False) -> Progress | None:
+    def resume_from_newest(
+        self, backend: Backend, *, in_another_directory: bool = False, shares_rank_0_directory: bool = False
+    ) -> Progress | None:
         """Restore the newest checkpoint of any rank; return its position, or None if the run had completed.
 
-        ``elsewhere``: this rank's directory has another path than rank 0's. ``shared``: it is the same directory.
+        ``in_another_directory``: this rank's directory has another path than rank 0's.
         """
-        if shared:
+        if shares_rank_0_directory:
             self._store = self._loaded = None
-        begin = self._agree_on_position(backend, elsewhere)
+        begin = self._agree_on_position(backend, in_another_directory)
         self._loaded = None
         if begin is None:
             return None
@@ -116,13 +115,17 @@ class CheckpointManager:
             self._best = best.accuracy if best.is_known else None
         return begin
 
-    def _agree_on_position(self, backend: Backend, elsewhere: bool) -> Progress | None:
+    def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
         """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
-        all_reports = self._gather_reports(backend, elsewhere)
-        reports = ignore_other_runs(all_reports)
-        if self._has_completed(backend, reports):
+        all_reports = self._gather_reports(backend, in_another_directory)
+        reports = blank_other_runs(all_reports)
+        completed = completed_run_start(reports)
+        if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
+            self._started = completed
+            if self._shard.is_lead:
+                log.info("training had completed before its job was restarted, nothing is left to do")
             return None
-        positions = [report.position for report in ignore_completed_runs(reports)]
+        positions = [report.position for report in blank_completed_runs(reports)]
         source = positions.index(max(positions))
         if not any(positions[source]):
             return self._start_new_run(backend, after=max(report.completed for report in all_reports))
@@ -130,22 +133,13 @@ class CheckpointManager:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
-    def _gather_reports(self, backend: Backend, elsewhere: bool) -> list[RankReport]:
+    def _gather_reports(self, backend: Backend, in_another_directory: bool) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
         own = self._loaded.description.progress if self._loaded else Progress()
         marker = CompletionMarker() if self._store is None else self._store.marker()
         self._disown_marker_of_earlier_job(marker)
-        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), elsewhere)
+        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), in_another_directory)
         return all_gather(backend, report, shard=self._shard)
-
-    def _has_completed(self, backend: Backend, reports: list[RankReport]) -> bool:
-        """Return True if this job's run had completed before its restart, and its final checkpoint is stored."""
-        self._started = max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
-        if not self._started or not self._has_final_checkpoint(backend):
-            return False
-        if self._shard.is_first:
-            log.info("training had completed before its job was restarted, nothing is left to do")
-        return True
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
@@ -176,7 +170,7 @@ class CheckpointManager:
                 " ".join(loaded.description.data_versions),
                 " ".join(self._data_versions),
             )
-        if self._shard.is_first:
+        if self._shard.is_lead:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
@@ -197,7 +191,7 @@ class CheckpointManager:
 
     def flags(self) -> StopSaveFlags:
         """Return this rank's requests for the next step."""
-        is_due = self._shard.is_first and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._shard.is_lead and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -207,7 +201,7 @@ class CheckpointManager:
         if writing:
             # Those ranks wait for their previous checkpoint, and the others wait for them in the next step.
             backend.extend_timeout(PAUSE_S)
-        is_best = validation_accuracy is not None and self._is_best(validation_accuracy)
+        is_best = validation_accuracy is not None and self._update_best(validation_accuracy)
         if self._store is not None:
             description, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()
             self._store.save(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
@@ -224,7 +218,7 @@ class CheckpointManager:
         except TrainerError as error:
             raise TrainerError(f"{error}; rerun the same command to resume from the previous checkpoint") from error
         self._store.wait()
-        if self._is_best(validation_accuracy):
+        if self._update_best(validation_accuracy):
             self._store.save_best(path)
         best = validation_accuracy if self._best is None else self._best
         return self._store.upload_final(path, best=Score(self._started, best))
@@ -237,7 +231,7 @@ class CheckpointManager:
             own = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(own, source=holder)
             accuracy = bests[holder].accuracy
-            if self._shard.is_first and accuracy == self._best:
+            if self._shard.is_lead and accuracy == self._best:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
@@ -270,12 +264,12 @@ class CheckpointManager:
     def _names_this_job(self, marker: CompletionMarker) -> bool:
         return bool(self._world.run_id) and marker == self._make_marker(marker.started)
 
-    def _has_final_checkpoint(self, backend: Backend) -> bool:
-        """Return True if a rank has the final checkpoint. With S3 the marker is set only after the upload."""
+    def _is_final_checkpoint_stored(self, backend: Backend, *, run_started: float) -> bool:
+        """Return True if a rank has the run's final checkpoint. With S3 the marker is set only after the upload."""
         has_final = self._config.s3_folder is not None
         if self._store is not None and not has_final:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            has_final = self._store.is_from_run(path, run_started=self._started)
+            has_final = self._store.is_from_run(path, run_started=run_started)
         [ranks] = backend.all_reduce([has_final])
         return ranks > 0
 
@@ -283,8 +277,8 @@ class CheckpointManager:
         best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
         return all_gather(backend, BestOfRank(best is not None, best or 0.0), shard=self._shard)
 
-    def _is_best(self, accuracy: float) -> bool:
-        """Return True if this epoch is the best of the run, and remember it."""
+    def _update_best(self, accuracy: float) -> bool:
+        """Remember the accuracy if it is the best of the run, and return True if it is."""
         is_best = self._best is None or accuracy > self._best
         if is_best:
             self._best = accuracy

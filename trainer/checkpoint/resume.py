@@ -1,4 +1,7 @@
-"""Choose the checkpoint that all ranks resume from, given a report of each rank."""
+"""Choose the checkpoint that all ranks resume from, given a report of each rank.
+
+The named tuples are what ranks send with all_gather, which transmits floats: 1 for true, 0 for false.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +13,7 @@ from trainer.progress import Progress
 
 
 class RankReport(NamedTuple):
-    """Contents of one rank's checkpoint directory. all_gather transmits floats: 1 for true, 0 for false."""
+    """Contents of one rank's checkpoint directory."""
 
     started: float = 0.0
     """Start time of the run of the newest checkpoint; 0 without a checkpoint."""
@@ -27,6 +30,19 @@ class RankReport(NamedTuple):
     def position(self) -> tuple[float, float, float]:
         """Return the sort key of the newest checkpoint; greater is newer."""
         return self.started, self.epoch, self.samples
+
+
+class BestOfRank(NamedTuple):
+    """Best epoch of this run whose checkpoint a rank has."""
+
+    is_known: float
+    accuracy: float
+
+
+class StartTime(NamedTuple):
+    """Start of a run, in seconds since 1970 on rank 0's clock; identifies the run."""
+
+    started: float
 
 
 class SourceProgress(NamedTuple):
@@ -51,30 +67,39 @@ class SourceProgress(NamedTuple):
         )
 
 
-def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Drop reports about other runs from other directories if rank 0 has a run to resume."""
+def blank_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Blank the reports about other runs in other directories if rank 0 has a run to resume.
+
+    The list keeps one report per rank.
+    """
     first = reports[0].started
-    kept = []
+    result = []
     for report in reports:
         if first and report.in_another_directory:
             if report.started != first:
                 report = report._replace(started=0.0, epoch=0.0, samples=0.0)
             if report.completed != first:
                 report = report._replace(completed=0.0)
-        kept.append(report)
-    return kept
+        result.append(report)
+    return result
 
 
-def ignore_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Drop checkpoints of completed runs: a machine that was unreachable at the end still has its own.
+def blank_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Blank the checkpoints of completed runs: a machine that was unreachable at the end still has its own.
 
-    Keep those of a run that this job completed: its final checkpoint was lost with a machine, so resume from them.
+    Keep those of a run that this job completed: its final checkpoint was lost with a machine, so resume from them. The
+    list keeps one report per rank.
     """
     completed = max(0.0 if report.completed_in_this_job else report.completed for report in reports)
     return [
         report if report.started > completed else report._replace(started=0.0, epoch=0.0, samples=0.0)
         for report in reports
     ]
+
+
+def completed_run_start(reports: Sequence[RankReport]) -> float:
+    """Return the start time of the run that this job had completed before its restart; 0 if it had not."""
+    return max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
 
 
 def newer_settings(description: Description, config: TrainConfig) -> list[str]:

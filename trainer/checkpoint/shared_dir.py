@@ -26,7 +26,7 @@ MAX_LISTED: Final = 5
 class DirectoryReport(NamedTuple):
     """One rank's report on its checkpoint directory."""
 
-    differs_from_first: float
+    in_another_directory: float
     """1 if it is not rank 0's directory, else 0."""
 
 
@@ -38,17 +38,17 @@ def checkpoint_directory(prefix: str) -> str:
     return str(directory)
 
 
-def is_in_another_directory(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
+def detect_another_directory(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
     """Return True if this rank's directory differs from rank 0's; rank 0 warns in one line.
 
     ``prefix`` is None on a rank whose machine another rank writes for. All ranks must call it together.
     """
     own = "" if prefix is None else checkpoint_directory(prefix)
     first = backend.broadcast_object(own, source=0)
-    differs = bool(own) and own != first
-    reports = all_gather(backend, DirectoryReport(differs), shard=shard)
-    others = [str(rank) for rank, report in enumerate(reports) if report.differs_from_first]
-    if others and shard.is_first:
+    in_another_directory = bool(own) and own != first
+    reports = all_gather(backend, DirectoryReport(in_another_directory), shard=shard)
+    others = [str(rank) for rank, report in enumerate(reports) if report.in_another_directory]
+    if others and shard.is_lead:
         listed = ", ".join(others[:MAX_LISTED])
         if len(others) > MAX_LISTED:
             listed += f" and {len(others) - MAX_LISTED} more"
@@ -58,22 +58,22 @@ def is_in_another_directory(backend: Backend, prefix: str | None, *, shard: Shar
             listed,
             first,
         )
-    return differs
+    return in_another_directory
 
 
-def is_shared_with_rank_0(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
+def detect_shared_directory(backend: Backend, prefix: str | None, *, shard: Shard) -> bool:
     """Return True if this rank shares rank 0's checkpoint directory; False on rank 0.
 
     Rank 0 creates a file with a random name there, and every other rank looks for it. A rank that misses it, because
     its network file system caches the directory, writes redundant checkpoints, which is harmless. ``prefix`` is None on
     a rank whose machine another rank writes for. All ranks must call it together.
     """
-    with _probe_file(prefix) if prefix and shard.is_first else contextlib.nullcontext("") as own:
+    with _probe_file(prefix) if prefix and shard.is_lead else contextlib.nullcontext("") as own:
         name = backend.broadcast_object(own, source=0)
-        found = prefix is not None and not shard.is_first and _exists(_directory(prefix) / name)
+        shares = prefix is not None and not shard.is_lead and _exists(_directory(prefix) / name)
         # Barrier: delete the file after every rank has looked for it.
         backend.all_reduce([0])
-    return found
+    return shares
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ class Shard:
     count: int = 1
 
     @property
-    def is_first(self) -> bool:
-        """True for the first shard, whose rank reports and decides for all."""
+    def is_lead(self) -> bool:
+        """True on the rank that reports for this model: rank 0, or every process with --kv-store device."""
         return self.index == 0
 
     def select(self, samples: Indices) -> Indices:

@@ -37,8 +37,8 @@ class FakeStore:
         self.best_path = Path("net-best.npz")
         self.is_writing = False
         self._marker = marker or CompletionMarker(started=finished)
-        self.final_of = 0.0
-        """Start time of the final checkpoint's run; None without one."""
+        self.final_run_started = 0.0
+        """Start time of the final checkpoint's run; 0 without one."""
 
     def load_newest(self) -> Checkpoint | None:
         return self.saved[-1] if self.saved else None
@@ -71,7 +71,7 @@ class FakeStore:
         self._marker = marker
 
     def is_from_run(self, path: Path, *, run_started: float) -> bool:
-        return path == Path("net-0003.npz") and run_started == self.final_of
+        return path == Path("net-0003.npz") and run_started == self.final_run_started
 
     def delete_all(self) -> None:
         self.saved.clear()
@@ -126,7 +126,7 @@ def make_manager(
 ) -> CheckpointManager:
     """Return the manager of one of two ranks."""
     times = iter(clock)
-    return CheckpointManager(
+    manager = CheckpointManager(
         config,
         shard=Shard(index=rank, count=2),
         store=cast(CheckpointStore, store),
@@ -134,3 +134,5 @@ def make_manager(
         data_versions=data_versions,
         clock=lambda: next(times),
     )
+    manager.load_newest()
+    return manager

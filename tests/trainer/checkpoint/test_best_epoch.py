@@ -8,8 +8,8 @@ import pytest
 from tests.trainer.checkpoint.fake_store import FakeStore, TwoRankBackend, from_rank_1, make_checkpoint, make_manager
 from trainer.backend import Backend
 from trainer.checkpoint.best import Score
-from trainer.checkpoint.manager import BestOfRank, CheckpointManager
-from trainer.checkpoint.resume import RankReport, SourceProgress
+from trainer.checkpoint.manager import CheckpointManager
+from trainer.checkpoint.resume import BestOfRank, RankReport, SourceProgress
 from trainer.progress import Progress
 
 

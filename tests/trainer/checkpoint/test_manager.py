@@ -1,5 +1,7 @@
+"""Test that all ranks agree on the checkpoint from which they resume."""
+
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -96,21 +98,28 @@ def test_run_after_a_completed_one_is_resumed() -> None:
     assert begin(FakeStore(own, finished=4), others) == own
 
 
-@pytest.mark.parametrize(
-    ("marked", "end"), [("here", "here"), ("here", "there"), ("there", "here"), ("there", "there")]
+MARKED = ({"marker": OVER}, RankReport(started=5.5, epoch=2, completed=4))
+OTHER_MARKED = (
+    {"progress": Progress(started=5.5, epoch=2), "finished": 4},
+    RankReport(completed=5.5, completed_in_this_job=1),
 )
-def test_completed_run_of_a_restarted_job_ends_on_all_ranks(marked: str, end: str) -> None:
-    # The killed rank has a checkpoint and no marker.
-    other: RankReport
-    if marked == "here":
-        store, other = FakeStore(marker=OVER), RankReport(started=5.5, epoch=2, completed=4)
-    else:
-        store, other = (
-            FakeStore(Progress(started=5.5, epoch=2), finished=4),
-            RankReport(completed=5.5, completed_in_this_job=1),
-        )
-    store.final_of = 5.5 if end == "here" else 0
-    others = TwoRankBackend(from_rank_1(other), [end == "there"])
+"""Contents of the store of this rank, and the other's report: one was killed with a checkpoint and without a marker."""
+
+
+@pytest.mark.parametrize(
+    ("contents", "other", "final_run_started", "other_has_final"),
+    [
+        pytest.param(*MARKED, 5.5, False, id="marker and final checkpoint on this rank"),
+        pytest.param(*MARKED, 0.0, True, id="marker on this rank, final checkpoint on the other"),
+        pytest.param(*OTHER_MARKED, 5.5, False, id="marker on the other rank, final checkpoint on this one"),
+        pytest.param(*OTHER_MARKED, 0.0, True, id="marker and final checkpoint on the other rank"),
+    ],
+)
+def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
+    contents: dict[str, Any], other: RankReport, final_run_started: float, other_has_final: bool
+) -> None:
+    store, others = FakeStore(**contents), TwoRankBackend(from_rank_1(other), [other_has_final])
+    store.final_run_started = final_run_started
     ours = make_manager(store, world=RESTARTED)
     assert ours.resume_from_newest(cast(Backend, others)) is None
     assert others.restored == []
@@ -142,7 +151,7 @@ def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
 )
 def test_new_job_of_the_same_name_starts_a_new_run(marker: CompletionMarker, world: World) -> None:
     store = FakeStore(marker=marker)
-    store.final_of = 5.5
+    store.final_run_started = 5.5
     progress = begin(store, TwoRankBackend(), world=world)
     assert (progress.epoch, progress.samples) == (0, 0)
     assert progress.started > 5.5
@@ -256,17 +265,21 @@ def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
     others = TwoRankBackend(
         (*RankReport(started=5, epoch=1), *RankReport()), (*SourceProgress(started=5, epoch=1), *SourceProgress())
     )
-    assert ours.resume_from_newest(cast(Backend, others), shared=True) == Progress(started=5, epoch=1)
+    assert ours.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(started=5, epoch=1)
     assert others.restored == [(None, 0)]
     ours.save(cast(Backend, others), Progress(started=5, epoch=2), validation_accuracy=0.8)
     ours.finish()
     assert (len(store.saved), store.marker()) == (1, CompletionMarker())
 
 
-@pytest.mark.parametrize(("here", "there", "pauses"), [(False, 0, []), (True, 0, [PAUSE_S]), (False, 1, [PAUSE_S])])
-def test_pending_write_on_one_rank_extends_all_timeouts(here: bool, there: int, pauses: list[float]) -> None:
-    store, others = FakeStore(), TwoRankBackend([there])
-    store.is_writing = here
+@pytest.mark.parametrize(
+    ("is_writing", "other_is_writing", "pauses"), [(False, 0, []), (True, 0, [PAUSE_S]), (False, 1, [PAUSE_S])]
+)
+def test_pending_write_on_one_rank_extends_all_timeouts(
+    is_writing: bool, other_is_writing: int, pauses: list[float]
+) -> None:
+    store, others = FakeStore(), TwoRankBackend([other_is_writing])
+    store.is_writing = is_writing
     make_manager(store).save(cast(Backend, others), Progress(started=1, samples=8))
     assert others.pauses == pauses
     assert len(store.saved) == 1

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from trainer.backend import Backend
-from trainer.checkpoint.shared_dir import is_shared_with_rank_0
+from trainer.checkpoint.shared_dir import detect_shared_directory
 from trainer.data.sampling import Shard
 
 
@@ -36,7 +36,7 @@ def ask_all_ranks(*prefixes: str | None) -> list[bool]:
     with ThreadPoolExecutor(count) as threads:
         ranks = [
             threads.submit(
-                is_shared_with_rank_0,
+                detect_shared_directory,
                 cast(Backend, ThreadBackend(rank, barrier, messages)),
                 prefix,
                 shard=Shard(index=rank, count=count),
