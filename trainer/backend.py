@@ -1,6 +1,6 @@
 """Define the interface of a backend: PyTorch (torch_backend/step.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-train.py, the data and the checkpoints use only numpy and this protocol. Users choose a backend with ``--engine``.
+train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the backend.
 """
 
 import importlib
@@ -160,7 +160,7 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.connect",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each --engine, with a function ``backend_factory(config, environment)``."""
+"""Module of each backend, with a function ``backend_factory(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
 """Packages each backend needs, in the order in which they are checked."""
 REMEDY: Final = {
@@ -181,7 +181,7 @@ def set_library_defaults() -> None:
 
 
 def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Import the backend of --engine and determine this process's rank, for which some backends connect the ranks.
+    """Import the backend of --engine, and determine this process's rank, for which some backends connect the ranks.
 
     Raises TrainerError if the backend's packages are not installed.
     """

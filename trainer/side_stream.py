@@ -44,7 +44,7 @@ def wait_for(event: torch.cuda.Event | None, *, timeout_s: float, clock: Callabl
         time.sleep(POLL_S)
 
 
-def to_host(values: torch.Tensor) -> torch.Tensor:
+def start_copy_to_host(values: torch.Tensor) -> torch.Tensor:
     """Queue a copy to the host and return it; it is complete when the device's stream has reached this point."""
     if values.device.type != "cuda":
         return values.clone()
@@ -56,9 +56,9 @@ def to_host(values: torch.Tensor) -> torch.Tensor:
     return host.copy_(values, non_blocking=True)
 
 
-def read(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:
-    """Return a copy in the host's memory. Raises TrainerError if the device does not complete it in time."""
-    copied = to_host(values)
+def copy_to_host(values: torch.Tensor, *, timeout_s: float) -> torch.Tensor:
+    """Copy to the host, and wait for it. Raises TrainerError if the device does not complete it in time."""
+    copied = start_copy_to_host(values)
     wait_for(record_event(values.device), timeout_s=timeout_s)
     return copied
 

@@ -6,7 +6,7 @@ from trainer.config.settings import TrainConfig
 from trainer.s3 import COPY_S, LIST_S, SCHEME
 
 RENDEZVOUS_S: Final = 600.0
-"""Longest wait at the start, in seconds. A new machine loads the framework from its image block by block ("Initialize
+"""Longest wait at the start, in seconds. A new machine loads the libraries from its image block by block ("Initialize
 Amazon EBS volumes"), and machines differ in speed."""
 FETCH_S: Final = 3600.0
 """Seconds to download a data set that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""

@@ -54,7 +54,10 @@ NO_PROFILER: Final = Profiler()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; return 0, 1 when training failed, 2 for a wrong option, 143 after SIGTERM."""
+    """Run the program; return 0, 1 when training failed, 2 for a wrong option, 128 plus the number of a signal.
+
+    The signal is the one that stopped the run: 143 for SIGTERM.
+    """
     try:
         set_library_defaults()
         if is_server(os.environ):
@@ -65,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = parse(sys.argv[1:] if arguments is None else arguments)
         check_launcher(config.engine, os.environ)
         config = choose_kv_store(config, os.environ)
+        # Until the rank is known; run() replaces it.
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         signals = Signals()
         run(config, signals)
@@ -113,7 +117,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
 
     # Checkpoints. Load the newest one of this machine or in S3. A restarted job must resume its own first attempt,
     # whatever --resume says.
-    if world.restarts:
+    if world.restart_count:
         config = replace(config, resume="auto")
     checkpoint_store = open_checkpoint_store(config, world)
     profiler = Profiler(config.profile_steps, directory=config.profile_dir, rank=world.rank)
@@ -203,24 +207,24 @@ class Trainer:
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train from ``progress`` to the end of its epoch, and validate."""
         backend, started, total = self.backend, self.clock(), self.samples_in_epoch(resumed_at=progress.samples)
-        trained = total - progress.samples
+        samples_trained = total - progress.samples
         progress, own_correct = self.train_steps(progress, total=total)
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
         phases = all_gather(backend, backend.timer.read_and_reset(), shard=self.shard)
-        own_valid = count_correct_validation(
+        own_val_correct = count_correct_validation(
             backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
         )
-        all_correct, valid = backend.all_reduce([own_correct, own_valid])
+        train_correct, val_correct = backend.all_reduce([own_correct, own_val_correct])
         peak = backend.peak_speed
         return EpochResult(
-            samples=trained,
+            samples=samples_trained,
             loss=progress.loss_sum / total,
-            train_accuracy=all_correct / total,
-            validation_accuracy=valid / len(self.data.validation.labels),
+            train_accuracy=train_correct / total,
+            validation_accuracy=val_correct / len(self.data.validation.labels),
             seconds=seconds,
-            utilisation=None if peak is None else trained / seconds / (self.shard.count * peak),
+            utilisation=None if peak is None else samples_trained / seconds / (self.shard.count * peak),
             phases=mean(phases),
             slowest=describe_slowest(phases),
         )
@@ -247,7 +251,7 @@ class Trainer:
                 progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
-                backend.set_learning_rate(schedule.rate(epoch=epoch, trained=progress.samples / total))
+                backend.set_learning_rate(schedule.rate(epoch=epoch, epoch_fraction=progress.samples / total))
                 backend.update(samples=global_size)
                 timer.end("optimizer")
 

@@ -103,7 +103,7 @@ def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: 
         dataset="synthetic",
         image_shape=shape,
         num_classes=classes,
-        batch_size_per_machine=batch,
+        batch_size_per_node=batch,
         num_epochs=2,
         dtype="bfloat16",
         compile="1",
@@ -142,7 +142,7 @@ class StepBench:
         from trainer.torch_backend.device_loader import DeviceBatch
 
         self._backend = new_backend(config)
-        self._batch: int = config.batch_size_per_machine
+        self._batch: int = config.batch_size_per_node
         images = torch.randn((self._batch, *config.input_shape), device="cuda").to(memory_format=torch.channels_last)
         targets = torch.randint(config.classes, (self._batch,), device="cuda")
         self._device_batch = DeviceBatch(images=images, targets=targets)
@@ -201,7 +201,7 @@ def loop_speeds(config: Any) -> dict[str, float]:
 
     in_memory = random_data(config)
     with tempfile.TemporaryDirectory() as directory:
-        make_photographs(Path(directory), count=JPEG_STEPS * config.batch_size_per_machine)
+        make_photographs(Path(directory), count=JPEG_STEPS * config.batch_size_per_node)
         files = load_folder(Path(directory), config.input_shape)
         return {
             "resident": loop_speed(replace(config, augment="standard"), in_memory, share=0.25),
@@ -215,13 +215,13 @@ def random_data(config: Any) -> Any:
     from trainer.data.samples import DataSet, InMemory
 
     generator = np.random.default_rng(0)
-    count = STEPS * config.batch_size_per_machine
+    count = STEPS * config.batch_size_per_node
     train_part, validation = (
         InMemory(
             pixels=generator.integers(256, size=(size, *config.input_shape), dtype=np.uint8),
             labels=generator.integers(config.classes, size=size),
         )
-        for size in (count, config.batch_size_per_machine)
+        for size in (count, config.batch_size_per_node)
     )
     return DataSet(
         train=train_part, validation=validation, image_shape=config.input_shape, classes=config.classes, std=(64.0,)
@@ -240,7 +240,7 @@ def loop_speed(config: Any, data: Any, *, share: float) -> float:
             data=data,
             config=config,
             shard=Shard(),
-            global_batch_size=config.batch_size_per_machine,
+            global_batch_size=config.batch_size_per_node,
             checkpoints=CheckpointManager(config, shard=Shard(), store=None),
         ).train()
     return float(results[-1].speed)
@@ -255,7 +255,7 @@ def print_floor(config: Any, *, speed: float) -> None:
     from trainer.models import build
 
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
-    batch, device = config.batch_size_per_machine, torch.cuda.get_device_name()
+    batch, device = config.batch_size_per_node, torch.cuda.get_device_name()
     work = work_of_step(model, (batch, *config.input_shape), width=2)
     workload = f"{config.network}: {work.operations / batch:.3g} operations, {work.bytes / batch:.3g} bytes per image"
     peak, bandwidth = find_peak(device, torch.bfloat16), BANDWIDTHS.get(device)

@@ -37,7 +37,7 @@ CONFIG = TrainConfig(
     network="lenet",
     dataset="folder",
     image_shape=(3, 32, 32),
-    batch_size_per_machine=16,
+    batch_size_per_node=16,
     num_epochs=40,
     lr=0.02,
     lr_schedule="cosine",
@@ -89,7 +89,7 @@ def learn(config: TrainConfig) -> float:
         data=open_data(config),
         config=config,
         shard=Shard(),
-        global_batch_size=config.batch_size_per_machine,
+        global_batch_size=config.batch_size_per_node,
         checkpoints=CheckpointManager(config, shard=Shard(), store=None),
     ).train()
     return last.validation_accuracy

@@ -45,7 +45,7 @@ def learn(data: DataSet, *, last_batch: str, rate: float, seed: int) -> tuple[fl
     config = TrainConfig(
         network="resnet20",
         image_shape=SHAPE,
-        batch_size_per_machine=BATCH,
+        batch_size_per_node=BATCH,
         num_epochs=EPOCHS,
         lr=rate,
         seed=seed,

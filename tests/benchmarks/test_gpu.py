@@ -68,7 +68,7 @@ class Bench:
     def __init__(self, config: TrainConfig) -> None:
         self.cycle = self
         self.memory.allocate(self)
-        self.batches.append(config.batch_size_per_machine)
+        self.batches.append(config.batch_size_per_node)
 
     def speed(self) -> float:
         return 300.0

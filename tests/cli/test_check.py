@@ -125,7 +125,7 @@ def test_report_written_by_the_nodes_is_read_back(
     facts = [NodeFacts(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
     poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
     pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}
-    written = Report(facts=[*facts, poor], pairs=pairs, together=1.0, ranks=21, backend="nccl")
+    written = Report(facts=[*facts, poor], pairs=pairs, all_nodes_gb_per_s=1.0, ranks=21, backend="nccl")
     assert check(monkeypatch, Master(check_output(json.loads(written.json())))) == EXIT_FAILED
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "worker3  i-3       7 of 8  0 of 0  1.25  master 1.25, worker2 1",
@@ -136,7 +136,7 @@ def test_report_written_by_the_nodes_is_read_back(
         "nccl with 21 ranks on 3 nodes", "master", "worker2", "worker3", "worker3 has 7 GPUs, it should have 8",
         "worker3 is slow",
     ]  # fmt: skip
-    alone = Report(facts=[facts[0]], pairs={}, together=None, ranks=1, backend="gloo")
+    alone = Report(facts=[facts[0]], pairs={}, all_nodes_gb_per_s=None, ranks=1, backend="gloo")
     assert check(monkeypatch, Master(check_output(json.loads(alone.json())))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no node lacks devices; it takes three nodes to name a slow one"
 

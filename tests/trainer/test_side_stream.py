@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from trainer.errors import TrainerError
-from trainer.side_stream import SideStream, read, record_event, wait_for
+from trainer.side_stream import SideStream, copy_to_host, record_event, wait_for
 
 CPU = torch.device("cpu")
 
@@ -34,7 +34,7 @@ def test_cpu_has_no_events_and_to_host_copies() -> None:
     values, beside = torch.ones(3), SideStream(CPU)
     assert record_event(CPU) is None
     with beside.after(record_event(CPU)):
-        copied = read(values, timeout_s=0)
+        copied = copy_to_host(values, timeout_s=0)
     beside.join()
     values.zero_()
     assert copied.tolist() == [1, 1, 1]

@@ -33,9 +33,9 @@ class Measurement:
 
     @property
     def gb_per_s(self) -> float:
-        """Return the bus bandwidth in GB/s (10^9 bytes).
+        """Return the bus bandwidth ("busbw" of nccl-tests) in GB/s (10^9 bytes).
 
-        Each rank sends and receives 2 (n - 1) / n of the message, so that the figure does not depend on the number of
+        Each rank sends and receives 2 (n - 1) / n of the message, so that the result does not depend on the number of
         ranks ("Performance reported by NCCL tests", AllReduce: NVIDIA/nccl-tests doc/PERFORMANCE.md).
         """
         return self.size / self.seconds * 2 * (self.ranks - 1) / self.ranks / 1e9

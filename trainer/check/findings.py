@@ -43,26 +43,26 @@ class Finding:
         )
 
 
-def fastest_figures(nodes: int, pairs: Mapping[Pair, float]) -> list[float]:
-    """Return each node's figure, that of its fastest pair in GB/s."""
-    return [max(figure for pair, figure in pairs.items() if node in pair) for node in range(nodes)]
+def fastest_bandwidths(nodes: int, pairs: Mapping[Pair, float]) -> list[float]:
+    """Return the bandwidth of each node's fastest pair, in GB/s."""
+    return [max(bandwidth for pair, bandwidth in pairs.items() if node in pair) for node in range(nodes)]
 
 
 def slow_nodes(nodes: int, pairs: Mapping[Pair, float]) -> list[int]:
     """Return the positions of the slow nodes. With only two nodes, neither can be compared with another partner."""
     if not pairs:
         return []
-    figures = fastest_figures(nodes, pairs)
-    return [node for node, figure in enumerate(figures) if figure < SLOW_BELOW * median(figures)]
+    bandwidths = fastest_bandwidths(nodes, pairs)
+    return [node for node, bandwidth in enumerate(bandwidths) if bandwidth < SLOW_BELOW * median(bandwidths)]
 
 
 def measure_confirmed(measure: Callable[[], Mapping[Pair, float]], nodes: int) -> Mapping[Pair, float]:
-    """Measure the pairs; if a node is slow, measure them again and take the larger figure of each."""
+    """Measure the pairs; if a node is slow, measure them again and take the larger bandwidth of each."""
     pairs = measure()
     if not slow_nodes(nodes, pairs):
         return pairs
     again = measure()
-    return {pair: max(figure, again[pair]) for pair, figure in pairs.items()}
+    return {pair: max(bandwidth, again[pair]) for pair, bandwidth in pairs.items()}
 
 
 def list_findings(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Finding]:
@@ -73,6 +73,6 @@ def list_findings(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> li
         for what, found, expected in (("gpus", node.gpus, node.expected_gpus), ("efa", node.efa, node.expected_efa))
         if expected is not None and found < expected
     ]
-    figures = fastest_figures(len(facts), pairs) if pairs else []
-    slow = [(facts[node].name, "slow", figures[node], median(figures)) for node in slow_nodes(len(facts), pairs)]
+    bandwidths = fastest_bandwidths(len(facts), pairs) if pairs else []
+    slow = [(facts[node].name, "slow", bandwidths[node], median(bandwidths)) for node in slow_nodes(len(facts), pairs)]
     return [Finding(node=node, what=what, found=n, expected=expected) for node, what, n, expected in [*counts, *slow]]

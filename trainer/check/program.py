@@ -60,26 +60,28 @@ class Nodes:
 
     def measure_pairs(self) -> dict[Pair, float]:
         """Return the GB/s of each pair; every rank gets the same result."""
-        figures: dict[Pair, float] = {}
+        bandwidths: dict[Pair, float] = {}
         for number, pairs in enumerate(pair_rounds(len(self.facts)), start=1):
             own: dict[Pair, float] = {}
             for pausing in {*range(len(self.facts))} - {node for pair in pairs for node in pair}:
                 if self._own in self._members[pausing]:
                     self._group(self._members[pausing])
             for a, b in pairs:
-                figure = self._figure([*self._members[a], *self._members[b]], f"round {number}, {self._names(a, b)}")
-                own |= {} if figure is None else {(a, b): figure}
+                ranks = [*self._members[a], *self._members[b]]
+                bandwidth = self._bandwidth(ranks, f"round {number}, {self._names(a, b)}")
+                own |= {} if bandwidth is None else {(a, b): bandwidth}
             for measured in self._gather(own, f"round {number}"):
-                figures |= measured
-        return figures
+                bandwidths |= measured
+        return bandwidths
 
     def measure_all(self) -> float | None:
-        """Return the GB/s of all ranks together; every rank gets the same result."""
-        found = self._gather(self._figure(self.measuring, "the all-reduce of all nodes"), "the all-reduce of all nodes")
-        return next((figure for figure in found if figure is not None), None)
+        """Return the GB/s between all nodes; every rank gets the same result."""
+        stage = "the all-reduce of all nodes"
+        bandwidths = self._gather(self._bandwidth(self.measuring, stage), stage)
+        return next((bandwidth for bandwidth in bandwidths if bandwidth is not None), None)
 
-    def _figure(self, ranks: list[int], stage: str) -> float | None:
-        """Return the GB/s of these ranks; None on the others, and for a single one."""
+    def _bandwidth(self, ranks: list[int], stage: str) -> float | None:
+        """Return the bus bandwidth of these ranks in GB/s; None on the others, and for a single one."""
         if self._own not in ranks or len(ranks) == 1:
             return None
         self._limit.enter(stage)
@@ -116,9 +118,9 @@ def all_gather(value: Value) -> list[Value]:
 
 
 def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
-    """Measure together with all ranks; return the report, the same on each."""
+    """Measure with all ranks; return the report, the same on each."""
     if world.world_size == 1:
-        return Report(facts=[facts], pairs={}, together=None, ranks=1, backend="gloo")
+        return Report(facts=[facts], pairs={}, all_nodes_gb_per_s=None, ranks=1, backend="gloo")
     # Connect over gloo first, so that a rank that lacks its GPU can report it.
     join_ranks(torch.device("cpu"), world=world, timeout=CONNECT_TIMEOUT)
     limit = StageLimit(facts.name)
@@ -128,11 +130,17 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
     with report_lost_ranks("measuring", timeout=COLLECTIVE_TIMEOUT):
         nodes = Nodes(all_gather(own), own=world.rank, limit=limit)
         pairs = measure_confirmed(nodes.measure_pairs, len(nodes.facts))
-        together = nodes.measure_all()
+        all_nodes_gb_per_s = nodes.measure_all()
         limit.enter("the last meeting of the ranks", waits=True)
         torch.distributed.barrier()
     limit.stop()
-    return Report(facts=nodes.facts, pairs=pairs, together=together, ranks=len(nodes.measuring), backend=nodes.backend)
+    return Report(
+        facts=nodes.facts,
+        pairs=pairs,
+        all_nodes_gb_per_s=all_nodes_gb_per_s,
+        ranks=len(nodes.measuring),
+        backend=nodes.backend,
+    )
 
 
 def main(arguments: Sequence[str], *, environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> int:

@@ -5,19 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from trainer.check.findings import Finding, fastest_figures, list_findings
+from trainer.check.findings import Finding, fastest_bandwidths, list_findings
 from trainer.check.node_facts import NodeFacts
 from trainer.check.rounds import Pair
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The facts and figures of all nodes."""
+    """The facts and bandwidths of all nodes."""
 
     facts: Sequence[NodeFacts]
     pairs: Mapping[Pair, float]
     """GB/s of each pair of nodes."""
-    together: float | None
+    all_nodes_gb_per_s: float | None
     """GB/s between all nodes; None for a single rank."""
     ranks: int
     """Number of ranks that measured."""
@@ -31,7 +31,7 @@ class Report:
 
     def json(self) -> str:
         """Return one line of JSON."""
-        fastest = fastest_figures(len(self.facts), self.pairs) if self.pairs else None
+        fastest = fastest_bandwidths(len(self.facts), self.pairs) if self.pairs else None
         nodes = [
             {
                 **asdict(facts),
@@ -45,7 +45,7 @@ class Report:
             {
                 "backend": self.backend,
                 "ranks": self.ranks,
-                "gb_per_s": self.together,
+                "gb_per_s": self.all_nodes_gb_per_s,
                 "median_gb_per_s": fastest and median(fastest),
                 "nodes": nodes,
                 "findings": findings,
@@ -55,17 +55,17 @@ class Report:
     def text(self) -> str:
         """Return the same as lines of text."""
         lines = [f"{self.backend} with {self.ranks} ranks on {len(self.facts)} nodes"]
-        if self.together is not None:
-            lines[0] += f": all-reduce between all of them at {self.together:.3g} GB/s"
+        if self.all_nodes_gb_per_s is not None:
+            lines[0] += f": all-reduce between all of them at {self.all_nodes_gb_per_s:.3g} GB/s"
         for position, facts in enumerate(self.facts):
-            partners = ", ".join(f"{figure:.3g} with {name}" for name, figure in self._partners(position).items())
+            partners = ", ".join(f"{bandwidth:.3g} with {name}" for name, bandwidth in self._partners(position).items())
             lines.append(f"{facts.name}: {facts.gpus} GPUs, {facts.efa} EFA devices; GB/s: {partners or 'no partner'}")
         return "\n".join([*lines, *(finding.sentence for finding in self.findings)])
 
     def _partners(self, position: int) -> dict[str, float]:
-        """Return the figures of a node's pairs, by the partner's name."""
+        """Return the bandwidths of a node's pairs, by the partner's name."""
         return {
-            self.facts[b if a == position else a].name: figure
-            for (a, b), figure in self.pairs.items()
+            self.facts[b if a == position else a].name: bandwidth
+            for (a, b), bandwidth in self.pairs.items()
             if position in (a, b)
         }

@@ -129,7 +129,7 @@ class CheckpointManager:
         source = positions.index(max(positions))
         if not any(positions[source]):
             return self._start_new_run(backend, after=max(report.completed for report in all_reports))
-        if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restarts:
+        if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restart_count:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
@@ -254,11 +254,11 @@ class CheckpointManager:
 
     def _is_of_this_job(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
-        return self._names_this_job(marker) and self._world.restarts > 0
+        return self._names_this_job(marker) and self._world.restart_count > 0
 
     def _disown_marker_of_earlier_job(self, marker: CompletionMarker) -> None:
         """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
-        if self._store is not None and self._names_this_job(marker) and not self._world.restarts:
+        if self._store is not None and self._names_this_job(marker) and not self._world.restart_count:
             self._store.set_marker(replace(marker, job=""))
 
     def _names_this_job(self, marker: CompletionMarker) -> bool:

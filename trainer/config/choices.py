@@ -31,7 +31,7 @@ TORCH_ONLY_SETTINGS: Final = (
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
-    "batch_size_per_machine": "--batch-size",
+    "batch_size_per_node": "--batch-size",
     "data_type": "--dtype",
     "augmented": "--augment",
     "input_shape": "--image-shape",

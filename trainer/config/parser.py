@@ -84,10 +84,10 @@ def _add_network_options(parser: _Parser) -> None:
     )
     add(
         "--batch-size",
-        dest="batch_size_per_machine",
+        dest="batch_size_per_node",
         type=number(int, COUNT),
         metavar="N",
-        help=f"samples per step on each machine (default {default.batch_size_per_machine})",
+        help=f"samples per step on each machine (default {default.batch_size_per_node})",
     )
     add("--num-epochs", type=number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
 
@@ -272,8 +272,8 @@ def _add_data_options(parser: _Parser) -> None:
         "--augment",
         metavar="none|standard",
         help="training images: standard takes a random part of a folder's and of RecordIO's, in the network's size, "
-        "and of other data sets a random crop, and mirrors every second one (default standard for folder and recordio, "
-        "none for others)",
+        "and of other data sets a random crop, and mirrors each image with probability 1/2 (default standard for "
+        "folder and recordio, none for others)",
     )
     add(
         "--random-crop",
@@ -281,7 +281,12 @@ def _add_data_options(parser: _Parser) -> None:
         metavar="0|1",
         help="1: crop at random, after 4 pixels of padding where needed (default 0)",
     )
-    add("--random-mirror", type=parse_switch, metavar="0|1", help="1: mirror every second image (default 0)")
+    add(
+        "--random-mirror",
+        type=parse_switch,
+        metavar="0|1",
+        help="1: mirror each image with probability 1/2 (default 0)",
+    )
 
 
 def _describe_unknown(word: str, *, known: Sequence[str]) -> str:

@@ -19,16 +19,17 @@ MAX_DEFAULT_RATE: Final = 0.1
 
 
 def warmup_rates(
-    lr: float | None, lr_batch_size: int | None, *, global_batch_size: int, stale_for: int | None, warms_up: bool
+    lr: float | None, lr_batch_size: int | None, *, global_batch_size: int, async_batch_size: int | None, warms_up: bool
 ) -> tuple[float, float]:
     """Return the rates at the start and at the end of the warm-up; None for ``lr`` means the default.
 
-    ``stale_for``: a machine's batch size with dist_async, where the default is divided by the number of machines.
+    ``async_batch_size``: batch size of a single update with dist_async, whose default rate is divided by the number of
+    machines; None otherwise.
     """
     rate, batch = (lr, lr_batch_size) if lr is not None else DEFAULT_RATE
     peak = rate * global_batch_size / batch if batch else rate
-    if lr is None and stale_for is not None:
-        peak = min(rate * stale_for / DEFAULT_RATE[1], MAX_DEFAULT_RATE) * stale_for / global_batch_size
+    if lr is None and async_batch_size is not None:
+        peak = min(rate * async_batch_size / DEFAULT_RATE[1], MAX_DEFAULT_RATE) * async_batch_size / global_batch_size
     elif lr is None and not warms_up:
         peak = min(peak, MAX_DEFAULT_RATE)
     return min(rate, peak) if batch else 0.0, peak
@@ -50,12 +51,12 @@ class Schedule:
     cosine_epochs: int | None = None
     """Epoch at which the cosine reaches 0; None for decay in steps."""
 
-    def rate(self, *, epoch: int, trained: float) -> float:
-        """Return the rate for the step that brings the epoch to the fraction ``trained``, from 0 to 1."""
+    def rate(self, *, epoch: int, epoch_fraction: float) -> float:
+        """Return the rate for the step that brings the epoch to ``epoch_fraction``, from 0 to 1."""
         rate = self.peak
-        if epoch + trained < self.warmup_epochs:
-            rate = self.start + (self.peak - self.start) * (epoch + trained) / self.warmup_epochs
+        if epoch + epoch_fraction < self.warmup_epochs:
+            rate = self.start + (self.peak - self.start) * (epoch + epoch_fraction) / self.warmup_epochs
         elif self.cosine_epochs is not None:
-            share = (epoch + trained - self.warmup_epochs) / max(self.cosine_epochs - self.warmup_epochs, 1e-9)
+            share = (epoch + epoch_fraction - self.warmup_epochs) / max(self.cosine_epochs - self.warmup_epochs, 1e-9)
             return rate * (1 + math.cos(math.pi * min(share, 1.0))) / 2
         return rate * self.factor ** sum(epoch >= step for step in self.step_epochs)

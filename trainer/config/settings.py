@@ -26,7 +26,7 @@ from trainer.models import NETWORKS, ImageShape, check_network
 
 NOT_DISTRIBUTED: Final = ("local", "device")
 IDENTITY: Final = (
-    *("network", "engine", "batch_size_per_machine", "lr", "mom", "wd", "wd_all", "seed", "sync_bn"),
+    *("network", "engine", "batch_size_per_node", "lr", "mom", "wd", "wd_all", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("data_type", "gradient_accumulation", "gc_type"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
@@ -45,7 +45,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     """Backend that computes and communicates."""
     gpus: tuple[int, ...] = ()
     """GPUs of each machine, one process per GPU. Default: a GPU for each process, or else the CPU."""
-    batch_size_per_machine: int = 64
+    batch_size_per_node: int = 64
     """Batch size per machine, split over its processes."""
     num_epochs: int = 12
     """Number of epochs; enough for the digits with up to 8 machines."""
@@ -118,7 +118,7 @@ class TrainConfig(RateSettings, SpeedSettings):
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
         check_choice("resume", self.resume, RESUME)
         self._check_profile()
-        for name in ("batch_size_per_machine", "num_epochs", "disp_batches", "gradient_accumulation"):
+        for name in ("batch_size_per_node", "num_epochs", "disp_batches", "gradient_accumulation"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{option_name(name)} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
@@ -155,7 +155,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     @property
     def samples_per_step(self) -> int:
         """Return the samples of one step on each machine."""
-        return self.batch_size_per_machine * self.gradient_accumulation
+        return self.batch_size_per_node * self.gradient_accumulation
 
     @property
     def identity(self) -> dict[str, object]:
@@ -260,7 +260,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             global_batch_size=global_batch_size,
             # dist_async applies each update as many updates late as there are machines; the global batch size over a
             # machine's batch size is that number.
-            stale_for=self.batch_size_per_machine if self.effective_kv_store == "dist_async" else None,
+            async_batch_size=self.batch_size_per_node if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )
         return Schedule(

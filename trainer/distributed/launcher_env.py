@@ -14,11 +14,11 @@ LAUNCHER_VARIABLES: Final = {
     "mxnet": (ROLE,),
     "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
 }
-"""Variables that only processes of each --engine have."""
+"""Variables that only processes of each backend have."""
 PROCESS_COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
-"""Variable with the number of processes, by --engine; Horovod needs none, because it has only one kv-store."""
+"""Variable with the number of processes, by backend; Horovod needs none, because it has only one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
-"""Numbers of processes that do not reveal the framework: none, or a single process."""
+"""Numbers of processes that do not reveal the backend: none, or a single process."""
 
 
 def is_server(environment: Mapping[str, str]) -> bool:
@@ -33,7 +33,7 @@ def choose_kv_store(config: TrainConfig, environment: Mapping[str, str]) -> Trai
 
 
 def check_launcher(backend: str, environment: Mapping[str, str]) -> None:
-    """Raise UsageError for an --engine whose ranks would not find each other: each would train its own model."""
+    """Raise UsageError for a backend whose ranks would not find each other: each would train its own model."""
     launched = {
         name: variable
         for name, variables in LAUNCHER_VARIABLES.items()

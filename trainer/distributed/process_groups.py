@@ -17,7 +17,7 @@ from torch.distributed import ProcessGroup
 
 from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
-from trainer.side_stream import read
+from trainer.side_stream import copy_to_host
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def create_process_groups(world: World, *, device: torch.device, timeout: timede
     with report_lost_ranks("asking all ranks for their nodes", timeout=timeout):
         torch.distributed.all_gather_into_tensor(every, own)
         # All ranks see the same positions, so all decide alike.
-        places = [NodePlace(*row) for row in read(every, timeout_s=timeout.total_seconds()).tolist()]
+        places = [NodePlace(*row) for row in copy_to_host(every, timeout_s=timeout.total_seconds()).tolist()]
         size = places[0].local_world_size
         if not is_regular(places):
             if world.rank == 0:

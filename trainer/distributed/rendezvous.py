@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 RENDEZVOUS_TIMEOUT: Final = timedelta(seconds=RENDEZVOUS_S)
 STEP_TIMEOUT: Final = timedelta(seconds=STEP_S)
 LISTENER_POLL_S: Final = 0.1
-SPARE: Final = timedelta(seconds=30)
+TIMEOUT_MARGIN: Final = timedelta(seconds=30)
 """Seconds added to NCCL's timeout, which ends the process, so that DeferredResults first raises an error with the
 reason."""
 

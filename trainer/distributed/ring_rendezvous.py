@@ -19,7 +19,7 @@ from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
 
 KEY_BYTES: Final = 16
-KEY_S: Final = 5.0
+KEY_TIMEOUT_S: Final = 5.0
 """Longest wait for a connection's key, in seconds; a neighbour sends it immediately."""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 """Variable with gloo's network interface, used for the ring too; the launcher always sets it."""
@@ -96,7 +96,7 @@ def _accept(listener: socket.socket, key: bytes, deadline: float) -> socket.sock
         # Not 0, which would mean no waiting.
         listener.settimeout(max(0.001, deadline - time.monotonic()))
         connection, _ = listener.accept()
-        connection.settimeout(KEY_S)
+        connection.settimeout(KEY_TIMEOUT_S)
         with suppress(OSError):
             shown = b""
             while len(shown) < KEY_BYTES and (piece := connection.recv(KEY_BYTES - len(shown))):

@@ -24,7 +24,7 @@ class World:
     world_size: int = 1
     local_rank: int = 0
     local_world_size: int = 1
-    restarts: int = 0
+    restart_count: int = 0
     """Number of times that the launcher has restarted this job."""
     run_id: str = ""
     """The job's ID from the launcher, unchanged after each restart; empty without a launcher."""
@@ -45,8 +45,8 @@ class World:
         return f"{self.rank}/{self.world_size}"
 
     @property
-    def machines(self) -> int:
-        """Return the number of machines; each runs equally many processes."""
+    def num_nodes(self) -> int:
+        """Return the number of nodes; each runs equally many processes."""
         return self.world_size // self.local_world_size
 
     @classmethod
@@ -57,7 +57,7 @@ class World:
             world_size=read_number(environment, "WORLD_SIZE", minimum=1),
             local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
             local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
-            restarts=read_restarts(environment),
+            restart_count=read_restart_count(environment),
             run_id=read_run_id(environment),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
@@ -73,12 +73,12 @@ def divide_batch(config: TrainConfig, world: World) -> tuple[Shard, int]:
     if not config.distributed:
         warn_if_independent(config, world)
         return Shard(), config.samples_per_step
-    if config.batch_size_per_machine < world.local_world_size:
+    if config.batch_size_per_node < world.local_world_size:
         raise UsageError(
             f"--batch-size must be at least {world.local_world_size}, one sample for each process "
-            f"of a machine, got {config.batch_size_per_machine}"
+            f"of a machine, got {config.batch_size_per_node}"
         )
-    return Shard(index=world.rank, count=world.world_size), config.samples_per_step * world.machines
+    return Shard(index=world.rank, count=world.world_size), config.samples_per_step * world.num_nodes
 
 
 def warn_if_independent(config: TrainConfig, world: World) -> None:
@@ -92,7 +92,7 @@ def warn_if_independent(config: TrainConfig, world: World) -> None:
         )
 
 
-def read_restarts(environment: Mapping[str, str]) -> int:
+def read_restart_count(environment: Mapping[str, str]) -> int:
     """Return the number of restarts of this job; the launcher sets the variable for every backend."""
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 

@@ -14,7 +14,7 @@ from trainer.backend import Backend, BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.launcher_env import ROLE
-from trainer.distributed.world import World, describe_process, read_number, read_restarts, read_run_id
+from trainer.distributed.world import World, describe_process, read_number, read_restart_count, read_run_id
 from trainer.errors import UsageError
 from trainer.mxnet_backend import dist_async
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
@@ -50,7 +50,10 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
     is_given = "DMLC_TASK_ID" in environment
     rank = read_number(environment, "DMLC_TASK_ID", minimum=0) if is_given else store.rank
     world = World(
-        rank=rank, world_size=store.num_workers, restarts=read_restarts(environment), run_id=read_run_id(environment)
+        rank=rank,
+        world_size=store.num_workers,
+        restart_count=read_restart_count(environment),
+        run_id=read_run_id(environment),
     )
     return BackendFactory(world=world, create=partial(create, watchdog))
 

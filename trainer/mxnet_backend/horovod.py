@@ -13,7 +13,7 @@ from mxnet import nd
 from trainer.backend import Backend, BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
-from trainer.distributed.world import World, describe_process, read_restarts, read_run_id
+from trainer.distributed.world import World, describe_process, read_restart_count, read_run_id
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build
 from trainer.mxnet_backend.watchdog import Watchdog
@@ -38,7 +38,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         world_size=hvd.size(),
         local_rank=hvd.local_rank(),
         local_world_size=hvd.local_size(),
-        restarts=read_restarts(environment),
+        restart_count=read_restart_count(environment),
         run_id=read_run_id(environment),
     )
     return BackendFactory(world=world, create=partial(create, watchdog))

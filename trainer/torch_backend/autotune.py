@@ -2,8 +2,8 @@
 
 Try the choices one by one, and keep each that saves time: data type, channels_last, torch.compile, CUDA graphs. They
 run on copies of the network and on synthetic images, so that the run starts unchanged. The checkpoint stores the mode,
-and a resumed run keeps it. All ranks measure together, including the all-reduce of every step; the slowest rank's time
-counts, so that all pick the same mode.
+and a resumed run keeps it. All ranks measure at the same time, including the all-reduce of every step; the slowest
+rank's time counts, so that all pick the same mode.
 """
 
 import copy
@@ -61,15 +61,15 @@ def make_autotuner(
     given: ComputeMode,
     model: nn.Module,
     *,
-    alone: Callable[..., Backend],
-    together: Callable[..., Backend],
+    make_local_backend: Callable[..., Backend],
+    make_distributed_backend: Callable[..., Backend],
     collective: Collective,
     world: World,
     device: torch.device,
 ) -> Callable[[], ComputeMode] | None:
-    """Return a function that picks the mode on all ranks together; None if the settings leave nothing open.
+    """Return a function that picks the same mode on all ranks; None if the settings leave nothing open.
 
-    ``alone`` creates a backend that does not communicate, ``together`` one that sums its gradients over all ranks.
+    A local backend does not communicate; a distributed one sums its gradients over all ranks.
     """
     if not config.needs_autotune:
         return None
@@ -84,12 +84,13 @@ def make_autotuner(
 
     def measure_on_all_ranks(mode: ComputeMode) -> float:
         if collective.is_distributed:
-            # First measure alone: if one rank failed in the middle of a step, the others would wait for it.
-            seconds = measure(mode, make=lambda: alone(copy.deepcopy(untouched), mode=mode), rounds=1)
-            if math.isinf(collective.largest(seconds, device=device)):
+            # Try it without communication first: if one rank failed in the middle of a step, the others would wait.
+            seconds = measure(mode, make=lambda: make_local_backend(copy.deepcopy(untouched), mode=mode), rounds=1)
+            if math.isinf(collective.all_reduce_max(seconds, device=device)):
                 return math.inf
-        return collective.largest(
-            measure(mode, make=lambda: together(copy.deepcopy(untouched), mode=mode), rounds=ROUNDS), device=device
+        return collective.all_reduce_max(
+            measure(mode, make=lambda: make_distributed_backend(copy.deepcopy(untouched), mode=mode), rounds=ROUNDS),
+            device=device,
         )
 
     def autotune() -> ComputeMode:
@@ -97,7 +98,7 @@ def make_autotuner(
         return pick_mode(
             find_candidates(config, given, model, device=device),
             measure_on_all_ranks,
-            spent=lambda: collective.largest(time.monotonic() - started, device=device),
+            spent=lambda: collective.all_reduce_max(time.monotonic() - started, device=device),
             level=logging.DEBUG if world.rank else logging.INFO,
         )
 

@@ -59,16 +59,16 @@ def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: fl
         compression=config.gc_type if groups is not None else "none",
         is_deferred=device.type == "cuda",
     )
-    settings_alone = replace(settings, ddp=False, compression="none")
-    together = partial(TorchBackend, settings=settings, device=device, shard=shard, ring=ring, groups=groups)
+    local_settings = replace(settings, ddp=False, compression="none")
+    make_backend = partial(TorchBackend, settings=settings, device=device, shard=shard, ring=ring, groups=groups)
     autotune = make_autotuner(
         config,
         given,
         model,
-        alone=partial(TorchBackend, settings=settings_alone, device=device, shard=Shard()),
-        together=together,
-        collective=Collective(count=shard.count, ring=ring, groups=groups),
+        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, shard=Shard()),
+        make_distributed_backend=make_backend,
+        collective=Collective(world_size=shard.count, ring=ring, groups=groups),
         world=world,
         device=device,
     )
-    return together(model, mode=given, autotune=autotune, flops=flops)
+    return make_backend(model, mode=given, autotune=autotune, flops=flops)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 
 from trainer.backend import BatchResult, StopSaveFlags
-from trainer.side_stream import record_event, to_host, wait_for
+from trainer.side_stream import record_event, start_copy_to_host, wait_for
 
 
-class StepFigures(NamedTuple):
+class StepResults(NamedTuple):
     """Numbers of a step, in the order of the tensor."""
 
     loss_sum: float
@@ -31,13 +31,13 @@ class StepFigures(NamedTuple):
 class Copy(NamedTuple):
     """Numbers that are being copied to the host."""
 
-    figures: torch.Tensor
+    results: torch.Tensor
     arrived: torch.cuda.Event | None
 
     def read(self, *, timeout_s: float) -> BatchResult:
         """Wait for the copy and return the result. Raises TrainerError after ``timeout_s``: a rank is lost."""
         wait_for(self.arrived, timeout_s=timeout_s)
-        return StepFigures(*self.figures.tolist()).result
+        return StepResults(*self.results.tolist()).result
 
 
 class DeferredResults:
@@ -47,14 +47,14 @@ class DeferredResults:
         self._is_deferred = is_deferred
         self._waiting: Copy | None = None
 
-    def push(self, figures: torch.Tensor, *, timeout_s: float) -> BatchResult | None:
-        """Take a step's StepFigures, shape (4,); return its result, or if deferred the previous step's, if any.
+    def push(self, results: torch.Tensor, *, timeout_s: float) -> BatchResult | None:
+        """Take a step's StepResults, shape (4,); return its result, or if deferred the previous step's, if any.
 
         Raises TrainerError if the device does not finish a step in ``timeout_s``: a rank that it waits for is lost.
         """
         if not self._is_deferred:
-            return StepFigures(*figures.tolist()).result
-        previous, self._waiting = self._waiting, Copy(to_host(figures), record_event(figures.device))
+            return StepResults(*results.tolist()).result
+        previous, self._waiting = self._waiting, Copy(start_copy_to_host(results), record_event(results.device))
         return None if previous is None else replace(previous.read(timeout_s=timeout_s), delay_steps=1)
 
     def take(self, *, timeout_s: float) -> BatchResult | None:

@@ -1,7 +1,7 @@
-"""Keep the weights, gradients and momenta of a network in flat tensors, so that one operation handles all of each.
+"""Keep the weights, gradients and momentum buffers of a network in one flat tensor each: one operation handles all.
 
 weights | parameters without weight decay (biases, BatchNorm) | parameters with it |
-        momenta and gradients have the same layout; parameter.data and parameter.grad are views
+        momentum buffers and gradients have the same layout; parameter.data and parameter.grad are views
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from trainer.torch_backend.optimizer import ParamGroup
 
 
 class FlatParams:
-    """The trainable weights of a network and their momenta, each in one flat tensor."""
+    """The trainable weights of a network and their momentum buffers, each in one flat tensor."""
 
     def __init__(self, model: nn.Module, *, decay_all: bool) -> None:
         """Copy the weights; those without decay come first (order_by_decay)."""
@@ -24,20 +24,20 @@ class FlatParams:
         """Indices into ``parameters`` in the order of the network, which checkpoints use."""
         self.weights = flatten([parameter.detach() for parameter in self.parameters])
         self.momentum_buffers = torch.zeros_like(self.weights)
-        self._views = views(self.momentum_buffers, self.parameters, channels_last=False)
-        """Momenta with the parameters' shapes."""
+        self._momentum_views = views(self.momentum_buffers, self.parameters, channels_last=False)
+        """The momentum buffers with the parameters' shapes."""
 
     def bind(self, *, channels_last: bool) -> None:
         """Make every parameter a view of the flat weights, and store both tensors in this memory layout."""
-        momenta = flatten(self._views)
+        values = flatten(self._momentum_views)
         bind_parameters(self.parameters, self.weights, channels_last=channels_last)
-        self._views = views(self.momentum_buffers, self.parameters, channels_last=channels_last)
-        fill(self._views, momenta)
+        self._momentum_views = views(self.momentum_buffers, self.parameters, channels_last=channels_last)
+        fill(self._momentum_views, values)
 
     def groups(self, *, weight_decay: float) -> list[ParamGroup]:
         """Return the optimizer's groups when every parameter has its own gradient tensor."""
         spans = ((slice(0, self._no_decay_count), 0.0), (slice(self._no_decay_count, None), weight_decay))
-        groups = (ParamGroup([*self.parameters[span]], self._views[span], decay) for span, decay in spans)
+        groups = (ParamGroup([*self.parameters[span]], self._momentum_views[span], decay) for span, decay in spans)
         return [group for group in groups if group.weights]
 
     def flat_groups(self, gradients: torch.Tensor, *, weight_decay: float) -> list[ParamGroup]:
@@ -51,9 +51,9 @@ class FlatParams:
                 groups.append(ParamGroup([part], [self.momentum_buffers[span]], decay))
         return groups
 
-    def load_momenta(self, values: torch.Tensor) -> None:
-        """Load the momenta of a checkpoint."""
-        fill([self._views[index] for index in self.network_order], values)
+    def load_momentum_buffers(self, values: torch.Tensor) -> None:
+        """Load the momentum buffers of a checkpoint."""
+        fill([self._momentum_views[index] for index in self.network_order], values)
 
 
 def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:

@@ -41,7 +41,7 @@ class GradientReduction(NamedTuple):
     """Parameters for the optimizer, with their gradients."""
 
 
-def use_ddp(
+def make_ddp_reduction(
     model: nn.Module, flat: FlatParams, sums: torch.Tensor, *, collective: Collective, weight_decay: float
 ) -> GradientReduction:
     """Let DistributedDataParallel own and sum the gradients; ``sums`` contains the other values to sum."""
@@ -49,7 +49,7 @@ def use_ddp(
     return GradientReduction(ddp, ddp.module, flat.groups(weight_decay=weight_decay))
 
 
-def use_flat_gradients(
+def make_flat_reduction(
     model: nn.Module,
     flat: FlatParams,
     sums: torch.Tensor,

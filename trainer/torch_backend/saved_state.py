@@ -15,7 +15,7 @@ from torch import nn
 
 from trainer.backend import TrainingState
 from trainer.errors import TrainerError
-from trainer.side_stream import SideStream, record_event, select_device, to_host, wait_for
+from trainer.side_stream import SideStream, record_event, select_device, start_copy_to_host, wait_for
 from trainer.torch_backend.flat_params import flatten, views
 
 MOMENTUM: Final = "momentum"
@@ -51,7 +51,7 @@ class Snapshots:
             try:
                 select_device(self._device)
                 with self._side_stream.after(present):
-                    copies = {name: to_host(value.detach()) for name, value in now.items()}
+                    copies = {name: start_copy_to_host(value.detach()) for name, value in now.items()}
                     copied = record_event(self._device)
             finally:
                 queued.set()

@@ -26,7 +26,7 @@ from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
-from trainer.side_stream import read
+from trainer.side_stream import copy_to_host
 from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch_backend.deferred_results import DeferredResults
@@ -41,7 +41,7 @@ from trainer.torch_backend.device_loader import (
 )
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.optimizer import SGD, Precision
-from trainer.torch_backend.reduction import use_ddp, use_flat_gradients
+from trainer.torch_backend.reduction import make_ddp_reduction, make_flat_reduction
 from trainer.torch_backend.saved_state import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, Snapshots, load_weights, pack_state
 from trainer.torch_backend.step_errors import report_failed_step
 
@@ -66,10 +66,10 @@ class StepSettings:
 class StepSums(NamedTuple):
     """Views of the flat tensor that a step sums over all ranks.
 
-    weights   | no weight decay | weight decay |
-    momenta   | no weight decay | weight decay |
-    sums      | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
-                `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
+    weights          | no weight decay | weight decay |
+    momentum buffers | no weight decay | weight decay |
+    sums             | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
+                       `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
     """
 
     gradients: torch.Tensor
@@ -102,7 +102,7 @@ class TorchBackend:
         self._model = model.to(device)
         self._device = device
         self._shard = shard
-        self._collective = Collective(count=shard.count, ring=ring, groups=groups)
+        self._collective = Collective(world_size=shard.count, ring=ring, groups=groups)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune
@@ -127,9 +127,9 @@ class TorchBackend:
         self._flat.bind(channels_last=mode.channels_last)
         parts = (mode.compile(self._model), self._flat, self._flat_sums)
         if self._ddp:
-            reduction = use_ddp(*parts, collective=self._collective, weight_decay=settings.weight_decay)
+            reduction = make_ddp_reduction(*parts, collective=self._collective, weight_decay=settings.weight_decay)
         else:
-            reduction = use_flat_gradients(
+            reduction = make_flat_reduction(
                 *parts,
                 collective=self._collective,
                 weight_decay=settings.weight_decay,
@@ -171,7 +171,7 @@ class TorchBackend:
         step_results = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(step_results, timeout_s=self._collective.timeout_s)
         self.timer.end(COMMUNICATION)
-        return self._note_first_result(result) or NO_RESULT_YET
+        return self._use_step_timeout_once_running(result) or NO_RESULT_YET
 
     def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield the batch on the device in --gradient-accumulation parts."""
@@ -200,10 +200,10 @@ class TorchBackend:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> BatchResult | None:
-        return self._note_first_result(self._results.take(timeout_s=self._collective.timeout_s))
+        return self._use_step_timeout_once_running(self._results.take(timeout_s=self._collective.timeout_s))
 
-    def _note_first_result(self, result: BatchResult | None) -> BatchResult | None:
-        """Return the result unchanged; the first one also ends the long timeout of the start."""
+    def _use_step_timeout_once_running(self, result: BatchResult | None) -> BatchResult | None:
+        """Return the result unchanged; the first one, or any later one, ends the long timeout of the start."""
         if result is not None:
             # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
@@ -230,16 +230,16 @@ class TorchBackend:
         batch = to_device(images, labels, self._device, channels_last=self._mode.channels_last)
         self._model.eval()
         with torch.inference_mode(), self._precision.autocast():
-            found = self._model(batch.images).argmax(dim=1)
+            predictions = self._model(batch.images).argmax(dim=1)
         self._model.train()
-        return int((found == batch.targets).sum())
+        return int((predictions == batch.targets).sum())
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         if not self._collective.is_distributed:
             return [float(value) for value in values]
         sums = torch.tensor(values, dtype=torch.float64, device=self._device)
         self._collective.all_reduce(sums)
-        return [float(value) for value in read(sums, timeout_s=self._collective.timeout_s).tolist()]
+        return [float(value) for value in copy_to_host(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
         is_source = self._shard.index == source
@@ -275,7 +275,7 @@ class TorchBackend:
             self._agree_on_mode(self._autotune, state, source=source)
         if state is not None:
             load_weights(self._model, state)
-            self._flat.load_momenta(torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
+            self._flat.load_momentum_buffers(torch.from_numpy(state.optimizer[MOMENTUM].copy()).to(self._device))
             if SCALE in state.optimizer:
                 self._precision.scale = torch.from_numpy(state.optimizer[SCALE].copy())
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
@@ -286,10 +286,10 @@ class TorchBackend:
             self._precision.scale = sent
 
     def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: TrainingState | None, *, source: int) -> None:
-        """Use the mode in the checkpoint of the rank ``source``, or measure one together."""
+        """Use the mode in the checkpoint of the rank ``source``, or let all ranks measure one."""
         own = mode_of(state)
-        found = self.broadcast_object(None if own is None else encode(own), source=source)
-        self._apply_mode(autotune() if found is None else decode(found))
+        stored = self.broadcast_object(None if own is None else encode(own), source=source)
+        self._apply_mode(autotune() if stored is None else decode(stored))
 
     def extend_timeout(self, seconds: float) -> None:
         self._collective.set_timeout(timedelta(seconds=seconds))

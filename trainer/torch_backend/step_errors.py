@@ -20,7 +20,7 @@ COMPILERS: Final = ("torch._dynamo", "torch._inductor")
 NOT_DETERMINISTIC: Final = "does not have a deterministic implementation"
 """Part of the message when torch.use_deterministic_algorithms() refuses an operation."""
 READY_TWICE: Final = "mark a variable ready only once"
-"""Part of the message when DistributedDataParallel gets a weight's gradient twice."""
+"""Part of the message when DistributedDataParallel gets a parameter's gradient twice."""
 
 
 @contextmanager

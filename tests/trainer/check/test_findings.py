@@ -1,4 +1,4 @@
-"""Test which nodes are reported, with seeded figures."""
+"""Test which nodes are reported, with seeded bandwidths."""
 
 import random
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ DISTURBED = 0.1
 """Fraction of the measurements beside which something else uses the network, which then has 20 to 80 % left."""
 
 
-def figures(nodes: int, rng: random.Random, slow: dict[int, float], *, disturbed: float = 0.0) -> dict[Pair, float]:
+def bandwidths(nodes: int, rng: random.Random, slow: dict[int, float], *, disturbed: float = 0.0) -> dict[Pair, float]:
     """Return what pairs of nodes measure that differ by some percent; `slow` has the rates of some."""
     rates = [slow.get(node, 1.0) * rng.gauss(40.0, 1.5) for node in range(nodes)]
     pairs = [pair for each in pair_rounds(nodes) for pair in each]
@@ -30,8 +30,8 @@ def figures(nodes: int, rng: random.Random, slow: dict[int, float], *, disturbed
 
 
 def measured(nodes: int, rng: random.Random, slow: dict[int, float]) -> Mapping[Pair, float]:
-    """Return the figures of a check on a network that others use too."""
-    return measure_confirmed(lambda: figures(nodes, rng, slow, disturbed=DISTURBED), nodes)
+    """Return the bandwidths of a check on a network that others use too."""
+    return measure_confirmed(lambda: bandwidths(nodes, rng, slow, disturbed=DISTURBED), nodes)
 
 
 def facts(nodes: int) -> list[NodeFacts]:
@@ -62,9 +62,9 @@ def test_of_two_nodes_neither_is_named() -> None:
 
 def test_no_node_is_named_for_a_passing_disturbance() -> None:
     rng = random.Random(1)
-    passes = iter([figures(6, rng, {2: 0.1}), figures(6, rng, {})])
+    passes = iter([bandwidths(6, rng, {2: 0.1}), bandwidths(6, rng, {})])
     assert list_findings(facts(6), measure_confirmed(lambda: next(passes), 6)) == []
-    always = measure_confirmed(lambda: figures(6, rng, {2: 0.1}), 6)
+    always = measure_confirmed(lambda: bandwidths(6, rng, {2: 0.1}), 6)
     assert [each.node for each in list_findings(facts(6), always)] == ["worker3"]
 
 

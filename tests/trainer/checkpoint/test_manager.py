@@ -17,7 +17,7 @@ from trainer.errors import UsageError
 from trainer.progress import Progress
 from trainer.timeouts import PAUSE_S
 
-RESTARTED = World(run_id="j", restarts=1)
+RESTARTED = World(run_id="j", restart_count=1)
 OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
 """Marker of a completed run with CONFIG in that job."""
 
@@ -141,11 +141,11 @@ def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
 @pytest.mark.parametrize(
     ("marker", "world"),
     [
-        (OVER, World(run_id="k", restarts=1)),
+        (OVER, World(run_id="k", restart_count=1)),
         (OVER, World(run_id="k")),
         # The second job has the name of the first.
         (OVER, World(run_id="j")),
-        (replace(OVER, job=""), World(restarts=1)),
+        (replace(OVER, job=""), World(restart_count=1)),
         (replace(OVER, settings={**OVER.settings, "num_epochs": 2}), RESTARTED),
     ],
 )
@@ -156,7 +156,7 @@ def test_new_job_of_the_same_name_starts_a_new_run(marker: CompletionMarker, wor
     assert (progress.epoch, progress.samples) == (0, 0)
     assert progress.started > 5.5
     # A restart of the second job does not count it as completed either.
-    again = begin(store, TwoRankBackend(), world=replace(world, restarts=2))
+    again = begin(store, TwoRankBackend(), world=replace(world, restart_count=2))
     assert (again.epoch, again.samples) == (0, 0)
 
 
@@ -229,7 +229,7 @@ def test_restarted_job_resumes_others_checkpoints() -> None:
         from_rank_1(RankReport(started=5, epoch=1, samples=64, in_another_directory=1)),
         from_rank_1(SourceProgress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
-    assert begin(FakeStore(), others, world=World(restarts=1)).samples == 64
+    assert begin(FakeStore(), others, world=World(restart_count=1)).samples == 64
 
 
 def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:

@@ -25,7 +25,7 @@ def test_options_are_named_as_in_mxnets_example() -> None:
     assert parse(arguments.split()) == TrainConfig(
         network="lenet",
         gpus=(0, 2),
-        batch_size_per_machine=32,
+        batch_size_per_node=32,
         num_epochs=3,
         lr=0.2,
         mom=0.5,
@@ -208,7 +208,7 @@ def test_warm_up_removes_the_limit_of_the_default_learning_rate() -> None:
 
 @pytest.mark.parametrize(("global_batch_size", "rate"), [(64, 0.05), (128, 0.025), (256, 0.0125)])
 def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_batch_size: int, rate: float) -> None:
-    config = TrainConfig(engine="mxnet", kv_store="dist_async", batch_size_per_machine=64)
+    config = TrainConfig(engine="mxnet", kv_store="dist_async", batch_size_per_node=64)
     assert config.schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
 
 
@@ -231,13 +231,13 @@ def test_learning_rate_scales_with_lr_batch_size() -> None:
     assert (one.start, one.peak) == (0.1, 0.1)
     assert all_64.start == 0.1
     assert all_64.peak == pytest.approx(6.4)
-    assert all_64.rate(epoch=59, trained=0.5) == pytest.approx(0.64)
+    assert all_64.rate(epoch=59, epoch_fraction=0.5) == pytest.approx(0.64)
 
 
 def test_lr_factor_reduces_the_learning_rate() -> None:
     config = parse(["--lr", "0.4", "--lr-factor", "0.5", "--lr-step-epochs", "2,3"])
     schedule = config.schedule(global_batch_size=64)
-    assert [schedule.rate(epoch=epoch, trained=0) for epoch in range(4)] == [0.4, 0.4, 0.2, 0.1]
+    assert [schedule.rate(epoch=epoch, epoch_fraction=0) for epoch in range(4)] == [0.4, 0.4, 0.2, 0.1]
 
 
 def test_accumulated_batches_count_as_one_global_batch() -> None:
@@ -267,7 +267,7 @@ def test_folders_are_augmented_by_default() -> None:
 
 
 FIXED_ON_RESUME: Mapping[str, object] = (
-    {"network": "resnet20", "engine": "horovod", "batch_size_per_machine": 32, "gradient_accumulation": 2}
+    {"network": "resnet20", "engine": "horovod", "batch_size_per_node": 32, "gradient_accumulation": 2}
     | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
     | {
         "mom": 0.5,

@@ -43,7 +43,7 @@ def test_default_augmentation_beats_none(tmp_path: Path, seed: int) -> None:
                 data_dir=str(tmp_path),
                 image_shape=(3, SIZE, SIZE),
                 num_classes=CLASSES,
-                batch_size_per_machine=12,
+                batch_size_per_node=12,
                 num_epochs=5,
                 lr=0.05,
                 augment=augment,

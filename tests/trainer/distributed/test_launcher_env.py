@@ -51,7 +51,7 @@ def test_several_processes_default_to_dist_sync(
         ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "`launch --engine horovod` (OMPI_COMM_WORLD_SIZE is 2)"),
     ],
 )
-def test_ranks_of_another_framework_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
+def test_ranks_of_another_backend_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_launcher(engine, environment)
     assert str(caught.value) == f"--engine {engine} needs `launch --engine {engine}`, got processes of {found}"

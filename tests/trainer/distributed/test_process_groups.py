@@ -15,7 +15,7 @@ from tests.trainer.programs.processes import Rank, run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.distributed.process_groups import ProcessGroups, is_regular
 from trainer.distributed.reduce.all_reduce import Collective
-from trainer.distributed.rendezvous import SPARE
+from trainer.distributed.rendezvous import TIMEOUT_MARGIN
 
 Vectors = dict[str, Any]
 """Vectors by type: float32, shape (ranks, values)."""
@@ -127,8 +127,8 @@ class RecordingGroup:
 
 def test_timeout_applies_to_all_groups() -> None:
     groups: Any = {"inside": RecordingGroup(), "across": RecordingGroup()}
-    Collective(count=4, groups=ProcessGroups(**groups)).set_timeout(timedelta(seconds=5))
-    assert [group.timeouts for group in groups.values()] == [[timedelta(seconds=5) + SPARE]] * 2
+    Collective(world_size=4, groups=ProcessGroups(**groups)).set_timeout(timedelta(seconds=5))
+    assert [group.timeouts for group in groups.values()] == [[timedelta(seconds=5) + TIMEOUT_MARGIN]] * 2
 
 
 @pytest.mark.parametrize(

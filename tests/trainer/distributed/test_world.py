@@ -20,13 +20,13 @@ LAUNCHED = {
 def test_world_is_read_from_the_launchers_variables() -> None:
     world = World.from_environment(LAUNCHED)
     assert world == World(rank=5, world_size=8, local_rank=1, local_world_size=4)
-    assert world.machines == 2
+    assert world.num_nodes == 2
     assert str(world) == "5/8"
 
 
 def test_job_and_restarts_are_read_from_the_environment() -> None:
     again = World.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_RUN_ID": "j"})
-    assert (again.run_id, again.restarts) == ("j", 2)
+    assert (again.run_id, again.restart_count) == ("j", 2)
     assert World.from_environment(LAUNCHED).run_id == ""
 
 
@@ -54,7 +54,7 @@ def test_wrong_environment_is_reported(wrong: dict[str, str], message: str) -> N
 
 
 def test_dist_sync_shares_all_batches_among_all_processes() -> None:
-    config = TrainConfig(kv_store="dist_sync", batch_size_per_machine=64)
+    config = TrainConfig(kv_store="dist_sync", batch_size_per_node=64)
     shard, global_batch_size = divide_batch(config, World.from_environment(LAUNCHED))
     assert shard == Shard(index=5, count=8)
     assert global_batch_size == 128
@@ -68,6 +68,6 @@ def test_local_kv_store_warns_about_independent_processes(caplog: pytest.LogCapt
 
 
 def test_too_small_batch_is_reported() -> None:
-    config = TrainConfig(kv_store="dist_sync", batch_size_per_machine=3)
+    config = TrainConfig(kv_store="dist_sync", batch_size_per_node=3)
     with pytest.raises(UsageError, match="--batch-size must be at least 4"):
         divide_batch(config, World.from_environment(LAUNCHED))

@@ -52,7 +52,7 @@ def main(vectors: str) -> None:
     join_ranks(CPU, world=world, timeout=RENDEZVOUS_TIMEOUT)
     groups = create_process_groups(world, device=CPU, timeout=RENDEZVOUS_TIMEOUT)
     ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT)
-    together = Collective(count=world.world_size, ring=ring, groups=groups)
+    collective = Collective(world_size=world.world_size, ring=ring, groups=groups)
     operations: list[tuple[str, list[int], int]] = []
     sums: dict[str, torch.Tensor] = {}
     with (
@@ -61,16 +61,16 @@ def main(vectors: str) -> None:
     ):
         for compression, rows in np.load(vectors).items():
             sums[compression] = torch.from_numpy(rows[world.rank].copy())
-            together.all_reduce(sums[compression], compression=compression)
+            collective.all_reduce(sums[compression], compression=compression)
     found: dict[str, Any] = {name: vector.numpy() for name, vector in sums.items()}
     np.savez(f"rank{world.rank}.npz", **found)
     Path(f"rank{world.rank}.json").write_text(json.dumps(operations))
     if SILENT in os.environ:
         if os.environ[SILENT] == str(world.rank):
             threading.Event().wait()
-        together.set_timeout(timedelta(seconds=1))
-        together.all_reduce(torch.zeros(1000), compression="fp16")
-    together.close()
+        collective.set_timeout(timedelta(seconds=1))
+        collective.all_reduce(torch.zeros(1000), compression="fp16")
+    collective.close()
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def test_mode_survives_encoding() -> None:
 @pytest.mark.usefixtures("one_thread")
 def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> None:
     network = "tests.trainer.networks:normalised"
-    config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_machine=4)
+    config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_node=4)
     with caplog.at_level(logging.INFO):
         backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
         backend.restore(None, source=0)
@@ -197,10 +197,10 @@ class WithASlowRank(Collective):
     """Another rank takes ten times as long, except for float32, and has no memory for float16."""
 
     def __init__(self) -> None:
-        super().__init__(count=2)
+        super().__init__(world_size=2)
         self.mode = DEFAULT_MODE
 
-    def largest(self, value: float, *, device: torch.device) -> float:
+    def all_reduce_max(self, value: float, *, device: torch.device) -> float:
         if value < 0.1:
             return value  # Since the beginning: the tests measure in seconds.
         return {"float32": 1.0, "bfloat16": 10.0, "float16": math.inf}[self.mode.dtype] * value
@@ -225,8 +225,8 @@ def test_ranks_measure_with_all_reduce_and_the_slowest_counts(
         TrainConfig(fast="auto", compile="0"),
         DEFAULT_MODE,
         CONVOLUTIONS,
-        alone=lambda _, *, mode: made.append(f"{mode} alone"),  # type: ignore[arg-type, return-value]  # nobody uses it
-        together=lambda _, *, mode: made.append(str(mode)),  # type: ignore[arg-type, return-value]  # as above
+        make_local_backend=lambda _, *, mode: made.append(f"{mode} local"),  # type: ignore[arg-type, return-value]  # nobody uses it
+        make_distributed_backend=lambda _, *, mode: made.append(str(mode)),  # type: ignore[arg-type, return-value]  # as above
         collective=collective,
         world=World(),
         device=CPU,
@@ -234,7 +234,7 @@ def test_ranks_measure_with_all_reduce_and_the_slowest_counts(
     assert autotune is not None
     with caplog.at_level(logging.INFO):
         assert autotune().dtype == "float32"
-    # Where one rank fails alone, none begins a step together.
-    assert made[:5] == ["float32 alone", "float32", "bfloat16 alone", "bfloat16", "float16 alone"]
+    # Where the local backend of one rank fails, no rank begins a distributed step.
+    assert made[:5] == ["float32 local", "float32", "bfloat16 local", "bfloat16", "float16 local"]
     assert "float16" not in made
     assert "bfloat16 5000.00 ms; float16 fails" in caplog.messages[0]

@@ -14,20 +14,20 @@ SECOND_RESULT = BatchResult(loss_sum=2.5, correct=4, flags=StopSaveFlags(save=Tr
 
 
 def test_undeferred_result_is_read_at_once() -> None:
-    figures = DeferredResults(is_deferred=False)
-    assert figures.push(FIRST, timeout_s=1) == FIRST_RESULT
-    assert figures.take(timeout_s=1) is None
+    results = DeferredResults(is_deferred=False)
+    assert results.push(FIRST, timeout_s=1) == FIRST_RESULT
+    assert results.take(timeout_s=1) is None
 
 
 def test_deferred_result_is_returned_once_a_step_later_or_by_take() -> None:
-    figures = DeferredResults(is_deferred=True)
+    results = DeferredResults(is_deferred=True)
     own = FIRST.clone()
-    assert figures.push(own, timeout_s=1) is None
+    assert results.push(own, timeout_s=1) is None
     own.zero_()
-    assert figures.push(SECOND, timeout_s=1) == replace(FIRST_RESULT, delay_steps=1)
-    assert figures.take(timeout_s=1) == SECOND_RESULT
-    assert figures.take(timeout_s=1) is None
-    assert figures.push(FIRST, timeout_s=1) is None
+    assert results.push(SECOND, timeout_s=1) == replace(FIRST_RESULT, delay_steps=1)
+    assert results.take(timeout_s=1) == SECOND_RESULT
+    assert results.take(timeout_s=1) is None
+    assert results.push(FIRST, timeout_s=1) is None
 
 
 def test_endless_step_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,8 +35,8 @@ def test_endless_step_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         def query(self) -> bool:
             return False
 
-    figures = DeferredResults(is_deferred=True)
+    results = DeferredResults(is_deferred=True)
     monkeypatch.setattr("trainer.torch_backend.deferred_results.record_event", lambda device: Hanging())
-    figures.push(FIRST, timeout_s=60)
+    results.push(FIRST, timeout_s=60)
     with pytest.raises(TrainerError, match="the GPU has not finished its work within 0 s, another rank may be lost"):
-        figures.take(timeout_s=0)
+        results.take(timeout_s=0)

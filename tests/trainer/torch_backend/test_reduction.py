@@ -7,7 +7,7 @@ from torch import nn
 from trainer.distributed.reduce.all_reduce import Collective, Ring
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.flat_params import FlatParams
-from trainer.torch_backend.reduction import use_flat_gradients
+from trainer.torch_backend.reduction import make_flat_reduction
 
 COMPILED = ComputeMode(compiled="1")
 LOST = (
@@ -19,12 +19,12 @@ LOST = (
 @pytest.mark.parametrize(
     ("mode", "collective", "warnings"),
     [
-        (COMPILED, Collective(count=2), [LOST]),
-        (ComputeMode(compiled="graphs"), Collective(count=2), [LOST]),
-        (DEFAULT_MODE, Collective(count=2), []),
+        (COMPILED, Collective(world_size=2), [LOST]),
+        (ComputeMode(compiled="graphs"), Collective(world_size=2), [LOST]),
+        (DEFAULT_MODE, Collective(world_size=2), []),
         # These have no overlap to lose.
-        (COMPILED, Collective(count=2, ring=Ring.__new__(Ring)), []),
-        (COMPILED, Collective(count=1), []),
+        (COMPILED, Collective(world_size=2, ring=Ring.__new__(Ring)), []),
+        (COMPILED, Collective(world_size=1), []),
     ],
 )
 def test_buckets_of_a_compiled_network_warn_that_overlap_is_lost(
@@ -32,7 +32,7 @@ def test_buckets_of_a_compiled_network_warn_that_overlap_is_lost(
 ) -> None:
     model = nn.Sequential(nn.Linear(4, 3))
     flat = FlatParams(model, decay_all=False)
-    use_flat_gradients(
+    make_flat_reduction(
         model,
         flat,
         torch.zeros(flat.weights.numel() + 1),

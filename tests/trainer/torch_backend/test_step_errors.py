@@ -53,7 +53,7 @@ def test_error_in_the_network_keeps_its_traceback_and_logs_the_shape(
 def test_repeated_gradient_error_is_one_line() -> None:
     output = "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1)"
     with (
-        pytest.raises(TrainerError, match=r"^a weight's gradient comes twice in a backward pass"),
+        pytest.raises(TrainerError, match=r"^a parameter got two gradients in one backward pass"),
         report_failed_step(IMAGES, timeout_s=1),
     ):
         raise RuntimeError(output)

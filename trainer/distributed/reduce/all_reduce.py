@@ -22,14 +22,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
-from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, SPARE, STEP_TIMEOUT, report_lost_ranks
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, STEP_TIMEOUT, TIMEOUT_MARGIN, report_lost_ranks
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
-from trainer.side_stream import read
+from trainer.side_stream import copy_to_host
 
 Vector = NDArray[Any]
 KEEPALIVE_S: Final = 60
-MADE_UP_IMAGES: Final = 2
+DUMMY_BATCH_SIZE: Final = 2
 """Number of images in the backward pass with weight zero: BatchNorm rejects a single one."""
 
 
@@ -114,9 +114,9 @@ class Collective:
     Every operation raises TrainerError when a rank is lost.
     """
 
-    def __init__(self, *, count: int, ring: Ring | None = None, groups: ProcessGroups | None = None) -> None:
+    def __init__(self, *, world_size: int, ring: Ring | None = None, groups: ProcessGroups | None = None) -> None:
         """Use ``groups`` for compressed sums; without them every rank sends to every other."""
-        self.is_distributed = count > 1
+        self.is_distributed = world_size > 1
         self._ring = ring
         self._groups = groups or ProcessGroups()
         self.timeout = RENDEZVOUS_TIMEOUT
@@ -144,14 +144,14 @@ class Collective:
             else:
                 self._ring.all_reduce(sums.view(-1).numpy(), timeout_s=self.timeout_s)
 
-    def largest(self, value: float, *, device: torch.device) -> float:
+    def all_reduce_max(self, value: float, *, device: torch.device) -> float:
         """Return the largest of all ranks' values; they may be infinite but not negative."""
         if not self.is_distributed:
             return value
         values = torch.zeros(torch.distributed.get_world_size(), dtype=torch.float64, device=device)
         values[torch.distributed.get_rank()] = value
         self.all_reduce(values)
-        return float(read(values, timeout_s=self.timeout_s).max())
+        return float(copy_to_host(values, timeout_s=self.timeout_s).max())
 
     def use_step_timeout(self, *, compiled: bool) -> None:
         """Switch to the step timeout after the first step; a rank that compiles may still take longer."""
@@ -164,7 +164,7 @@ class Collective:
             # The groups were created with the rendezvous timeout.
             for group in (torch.distributed.group.WORLD, *self._groups.subgroups):
                 if group is not None:
-                    group.set_timeout(timeout if self._ring is not None else timeout + SPARE)
+                    group.set_timeout(timeout if self._ring is not None else timeout + TIMEOUT_MARGIN)
 
     def close(self) -> None:
         """Disconnect from the other ranks."""
@@ -258,7 +258,7 @@ class DdpReducer:
 
         Otherwise the other ranks would wait for this rank's gradients.
         """
-        images = empty.new_zeros((MADE_UP_IMAGES, *empty.shape[1:]))
+        images = empty.new_zeros((DUMMY_BATCH_SIZE, *empty.shape[1:]))
         before = [buffer.clone() for buffer in self.module.module.buffers()]
         torch.autograd.backward(self.module(images).float().sum() * 0)
         for buffer, value in zip(self.module.module.buffers(), before, strict=True):
@@ -268,8 +268,8 @@ class DdpReducer:
         """Sum the other values; the last backward pass has summed the gradients."""
         if any(parameter.grad is None for parameter in self._parameters):
             raise TrainerError(
-                "a weight has no gradient in this step, as where a network skips a layer, "
-                "which DistributedDataParallel cannot add up: try --reduction buckets"
+                "a parameter was unused in this step's forward pass, which --reduction ddp does not support: "
+                "use --reduction buckets"
             )
         self._collective.all_reduce(self._sums)
 

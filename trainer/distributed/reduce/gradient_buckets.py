@@ -32,8 +32,8 @@ BUCKET_BYTES: Final = 25 * 2**20
 """The default bucket_cap_mb of DistributedDataParallel."""
 
 GRADIENT_TWICE: Final = (
-    "a weight's gradient comes twice in a backward pass, as with torch.utils.checkpoint's use_reentrant, "
-    "which between GPUs must be False"
+    "a parameter got two gradients in one backward pass, as with reentrant activation checkpointing: "
+    "pass use_reentrant=False"
 )
 """Error message for a network that buckets cannot support."""
 

@@ -32,7 +32,7 @@ class Twins(Collective):
     """Collective of two ranks with equal values; records each sum, and the first layer's gradient at that time."""
 
     def __init__(self) -> None:
-        super().__init__(count=2)
+        super().__init__(world_size=2)
         self.first: torch.Tensor | None = None
         self.calls: list[tuple[int, str]] = []
         self.first_was_there: list[bool] = []
@@ -144,7 +144,7 @@ def test_repeated_gradient_is_reported() -> None:
     step = Step()
     step.reduction.expect_last_backward()
     step.backward(step.images)
-    with pytest.raises(TrainerError, match="a weight's gradient comes twice in a backward pass"):
+    with pytest.raises(TrainerError, match="a parameter got two gradients in one backward pass"):
         step.backward(step.images)
 
 
