@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-DIRECTORY = Path(os.environ.get("DIGITS", "/opt/deeplearning/trainer/datasets"))
+DIRECTORY = Path(os.environ.get("DIGITS", "/opt/deeplearning/trainer/data/bundled"))
 """Directory of the two files; on a machine without the trainer, the variable DIGITS names another one."""
 FOR_TRAINING = 1437
 """Training samples of the 1,797; the others are held out."""

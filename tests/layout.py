@@ -25,7 +25,7 @@ MAX_LINES_BELOW: Final[Mapping[str, int]] = {"cli/verbs": 99}
 """Folders whose files must be shorter than others: a verb's file has its words, and other packages its work."""
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
     "stacks/settings": (16, "one concern a file"),
-    "trainer/data": (13, "one data set a file"),
+    "trainer/data": (13, "one dataset a file"),
 }
 """Packages that may have more modules: how many, and the reason."""
 SHORT_FILES: Final[Mapping[str, str]] = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import BatchLoader
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
@@ -87,8 +87,8 @@ class Backend(Protocol):
     def seed(self, number: int) -> None:
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
 
-    def loader(self, data: DataSet) -> BatchLoader:
-        """Return a function that loads batches of this data set for compute_gradients and count_correct."""
+    def loader(self, data: Dataset) -> BatchLoader:
+        """Return a function that loads batches of this dataset for compute_gradients and count_correct."""
 
     def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.

@@ -9,7 +9,7 @@ RENDEZVOUS_S: Final = 600.0
 """Longest wait at the start, in seconds. A new machine loads the libraries from its image block by block ("Initialize
 Amazon EBS volumes"), and machines differ in speed."""
 FETCH_S: Final = 3600.0
-"""Seconds to download a data set that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
+"""Seconds to download a dataset that other machines may already have: 150 GB, ImageNet's size, at 350 Mbit/s."""
 STEP_S: Final = 300.0
 """Longest wait in a collective operation after the first step, in seconds: a rank may read its validation set from a
 cold disk. Only a hung rank takes this long: closed connections reveal a dead rank immediately, and the launcher detects
@@ -23,7 +23,7 @@ PAUSE_S: Final = WRITE_S + STEP_S
 def rendezvous_s(config: TrainConfig) -> float:
     """Return how long the ranks wait for each other at the start, in seconds.
 
-    One machine may have to download what another already has: a data set, or rank 0's checkpoint.
+    One machine may have to download what another already has: a dataset, or rank 0's checkpoint.
     """
     data = FETCH_S if config.data_dir.startswith(SCHEME) else 0.0
     checkpoint = LIST_S + COPY_S if config.s3_folder is not None else 0.0

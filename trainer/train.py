@@ -28,7 +28,7 @@ from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, BatchLoader, epoch_batches
 from trainer.data.opening import open_data
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
@@ -137,7 +137,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
     check_same_data(backend, data, shard=shard, source=config.dataset)
     if world.rank == 0:
-        log.info("data set %s: %s", config.dataset, data.describe_counts())
+        log.info("dataset %s: %s", config.dataset, data.describe_counts())
     start = checkpoints.resume(backend)
 
     # Loop. ``start`` is None when the run had completed before the launcher restarted the job.
@@ -172,7 +172,7 @@ class Trainer:
     """The training loop of one model."""
 
     backend: Backend
-    data: DataSet
+    data: Dataset
     config: TrainConfig
     shard: Shard
     global_batch_size: int
@@ -295,6 +295,6 @@ class Trainer:
         )
 
     def samples_in_epoch(self, *, resumed_at: int = 0) -> int:
-        """Return the sample index at which an epoch ends; below the data set's size if the last batch is dropped."""
+        """Return the sample index at which an epoch ends; below the dataset's size if the last batch is dropped."""
         samples, drop = len(self.data.train.labels), self.config.last_batch == "drop"
         return epoch_end(samples, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)

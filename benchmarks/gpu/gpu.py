@@ -9,7 +9,7 @@ Needs a checkout, and a Python with torch, numpy and a GPU; exits with 1 without
 - ``gpu_checkpoint_stall``: delay of the steps by a concurrent checkpoint copy, divided by the time of a torch.save of
   the same state to memory, each the best of all rounds (below 0 it is noise)
 - ``gpu_loop_resident``, ``gpu_loop_memory`` and ``gpu_loop_jpeg``: speed of the whole loop relative to the bare steps,
-  with the data set on the GPU, in the host's memory, and in JPEG files that the loop reads and decodes
+  with the dataset on the GPU, in the host's memory, and in JPEG files that the loop reads and decodes
 - ``gpu_vs_timm``, if timm is installed from a checkout: our speed relative to timm's, each the best of its rounds
 - ``gpu_overlap``, with two GPUs: the gain from sending gradients during the backward pass
 
@@ -195,7 +195,7 @@ def new_backend(config: Any) -> Any:
 
 
 def loop_speeds(config: Any) -> dict[str, float]:
-    """Return images/s of the training loop by where its data set is."""
+    """Return images/s of the training loop by where its dataset is."""
     from benchmarks.train.input_jpeg import make_photographs
     from trainer.data.images.folder import load_folder
 
@@ -211,8 +211,8 @@ def loop_speeds(config: Any) -> dict[str, float]:
 
 
 def random_data(config: Any) -> Any:
-    """Return a data set of random pixels in the host's memory."""
-    from trainer.data.samples import DataSet, InMemory
+    """Return a dataset of random pixels in the host's memory."""
+    from trainer.data.samples import Dataset, InMemory
 
     generator = np.random.default_rng(0)
     count = STEPS * config.batch_size_per_node
@@ -223,13 +223,13 @@ def random_data(config: Any) -> Any:
         )
         for size in (count, config.batch_size_per_node)
     )
-    return DataSet(
+    return Dataset(
         train=train_part, validation=validation, image_shape=config.input_shape, classes=config.classes, std=(64.0,)
     )
 
 
 def loop_speed(config: Any, data: Any, *, share: float) -> float:
-    """Return images/s of the training loop in its second epoch; the data set may take ``share`` of the GPU's memory."""
+    """Return images/s of the training loop in its second epoch; the dataset may take ``share`` of the GPU's memory."""
     from trainer.checkpoint.manager import CheckpointManager
     from trainer.data.sampling import Shard
     from trainer.train import Trainer

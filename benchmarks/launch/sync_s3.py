@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def make_objects(directory: Path) -> None:
-    """Write both data sets; the large files are one on the disk, to leave memory for the copies."""
+    """Write both datasets; the large files are one on the disk, to leave memory for the copies."""
     for number in range(SMALL_FILES):
         path = directory / SMALL / f"{number % 40:02d}" / f"{number:05d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)

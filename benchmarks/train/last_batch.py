@@ -20,7 +20,7 @@ import torch
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.digits import load_digits
-from trainer.data.samples import DataSet, InMemory
+from trainer.data.samples import Dataset, InMemory
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create
@@ -34,13 +34,13 @@ SEEDS = (0, 1)
 EPOCHS = 16
 
 
-def cut(data: DataSet, samples: int) -> DataSet:
-    """Return the data set with this many training samples."""
+def cut(data: Dataset, samples: int) -> Dataset:
+    """Return the dataset with this many training samples."""
     assert isinstance(data.train, InMemory)
     return replace(data, train=InMemory(pixels=data.train.pixels[:samples], labels=data.train.labels[:samples]))
 
 
-def learn(data: DataSet, *, last_batch: str, rate: float, seed: int) -> tuple[float, float]:
+def learn(data: Dataset, *, last_batch: str, rate: float, seed: int) -> tuple[float, float]:
     """Return the loss and the validation accuracy of the last epoch."""
     config = TrainConfig(
         network="resnet20",

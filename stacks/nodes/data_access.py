@@ -15,7 +15,7 @@ def allow_data(role: ClusterRole, settings: DataSettings) -> None:
     role.allow("Data", *statements, *([_key_statement(settings)] if settings.data_keys else []))
     for bucket in settings.buckets:
         resource = f"arn:<AWS::Partition>:s3:::{bucket.objects}"
-        _acknowledge(role, f"IAM5[Resource::{resource}]", "data sets have names that only the user's jobs know")
+        _acknowledge(role, f"IAM5[Resource::{resource}]", "datasets have names that only the user's jobs know")
     for number, arn in enumerate(settings.policy_arns):
         role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(role, f"Policy{number}", arn))
         named = arn.replace("arn:aws:", "arn:<AWS::Partition>:", 1)

@@ -9,18 +9,18 @@ import numpy as np
 from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
-from trainer.data.samples import DataSet, InMemory
+from trainer.data.samples import Dataset, InMemory
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
 
 SAMPLES = 10
 
 
-def make_numbered_samples() -> DataSet:
+def make_numbered_samples() -> Dataset:
     """Return images of one pixel, which is the image's number."""
     pixels = np.arange(SAMPLES, dtype=np.uint8).reshape(-1, 1, 1, 1)
     samples = InMemory(pixels=pixels, labels=np.zeros(SAMPLES, np.int64))
-    return DataSet(train=samples, validation=samples, image_shape=(1, 1, 1), classes=1)
+    return Dataset(train=samples, validation=samples, image_shape=(1, 1, 1), classes=1)
 
 
 class RecordingBackend:
@@ -38,7 +38,7 @@ class RecordingBackend:
         self.validated: list[int] = []
         """Images of each call of count_correct."""
 
-    def loader(self, data: DataSet) -> BatchLoader:
+    def loader(self, data: Dataset) -> BatchLoader:
         return partial(prepare, data)
 
     def take_deferred(self) -> BatchResult | None:

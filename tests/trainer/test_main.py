@@ -19,8 +19,8 @@ def test_missing_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None
 def test_rank_0_logs_the_sample_counts_once(tmp_path: Path) -> None:
     options = ("--benchmark", "1", "--num-examples", "64", "--num-epochs", "1")
     first, second = (rank.log.read_text() for rank in run(*options, directory=tmp_path, count=2))
-    assert first.count("data set synthetic: 64 training and 12 validation samples of 10 classes\n") == 1
-    assert "data set" not in second
+    assert first.count("dataset synthetic: 64 training and 12 validation samples of 10 classes\n") == 1
+    assert "dataset" not in second
     # Two processes train one network unless --kv-store specifies otherwise.
     assert "global batch size 128," in first
 

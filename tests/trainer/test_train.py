@@ -6,7 +6,7 @@ import pytest
 from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingPolicy, make_numbered_samples
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
@@ -14,11 +14,11 @@ from trainer.train import Trainer
 
 
 @pytest.fixture
-def data() -> DataSet:
+def data() -> Dataset:
     return make_numbered_samples()
 
 
-def test_epoch_trains_on_every_sample_once(data: DataSet) -> None:
+def test_epoch_trains_on_every_sample_once(data: Dataset) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     config = TrainConfig(last_batch="keep", num_epochs=1)
     times = iter([0.0, 0.0, 2.0])
@@ -41,7 +41,7 @@ def test_epoch_trains_on_every_sample_once(data: DataSet) -> None:
 @pytest.mark.parametrize(
     ("last_batch", "begin", "updates"), [("drop", 0, [4, 4]), ("keep", 0, [4, 4, 2]), ("drop", 8, []), ("drop", 5, [4])]
 )
-def test_smaller_last_batch_is_dropped(data: DataSet, last_batch: str, begin: int, updates: list[int]) -> None:
+def test_smaller_last_batch_is_dropped(data: Dataset, last_batch: str, begin: int, updates: list[int]) -> None:
     backend = RecordingBackend(losses=[4.0] * len(updates))
     progress = Progress(samples=begin, loss_sum=float(begin))
     [result] = Trainer(
@@ -56,7 +56,7 @@ def test_smaller_last_batch_is_dropped(data: DataSet, last_batch: str, begin: in
     assert result.loss == pytest.approx((begin + 4 * len(updates)) / (begin + sum(updates)))
 
 
-def test_validation_batches_are_as_large_as_training_batches(data: DataSet) -> None:
+def test_validation_batches_are_as_large_as_training_batches(data: Dataset) -> None:
     backend = RecordingBackend(losses=[4] * 5)
     Trainer(
         backend=backend,
@@ -69,7 +69,7 @@ def test_validation_batches_are_as_large_as_training_batches(data: DataSet) -> N
     assert backend.validated == [2, 2, 1]
 
 
-def test_utilisation_counts_the_devices_of_all_ranks(data: DataSet) -> None:
+def test_utilisation_counts_the_devices_of_all_ranks(data: Dataset) -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_speed = 10.0
     times = iter([0.0, 0.0, 2.0])
@@ -86,7 +86,7 @@ def test_utilisation_counts_the_devices_of_all_ranks(data: DataSet) -> None:
     assert result.utilisation == pytest.approx(0.25)
 
 
-def test_ranks_without_samples_make_every_step(data: DataSet) -> None:
+def test_ranks_without_samples_make_every_step(data: Dataset) -> None:
     steps = []
     for index in range(3):
         backend = RecordingBackend(losses=[0] * 3)
@@ -104,7 +104,7 @@ def test_ranks_without_samples_make_every_step(data: DataSet) -> None:
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_infinite_loss_stops_before_the_update(data: DataSet, loss: float) -> None:
+def test_infinite_loss_stops_before_the_update(data: Dataset, loss: float) -> None:
     backend = RecordingBackend(losses=[1, loss])
     with pytest.raises(TrainerError, match=f"loss is {loss} at epoch 0 batch 2, try a lower --lr"):
         Trainer(
@@ -118,7 +118,7 @@ def test_infinite_loss_stops_before_the_update(data: DataSet, loss: float) -> No
     assert backend.updates == [4]
 
 
-def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request(data: DataSet) -> None:
+def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request(data: Dataset) -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
     Trainer(
         backend=RecordingBackend(losses=[4, 2, 1] * 3),
@@ -135,7 +135,7 @@ def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request(data: 
     ]
 
 
-def test_resumed_epoch_continues_with_the_next_batch(data: DataSet) -> None:
+def test_resumed_epoch_continues_with_the_next_batch(data: Dataset) -> None:
     config = TrainConfig(last_batch="keep", num_epochs=2)
     first, policy = RecordingBackend(losses=[4] * 4), RecordingPolicy(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
     with pytest.raises(StoppedError):
@@ -153,7 +153,7 @@ def test_resumed_epoch_continues_with_the_next_batch(data: DataSet) -> None:
     assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)
 
 
-def test_correct_count_before_an_interruption_is_added_once(data: DataSet) -> None:
+def test_correct_count_before_an_interruption_is_added_once(data: Dataset) -> None:
     def correct_counts(index: int) -> tuple[int, int]:
         """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
         policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
@@ -173,7 +173,7 @@ def test_correct_count_before_an_interruption_is_added_once(data: DataSet) -> No
 
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_resume_on_other_rank_count_uses_each_sample_once(data: DataSet, before: int, after: int) -> None:
+def test_resume_on_other_rank_count_uses_each_sample_once(data: Dataset, before: int, after: int) -> None:
     def train_rest(
         count: int, make_policy: Callable[[], RecordingPolicy], begin: Progress
     ) -> tuple[list[float], Progress | None]:
@@ -202,7 +202,7 @@ def test_resume_on_other_rank_count_uses_each_sample_once(data: DataSet, before:
     assert end is None
 
 
-def test_learning_rate_follows_the_schedule_after_a_resume(data: DataSet) -> None:
+def test_learning_rate_follows_the_schedule_after_a_resume(data: Dataset) -> None:
     config = TrainConfig(last_batch="keep", num_epochs=3, lr=1.0, warmup_epochs=1, lr_step_epochs=(2,))
     whole, rest = RecordingBackend(losses=[1] * 9), RecordingBackend(losses=[1] * 2)
     Trainer(

@@ -10,7 +10,7 @@ from tests.trainer.fake_backend import RecordingBackend, RecordingPolicy, make_n
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
@@ -30,11 +30,11 @@ class DeferredBackend(RecordingBackend):
 
 
 @pytest.fixture
-def data() -> DataSet:
+def data() -> Dataset:
     return make_numbered_samples()
 
 
-def test_deferred_results_are_counted_once(data: DataSet, caplog: pytest.LogCaptureFixture) -> None:
+def test_deferred_results_are_counted_once(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         results = Trainer(
             backend=DeferredBackend(losses=[4, 2, 1] * 2),
@@ -50,7 +50,7 @@ def test_deferred_results_are_counted_once(data: DataSet, caplog: pytest.LogCapt
     assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in output)
 
 
-def test_deferred_flags_are_obeyed_one_step_later(data: DataSet) -> None:
+def test_deferred_flags_are_obeyed_one_step_later(data: Dataset) -> None:
     config, expected = TrainConfig(last_batch="keep", num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
     for flags, end in (
         (StopSaveFlags(save=True), nullcontext()),
@@ -68,7 +68,7 @@ def test_deferred_flags_are_obeyed_one_step_later(data: DataSet) -> None:
     ("losses", "batch", "updates"),
     [([1, float("nan"), 1], 2, [4, 4]), ([1, 1, float("nan")], 3, [4, 4, 2]), ([float("nan"), 1, 1], 1, [4])],
 )
-def test_nan_loss_stops_before_next_update(data: DataSet, losses: list[float], batch: int, updates: list[int]) -> None:
+def test_nan_loss_stops_before_next_update(data: Dataset, losses: list[float], batch: int, updates: list[int]) -> None:
     backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
     with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
         Trainer(
@@ -83,7 +83,7 @@ def test_nan_loss_stops_before_next_update(data: DataSet, losses: list[float], b
     assert not policy.saved
 
 
-def test_flags_are_obeyed_when_every_step_is_awaited(data: DataSet) -> None:
+def test_flags_are_obeyed_when_every_step_is_awaited(data: Dataset) -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True, stop=True))
     config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
@@ -95,7 +95,7 @@ def test_flags_are_obeyed_when_every_step_is_awaited(data: DataSet) -> None:
 
 
 @pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
-def test_flags_of_one_step_survive_a_step_without_flags(data: DataSet, flags: StopSaveFlags) -> None:
+def test_flags_of_one_step_survive_a_step_without_flags(data: Dataset, flags: StopSaveFlags) -> None:
     policy, config = RecordingPolicy(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
         Trainer(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from trainer.config.choices import BACKENDS, DTYPES, GC_TYPES, KV_STORES_OF
-from trainer.config.data_sets import DATA_SETS
+from trainer.config.datasets import DATASETS
 from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
 from trainer.config.settings import TrainConfig
 from trainer.errors import UsageError
@@ -239,7 +239,7 @@ def _add_rate_options(parser: _Parser) -> None:
 def _add_data_options(parser: _Parser) -> None:
     add = parser.add_argument_group("data").add_argument
     default = TrainConfig()
-    add("--dataset", help=f"one of {', '.join(DATA_SETS)} (default {default.dataset})")
+    add("--dataset", help=f"one of {', '.join(DATASETS)} (default {default.dataset})")
     add("--data-dir", metavar="DIR", help=f"folder of its files, or s3://BUCKET/FOLDER (default {default.data_dir})")
     add(
         "--data-train",
@@ -261,7 +261,7 @@ def _add_data_options(parser: _Parser) -> None:
         help="image shape of digits, folder, recordio and synthetic (default: 1,28,28 for digits, otherwise the "
         "network's own)",
     )
-    add("--num-classes", type=number(int, COUNT), metavar="N", help="number of classes (default: the data set's)")
+    add("--num-classes", type=number(int, COUNT), metavar="N", help="number of classes (default: the dataset's)")
     add(
         "--num-examples",
         type=number(int, COUNT),
@@ -272,7 +272,7 @@ def _add_data_options(parser: _Parser) -> None:
         "--augment",
         metavar="none|standard",
         help="training images: standard takes a random part of a folder's and of RecordIO's, in the network's size, "
-        "and of other data sets a random crop, and mirrors each image with probability 1/2 (default standard for "
+        "and of other datasets a random crop, and mirrors each image with probability 1/2 (default standard for "
         "folder and recordio, none for others)",
     )
     add(

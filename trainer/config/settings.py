@@ -16,7 +16,7 @@ from trainer.config.choices import (
     format_value,
     option_name,
 )
-from trainer.config.data_sets import DATA_SETS, check_channels, check_record_files
+from trainer.config.datasets import DATASETS, check_channels, check_record_files
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
 from trainer.config.rate_settings import RateSettings
 from trainer.config.schedule import Schedule, warmup_rates
@@ -69,9 +69,9 @@ class TrainConfig(RateSettings, SpeedSettings):
     disp_batches: int = 20
     """Batches between two progress lines."""
     dataset: str = "digits"
-    """One of DATA_SETS. Default: the digits, which come with the trainer."""
+    """One of DATASETS. Default: the digits, which come with the trainer."""
     data_dir: str = "data"
-    """Directory of the data set's files, local or s3://BUCKET/FOLDER; digits and synthetic need none."""
+    """Directory of the dataset's files, local or s3://BUCKET/FOLDER; digits and synthetic need none."""
     data_train: str | None = None
     """RecordIO file for training, local or s3://BUCKET/KEY."""
     data_train_idx: str | None = None
@@ -81,9 +81,9 @@ class TrainConfig(RateSettings, SpeedSettings):
     data_val_idx: str | None = None
     """Index of data_val. Default: its name with .idx; without such a file, a pass over a local file's records."""
     image_shape: ImageShape | None = None
-    """Channels, height and width. Default: the data set's, or the network's; see input_shape."""
+    """Channels, height and width. Default: the dataset's, or the network's; see input_shape."""
     num_classes: int | None = None
-    """Number of classes. Default: the data set's, or the network's; see classes."""
+    """Number of classes. Default: the dataset's, or the network's; see classes."""
     num_examples: int | None = None
     """Number of synthetic images. Default: 2,000, or as many as fit into 128 MiB."""
     augment: str = "auto"
@@ -109,7 +109,7 @@ class TrainConfig(RateSettings, SpeedSettings):
 
     def __post_init__(self) -> None:
         check_network(self.network)
-        check_choice("dataset", self.dataset, tuple(DATA_SETS))
+        check_choice("dataset", self.dataset, tuple(DATASETS))
         self._check_images()
         check_choice("engine", self.engine, BACKENDS)
         check_kv_store(self.effective_kv_store, backend=self.engine)
@@ -169,13 +169,13 @@ class TrainConfig(RateSettings, SpeedSettings):
         """Return channels, height and width of the network's input."""
         if self.image_shape is not None:
             return self.image_shape
-        return DATA_SETS[self.dataset].image_shape or NETWORKS[self.network].image_shape
+        return DATASETS[self.dataset].image_shape or NETWORKS[self.network].image_shape
 
     @property
     def classes(self) -> int:
         """Return the number of classes; for encoded images, num_classes must be set first."""
         network = NETWORKS[self.network if self.network in NETWORKS else "lenet"]
-        return self.num_classes or DATA_SETS[self.dataset].classes or network.default_classes
+        return self.num_classes or DATASETS[self.dataset].classes or network.default_classes
 
     @property
     def checkpoint_prefix(self) -> str:
@@ -189,8 +189,8 @@ class TrainConfig(RateSettings, SpeedSettings):
         return folder_in_s3(self.model_prefix)
 
     def _check_images(self) -> None:
-        """Raise UsageError unless data set and network fit."""
-        data = DATA_SETS[self.dataset]
+        """Raise UsageError unless dataset and network fit."""
+        data = DATASETS[self.dataset]
         if self.image_shape is not None and not data.resizable and self.image_shape != data.image_shape:
             raise UsageError(
                 f"--image-shape of {self.dataset} must be {format_value(data.image_shape)}, "
@@ -220,7 +220,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     def augmented(self) -> tuple[str, ...]:
         """Return the augmentation of training images: resized-crop, crop, mirror."""
         given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
-        encoded = DATA_SETS[self.dataset].encoded
+        encoded = DATASETS[self.dataset].encoded
         if self.augment == "standard" or (self.augment == "auto" and encoded and not given):
             return ("resized-crop" if encoded else "crop", "mirror")
         return given

@@ -1,6 +1,6 @@
-"""Open data sets and prepare their batches.
+"""Open datasets and prepare their batches.
 
-From the data set to the network: config/data_sets (the list) -> opening (one module per data set) -> samples (bytes in
+From the dataset to the network: config/datasets (the list) -> opening (one module per dataset) -> samples (bytes in
 memory or on disk) -> sampling (which samples, in which order) -> batches (augmented, normalised, prefetched).
 """
 
@@ -10,6 +10,6 @@ from numpy.typing import NDArray
 Images = NDArray[np.float32]
 """Shape (samples, channels, height, width), normalised for the network."""
 Pixels = NDArray[np.uint8]
-"""Shape (samples, channels, height, width), from 0 to 255, as stored in a data set."""
+"""Shape (samples, channels, height, width), from 0 to 255, as stored in a dataset."""
 Labels = NDArray[np.int64]
 """Shape (samples,): the class of each image, from 0."""

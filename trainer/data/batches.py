@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.samples import DataSet, Samples
+from trainer.data.samples import Dataset, Samples
 from trainer.data.sampling import Indices, Shard, global_batches
 
 PADDING: Final = 4
@@ -113,7 +113,7 @@ def epoch_batches(
 
 
 def prepare(
-    data: DataSet, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
+    data: Dataset, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
 ) -> tuple[Images, Labels]:
     """Read, crop, mirror and normalise these samples."""
     pixels = samples.read(indices, draws.resized_crops if draws else None)

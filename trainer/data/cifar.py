@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from trainer.config.data_sets import DATA_SETS
+from trainer.config.datasets import DATASETS
 from trainer.data.reading import exists, read
-from trainer.data.samples import DataSet, InMemory, make_data_set
+from trainer.data.samples import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
 CLASSES: Final = 10
@@ -33,10 +33,10 @@ Read = Callable[[str], tuple[object, bytes]]
 """Function from a file name without suffix to the file's path and content."""
 
 
-def load_cifar10(directory: Path) -> DataSet:
+def load_cifar10(directory: Path) -> Dataset:
     """Read 50,000 training and 10,000 validation colour images of 32x32.
 
-    Raises TrainerError if a file is damaged or missing; the message tells where to get the data set.
+    Raises TrainerError if a file is damaged or missing; the message tells where to get the dataset.
     """
     for folder, suffix, archive in VERSIONS:
         parse = _parse_binary if suffix else _parse_pickle
@@ -47,14 +47,14 @@ def load_cifar10(directory: Path) -> DataSet:
             return _load(_unpack(directory / archive, folder=folder, suffix=suffix).__getitem__, parse, directory)
     archives = " or ".join(archive for _, _, archive in VERSIONS)
     raise TrainerError(
-        f"no {archives}, packed or unpacked, in {directory}: get one from {DATA_SETS['cifar10'].page} "
+        f"no {archives}, packed or unpacked, in {directory}: get one from {DATASETS['cifar10'].page} "
         "and pass its directory as --data-dir"
     )
 
 
-def _load(find: Read, parse: Callable[[object, bytes], InMemory], source: object) -> DataSet:
+def _load(find: Read, parse: Callable[[object, bytes], InMemory], source: object) -> Dataset:
     train, validation = (_join([parse(*find(name)) for name in names]) for names in (TRAIN, VALIDATION))
-    return make_data_set(train, validation, classes=CLASSES, source=source)
+    return make_dataset(train, validation, classes=CLASSES, source=source)
 
 
 def _join(parts: list[InMemory]) -> InMemory:

@@ -1,4 +1,4 @@
-"""Load the digits that come with the trainer; see datasets/README.md."""
+"""Load the digits that come with the trainer; see bundled/README.md."""
 
 from pathlib import Path
 from typing import Final
@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.idx import read_idx
-from trainer.data.samples import DataSet, InMemory, check_memory, make_data_set
+from trainer.data.samples import Dataset, InMemory, check_memory, make_dataset
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
-DIRECTORY: Final = Path(__file__).resolve().parents[1] / "datasets"
+DIRECTORY: Final = Path(__file__).resolve().parent / "bundled"
 FOR_TRAINING: Final = 1437
 """Number of training images; the other 360 are for validation. The files are in random order."""
 CLASSES: Final = 10
 
 
-def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> DataSet:
+def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> Dataset:
     """Read the 8x8 digits and scale them to this (channels, height, width); all channels are equal.
 
     Raises TrainerError if the machine's memory is too small.
@@ -30,7 +30,7 @@ def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> Data
     channels, height, width = image_shape
     scaled = np.rint(scale(images.astype(np.float32), height=height, width=width)).astype(np.uint8)
     pixels = np.repeat(scaled[:, None], channels, axis=1)
-    return make_data_set(
+    return make_dataset(
         InMemory(pixels=pixels[:FOR_TRAINING], labels=labels[:FOR_TRAINING]),
         InMemory(pixels=pixels[FOR_TRAINING:], labels=labels[FOR_TRAINING:]),
         classes=CLASSES,

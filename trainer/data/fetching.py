@@ -1,4 +1,4 @@
-"""Download a data set from S3 to this machine before training, with the AWS command line.
+"""Download a dataset from S3 to this machine before training, with the AWS command line.
 
 The copy remains in ``~/.cache/deeplearning/data``, or on the scratch disks that ``DEEPLEARNING_SCRATCH`` names, so that
 the next run downloads only changes. ``launch --sync-s3`` and ``--sync-dst-dir`` download each byte only once and copy

@@ -1,4 +1,4 @@
-"""Read idx files, the format of MNIST and similar data sets, gzipped or not.
+"""Read idx files, the format of MNIST and similar datasets, gzipped or not.
 
 The format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, a type, the number of dimensions, the dimensions as
 big-endian 32-bit numbers, the values).

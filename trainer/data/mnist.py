@@ -5,21 +5,21 @@ from typing import Final
 
 import numpy as np
 
-from trainer.config.data_sets import DATA_SETS
+from trainer.config.datasets import DATASETS
 from trainer.data.idx import read_idx
 from trainer.data.reading import exists
-from trainer.data.samples import DataSet, InMemory, make_data_set
+from trainer.data.samples import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
 CLASSES: Final = 10
 
 
-def load_mnist(directory: Path, *, name: str) -> DataSet:
-    """Read the data set ``name``, mnist or fashion-mnist: 60,000 and 10,000 images of 28x28.
+def load_mnist(directory: Path, *, name: str) -> Dataset:
+    """Read the dataset ``name``, mnist or fashion-mnist: 60,000 and 10,000 images of 28x28.
 
     Raises TrainerError if a file is damaged or missing; the message tells where to get it.
     """
-    return make_data_set(
+    return make_dataset(
         _read(directory, "train", name=name), _read(directory, "t10k", name=name), classes=CLASSES, source=directory
     )
 
@@ -38,6 +38,6 @@ def _find(directory: Path, file: str, *, name: str) -> Path:
         if exists(path):
             return path
     raise TrainerError(
-        f"no {file} or {file}.gz in {directory}: get the four files of {name} from {DATA_SETS[name].page} "
+        f"no {file} or {file}.gz in {directory}: get the four files of {name} from {DATASETS[name].page} "
         "and pass their directory as --data-dir"
     )

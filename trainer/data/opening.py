@@ -1,4 +1,4 @@
-"""Open the data set of the settings."""
+"""Open the dataset of the settings."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ from trainer.data.fetching import local_directory
 from trainer.data.images.folder import load_folder
 from trainer.data.images.recordio import RecordPaths, load_recordio
 from trainer.data.mnist import load_mnist
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError, UsageError
 
-OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
+OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], Dataset]]] = {
     "digits": lambda config, _: load_digits(config.input_shape),
     "mnist": lambda _, directory: load_mnist(directory, name="mnist"),
     "fashion-mnist": lambda _, directory: load_mnist(directory, name="fashion-mnist"),
@@ -29,10 +29,10 @@ OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], DataSet]]] = {
 }
 
 
-def open_data(config: TrainConfig) -> DataSet:
-    """Open the data set; download it first if --data-dir is in S3.
+def open_data(config: TrainConfig) -> Dataset:
+    """Open the dataset; download it first if --data-dir is in S3.
 
-    Raises UsageError if --num-classes is less than the data set has, TrainerError if it cannot be read or does not fit
+    Raises UsageError if --num-classes is less than the dataset has, TrainerError if it cannot be read or does not fit
     into memory.
     """
     try:
@@ -50,7 +50,7 @@ def open_data(config: TrainConfig) -> DataSet:
     return data
 
 
-def _open_recordio(config: TrainConfig) -> DataSet:
+def _open_recordio(config: TrainConfig) -> Dataset:
     return load_recordio(
         RecordPaths(config.data_train or "", config.data_train_idx),
         RecordPaths(config.data_val or "", config.data_val_idx),

@@ -1,4 +1,4 @@
-"""Define a data set, independent of where its images are stored."""
+"""Define a dataset, independent of where its images are stored."""
 
 import math
 import os
@@ -26,7 +26,7 @@ class Samples(Protocol):
         """Return the labels of all images; those of images in S3 are negative until the image has been read."""
 
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
-        """Return these images, all of one size, at least the data set's ``image_shape``.
+        """Return these images, all of one size, at least the dataset's ``image_shape``.
 
         With ``crops``, samples that are decoded when they are read return that part of each, in that size.
         """
@@ -45,7 +45,7 @@ class InMemory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataSet:
+class Dataset:
     """Training samples, and validation samples that the network never trains on."""
 
     train: Samples
@@ -53,7 +53,7 @@ class DataSet:
     image_shape: ImageShape
     classes: int
     names: tuple[str, ...] = ()
-    """Names of the classes, if the data set has them."""
+    """Names of the classes, if the dataset has them."""
     versions: tuple[str, ...] = ()
     """Versions of the files, if they are in S3: labels there are known only when they have been read."""
     mean: tuple[float, ...] = (0.0,)
@@ -80,8 +80,8 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
         )
 
 
-def make_data_set(train: InMemory, validation: InMemory, *, classes: int, source: object) -> DataSet:
-    """Return both as a data set, normalised by the training images' mean and standard deviation.
+def make_dataset(train: InMemory, validation: InMemory, *, classes: int, source: object) -> Dataset:
+    """Return both as a dataset, normalised by the training images' mean and standard deviation.
 
     Raises TrainerError with the ``source`` if images and labels do not match.
     """
@@ -94,7 +94,7 @@ def make_data_set(train: InMemory, validation: InMemory, *, classes: int, source
             raise TrainerError(f"{source} has the label {samples.labels.max()}, more than {classes} classes can have")
     mean, std = _measure(train.pixels)
     _, channels, height, width = train.pixels.shape
-    return DataSet(
+    return Dataset(
         train=train,
         validation=validation,
         image_shape=(channels, height, width),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.digits import scale
-from trainer.data.samples import DataSet, InMemory, check_memory, make_data_set
+from trainer.data.samples import Dataset, InMemory, check_memory, make_dataset
 from trainer.models import ImageShape
 
 SAMPLES: Final = 2000
@@ -30,7 +30,7 @@ NOISE: Final = 48
 """Largest noise, in either direction."""
 
 
-def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int | None = None, seed: int = 0) -> DataSet:
+def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int | None = None, seed: int = 0) -> Dataset:
     """Generate ``samples`` training images and a fifth as many for validation; a seed always gives the same images.
 
     Raises TrainerError if the machine's memory is too small.
@@ -41,7 +41,7 @@ def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int |
     generator = np.random.default_rng(seed)
     patterns = generator.standard_normal((classes, image_shape[0], COARSE, COARSE), np.float32)
     parts = [_draw(patterns, image_shape, count, generator) for count in (train, validation)]
-    return make_data_set(*parts, classes=classes, source="synthetic")
+    return make_dataset(*parts, classes=classes, source="synthetic")
 
 
 def _draw(

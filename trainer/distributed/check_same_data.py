@@ -3,14 +3,14 @@
 import zlib
 from typing import NamedTuple
 
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard
 from trainer.distributed.all_gather import AllReduces, all_gather
 from trainer.errors import TrainerError
 
 
 class Checksums(NamedTuple):
-    """CRC-32 of a data set's labels, class names and files in S3."""
+    """CRC-32 of a dataset's labels, class names and files in S3."""
 
     train_labels: float
     validation_labels: float
@@ -18,7 +18,7 @@ class Checksums(NamedTuple):
     versions: float
 
 
-def check_same_data(backend: AllReduces, data: DataSet, *, shard: Shard, source: str) -> None:
+def check_same_data(backend: AllReduces, data: Dataset, *, shard: Shard, source: str) -> None:
     """Raise TrainerError on every rank unless all ranks have the same labels and class names."""
     own = Checksums(
         train_labels=zlib.crc32(data.train.labels.tobytes()),

@@ -34,7 +34,7 @@ class Network:
     image_shape: ImageShape
     """Shape of the images for which it was made; it also accepts others."""
     default_classes: int = 10
-    """Number of classes of the data set for which it was made."""
+    """Number of classes of the dataset for which it was made."""
     min_image_size: int
     """Smallest height and width that leave its last layer an input."""
 

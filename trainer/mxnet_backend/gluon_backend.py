@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
 
@@ -131,7 +131,7 @@ class GluonBackend:
     def seed(self, number: int) -> None:
         mx.random.seed(number)
 
-    def loader(self, data: DataSet) -> BatchLoader:
+    def loader(self, data: Dataset) -> BatchLoader:
         return partial(prepare, data)
 
     def count_correct(self, images: Images, labels: Labels) -> int:

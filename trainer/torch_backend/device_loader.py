@@ -1,6 +1,6 @@
 """Load images to a GPU as bytes, while it trains, and crop, mirror and normalise them there.
 
-The result equals bit by bit what trainer.data.batches computes on the CPU. A data set that fits stays on the GPU; then
+The result equals bit by bit what trainer.data.batches computes on the CPU. A dataset that fits stays on the GPU; then
 only the indices of the samples are copied. The loader runs in the thread that prepares the next batch.
 """
 
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
 from trainer.data.batches import PADDING, BatchLoader, Draws
-from trainer.data.samples import DataSet, InMemory, Samples
+from trainer.data.samples import Dataset, InMemory, Samples
 from trainer.data.sampling import Indices
 from trainer.side_stream import select_device
 
 RESIDENT_SHARE: Final = 0.25
-"""Largest share of the free GPU memory, before the first step, that a resident data set may take."""
+"""Largest share of the free GPU memory, before the first step, that a resident dataset may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,8 +85,8 @@ def load_micro_batches(
 class DeviceLoader:
     """Loads samples to the device; see trainer.data.batches.BatchLoader."""
 
-    def __init__(self, data: DataSet, *, device: torch.device, channels_last: bool, memory: int) -> None:
-        """Copy the data set to the device if it takes at most ``memory`` bytes."""
+    def __init__(self, data: Dataset, *, device: torch.device, channels_last: bool, memory: int) -> None:
+        """Copy the dataset to the device if it takes at most ``memory`` bytes."""
         self._data = data
         self._device = device
         self._format = torch.channels_last if channels_last else torch.contiguous_format
@@ -172,7 +172,7 @@ class DeviceLoader:
                 yield self._stream
 
 
-def device_loader(data: DataSet, *, device: torch.device, channels_last: bool) -> DeviceLoader:
-    """Return a loader to a GPU; the data set stays there if it takes little of the free memory."""
+def device_loader(data: Dataset, *, device: torch.device, channels_last: bool) -> DeviceLoader:
+    """Return a loader to a GPU; the dataset stays there if it takes little of the free memory."""
     free, _ = torch.cuda.mem_get_info(device)
     return DeviceLoader(data, device=device, channels_last=channels_last, memory=int(free * RESIDENT_SHARE))

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
@@ -212,7 +212,7 @@ class TorchBackend:
     def seed(self, number: int) -> None:
         seed_device(number, self._device)
 
-    def loader(self, data: DataSet) -> BatchLoader:
+    def loader(self, data: Dataset) -> BatchLoader:
         load: BatchLoader = partial(prepare, data)
         if self._device.type == "cuda":
             load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)

@@ -58,7 +58,7 @@ def test_network_and_num_layers_select_resnext110() -> None:
         (["--network", "own:net"], (1, 28, 28), 10),
     ],
 )
-def test_input_shape_and_classes_follow_the_data_set(
+def test_input_shape_and_classes_follow_the_dataset(
     arguments: list[str], shape: tuple[int, int, int], classes: int
 ) -> None:
     config = parse(arguments)

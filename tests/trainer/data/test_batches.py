@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from trainer.data.batches import AHEAD, Augmentation, Draws, prefetch, prepare
-from trainer.data.samples import DataSet, InMemory, make_data_set
+from trainer.data.samples import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
 COUNT = 40
@@ -13,13 +13,13 @@ BOTH = Augmentation(random_crop=True, random_mirror=True, seed=3)
 
 
 @pytest.fixture
-def data() -> DataSet:
+def data() -> Dataset:
     pixels = np.random.default_rng(0).integers(256, size=(COUNT, 3, 8, 8), dtype=np.uint8)
     samples = InMemory(pixels=pixels, labels=np.arange(COUNT))
-    return make_data_set(samples, samples, classes=COUNT, source="test")
+    return make_dataset(samples, samples, classes=COUNT, source="test")
 
 
-def test_data_set_is_normalised_by_its_mean_and_deviation(data: DataSet) -> None:
+def test_dataset_is_normalised_by_its_mean_and_deviation(data: Dataset) -> None:
     images, labels = prepare(data, data.train, np.arange(COUNT))
     assert images.dtype == np.float32
     assert np.allclose(images.mean(axis=(0, 2, 3)), 0, atol=1e-6)
@@ -29,11 +29,11 @@ def test_data_set_is_normalised_by_its_mean_and_deviation(data: DataSet) -> None
 
 def test_constant_channel_becomes_zero() -> None:
     samples = InMemory(pixels=np.full((2, 1, 4, 4), 9, np.uint8), labels=np.zeros(2, np.int64))
-    images, _ = prepare(make_data_set(samples, samples, classes=1, source="test"), samples, np.arange(2))
+    images, _ = prepare(make_dataset(samples, samples, classes=1, source="test"), samples, np.arange(2))
     assert not images.any()
 
 
-def test_augmentation_depends_only_on_seed_epoch_and_sample(data: DataSet) -> None:
+def test_augmentation_depends_only_on_seed_epoch_and_sample(data: Dataset) -> None:
     draws = BOTH.draw(epoch=1, samples=COUNT)
     whole, _ = prepare(data, data.train, np.arange(COUNT), draws)
     some = np.array([7, 30, 2])
@@ -46,7 +46,7 @@ def test_augmentation_depends_only_on_seed_epoch_and_sample(data: DataSet) -> No
         assert not np.array_equal(whole, prepare(data, data.train, np.arange(COUNT), other)[0])
 
 
-def test_crop_is_part_of_the_padded_image(data: DataSet) -> None:
+def test_crop_is_part_of_the_padded_image(data: Dataset) -> None:
     draws = Augmentation(random_crop=True).draw(epoch=0, samples=COUNT)
     images, _ = prepare(data, data.train, np.arange(COUNT), draws)
     margin = ((0, 0), (0, 0), (4, 4), (4, 4))
@@ -65,7 +65,7 @@ def test_crop_is_part_of_the_padded_image(data: DataSet) -> None:
     assert len(places) > COUNT / 2
 
 
-def test_crops_cover_every_corner(data: DataSet) -> None:
+def test_crops_cover_every_corner(data: Dataset) -> None:
     # Nine positions, with a margin of four on each side.
     middles = (np.arange(9) + 0.5) / 9
     nine = np.arange(9)
@@ -80,7 +80,7 @@ def test_crops_cover_every_corner(data: DataSet) -> None:
         assert np.array_equal(image[inside], expected[inside])
 
 
-def test_about_half_of_the_images_are_mirrored(data: DataSet) -> None:
+def test_about_half_of_the_images_are_mirrored(data: Dataset) -> None:
     draws = Augmentation(random_mirror=True).draw(epoch=0, samples=COUNT)
     images, _ = prepare(data, data.train, np.arange(COUNT), draws)
     originals, _ = prepare(data, data.train, np.arange(COUNT))

@@ -142,7 +142,7 @@ def test_inaccessible_directory_is_reported(tmp_path: Path, folder: str) -> None
         load_cifar10(tmp_path)
 
 
-def test_missing_data_set_is_reported_with_its_source(tmp_path: Path) -> None:
+def test_missing_dataset_is_reported_with_its_source(tmp_path: Path) -> None:
     with pytest.raises(
         TrainerError, match=f"packed or unpacked, in {tmp_path}: get one from https://www.cs.toronto.edu/"
     ):

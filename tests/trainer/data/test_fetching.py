@@ -1,4 +1,4 @@
-"""Test data sets in S3, with the real AWS command line and an S3 server."""
+"""Test datasets in S3, with the real AWS command line and an S3 server."""
 
 import os
 import threading

@@ -68,7 +68,7 @@ def test_truncated_file_is_named(directory: Path) -> None:
         ),
     ],
 )
-def test_other_data_set_is_reported(directory: Path, file: str, values: np.ndarray, message: str) -> None:
+def test_other_dataset_is_reported(directory: Path, file: str, values: np.ndarray, message: str) -> None:
     (directory / file).write_bytes(idx(values))
     with pytest.raises(TrainerError, match=message):
         load_mnist(directory, name="mnist")

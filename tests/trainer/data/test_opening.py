@@ -5,12 +5,12 @@ import pytest
 
 from trainer.config.settings import TrainConfig
 from trainer.data.opening import open_data
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.errors import TrainerError
 
 
 def test_out_of_memory_is_one_line_with_the_required_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(_: tuple[int, int, int]) -> DataSet:
+    def load(_: tuple[int, int, int]) -> Dataset:
         np.empty((2**20, 2**40), np.uint8)
         raise AssertionError("no machine has an exbibyte")
 

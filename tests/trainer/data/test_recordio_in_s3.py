@@ -29,7 +29,7 @@ from trainer.data.images.record_files import url_of_index
 from trainer.data.images.recordio import RecordsInS3
 from trainer.data.images.s3_object import S3Object, connect
 from trainer.data.opening import open_data
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.errors import TrainerError, UsageError
 from trainer.im2rec.conversion import convert
 from trainer.torch_backend.device_loader import DeviceLoader, load_micro_batches
@@ -53,7 +53,7 @@ def files(tmp_path: Path, aws: None) -> Path:
     return tmp_path
 
 
-def open_in_s3(options: str = OPTIONS) -> DataSet:
+def open_in_s3(options: str = OPTIONS) -> Dataset:
     return open_data(parse(f"--data-train {URL} --data-val s3://{BUCKET}/sets/val.rec {options}".split()))
 
 

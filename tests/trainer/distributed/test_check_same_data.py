@@ -4,29 +4,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trainer.data.samples import DataSet, InMemory, make_data_set
+from trainer.data.samples import Dataset, InMemory, make_dataset
 from trainer.data.sampling import Shard
 from trainer.distributed.check_same_data import check_same_data
 from trainer.errors import TrainerError
 
 
-def make_labelled(*labels: int) -> DataSet:
+def make_labelled(*labels: int) -> Dataset:
     train, validation = (
         InMemory(pixels=np.zeros((len(own), 1, 2, 2), np.uint8), labels=np.array(own)) for own in (labels, (0, 1))
     )
-    return make_data_set(train, validation, classes=10, source="test")
+    return make_dataset(train, validation, classes=10, source="test")
 
 
 class OtherRanks:
-    """Backend of rank 0, whose other ranks have these data sets."""
+    """Backend of rank 0, whose other ranks have these datasets."""
 
-    def __init__(self, *data_sets: DataSet) -> None:
-        self._data_sets = data_sets
+    def __init__(self, *datasets: Dataset) -> None:
+        self._datasets = datasets
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
-        width = len(values) // (1 + len(self._data_sets))
+        width = len(values) // (1 + len(self._datasets))
         table = list(values)
-        for rank, data in enumerate(self._data_sets, start=1):
+        for rank, data in enumerate(self._datasets, start=1):
             table[width * rank : width * (rank + 1)] = _checksums(data)
         return table
 
@@ -41,7 +41,7 @@ class _Recorder:
         return list(values)
 
 
-def _checksums(data: DataSet) -> Sequence[float]:
+def _checksums(data: Dataset) -> Sequence[float]:
     recorder = _Recorder()
     check_same_data(recorder, data, shard=Shard(), source="folder")
     return recorder.row

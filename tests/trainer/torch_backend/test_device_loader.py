@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.data.synthetic import make_synthetic
 from trainer.torch_backend.device_loader import DeviceBatch, DeviceLoader, split, to_device
 
@@ -18,7 +18,7 @@ ALL = Augmentation(random_crop=True, random_mirror=True, seed=1)
 
 
 def read(
-    data: DataSet, augmentation: Augmentation, *, memory: int, channels_last: bool
+    data: Dataset, augmentation: Augmentation, *, memory: int, channels_last: bool
 ) -> tuple[DeviceBatch, list[int]]:
     loader = DeviceLoader(data, device=CPU, channels_last=channels_last, memory=memory)
     assert loader.is_resident is bool(memory)
@@ -42,7 +42,7 @@ def test_batch_matches_the_cpu_loader_bit_for_bit(
         assert placed.images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_too_large_data_set_stays_on_the_host() -> None:
+def test_too_large_dataset_stays_on_the_host() -> None:
     size = sum(part.pixels.nbytes for part in (DATA.train, DATA.validation))  # type: ignore[attr-defined]  # both are in memory
     for memory, fits in ((size - 1, False), (size, True)):
         assert DeviceLoader(DATA, device=CPU, channels_last=False, memory=memory).is_resident is fits

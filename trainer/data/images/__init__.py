@@ -1,1 +1,1 @@
-"""Read data sets of encoded images, which are decoded when their batch is prepared: image folders and RecordIO."""
+"""Read datasets of encoded images, which are decoded when their batch is prepared: image folders and RecordIO."""

@@ -1,8 +1,8 @@
-"""Decode images when their batch is prepared, so that the data set need not fit into memory.
+"""Decode images when their batch is prepared, so that the dataset need not fit into memory.
 
 For training a random part of each image is scaled to the network's size. For validation, and without augmentation,
 images are scaled to 8/7 of that size (256 for 224, as He et al. 2015) and cropped. They are normalised by ImageNet's
-mean and standard deviation: measuring the data set's own would decode all of it once.
+mean and standard deviation: measuring the dataset's own would decode all of it once.
 """
 
 import importlib
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from trainer.data import Labels, Pixels
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
@@ -91,12 +91,12 @@ class EncodedSamples(ABC):
             raise TrainerError(f"cannot read the image {self.describe(sample)}: {reason}") from error
 
 
-def make_data_set_of_images(
+def make_dataset_of_images(
     train: EncodedSamples, validation: EncodedSamples, *, classes: int, names: tuple[str, ...] = ()
-) -> DataSet:
-    """Return both parts as a data set, normalised as ImageNet."""
+) -> Dataset:
+    """Return both parts as a dataset, normalised as ImageNet."""
     colour = train.image_shape[0] == len(MEAN)
-    return DataSet(
+    return Dataset(
         train=train,
         validation=validation,
         image_shape=train.image_shape,

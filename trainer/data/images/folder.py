@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from trainer.data.images.decoding import EncodedSamples, import_pillow, make_data_set_of_images
-from trainer.data.samples import DataSet
+from trainer.data.images.decoding import EncodedSamples, import_pillow, make_dataset_of_images
+from trainer.data.samples import Dataset
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
@@ -17,7 +17,7 @@ SUFFIXES: Final = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp"))
 LAYOUT: Final = "image folders are DIRECTORY/train/CLASS/*.jpg and DIRECTORY/val/CLASS/*.jpg, say with --data-dir where"
 
 
-def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
+def load_folder(directory: Path, image_shape: ImageShape) -> Dataset:
     """List the images of both parts; classes are the directories of train, by name.
 
     Raises TrainerError if a part is missing or unreadable, a class has no image, or this Python has no Pillow.
@@ -28,7 +28,7 @@ def load_folder(directory: Path, image_shape: ImageShape) -> DataSet:
     unknown = [name for name in validation if name not in labels]
     if unknown:
         raise TrainerError(f"{directory / 'val'} has the class {unknown[0]}, which {directory / 'train'} lacks")
-    return make_data_set_of_images(
+    return make_dataset_of_images(
         _list(directory / "train", labels, image_shape),
         _list(directory / "val", {name: labels[name] for name in validation}, image_shape),
         classes=len(names),

@@ -17,13 +17,13 @@ from trainer.data.images.decoding import (
     EncodedSamples,
     decode_threads,
     import_pillow,
-    make_data_set_of_images,
+    make_dataset_of_images,
     start_threads,
 )
 from trainer.data.images.record_files import RecordFile, open_records, open_records_in_s3
 from trainer.data.images.records import parse_image
 from trainer.data.images.s3_object import connect
-from trainer.data.samples import DataSet
+from trainer.data.samples import Dataset
 from trainer.errors import TrainerError, UsageError
 from trainer.models import ImageShape
 from trainer.s3 import SCHEME
@@ -96,7 +96,7 @@ class RecordsInS3(Records):
 
 def load_recordio(
     train: RecordPaths, validation: RecordPaths, image_shape: ImageShape, *, num_classes: int | None = None
-) -> DataSet:
+) -> Dataset:
     """Open both files. There are num_classes classes if the training file is in S3, else its highest label plus one.
 
     Raises TrainerError if a file is missing or damaged, or validation has a class that training lacks.
@@ -111,7 +111,7 @@ def load_recordio(
     if (highest := int(second.labels.max())) >= classes:
         limit = f"--num-classes is {classes}" if train.in_s3 else f"the highest of {train.records} is {classes - 1}"
         raise TrainerError(f"{validation.records} has the label {highest}, {limit}")
-    data = make_data_set_of_images(first, second, classes=classes)
+    data = make_dataset_of_images(first, second, classes=classes)
     return replace(data, versions=first.file.versions + second.file.versions)
 
 

@@ -1,4 +1,4 @@
-"""List the data sets of ``--dataset`` and their properties."""
+"""List the datasets of ``--dataset`` and their properties."""
 
 import re
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from trainer.s3 import SCHEME
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataSetInfo:
-    """Properties of a data set; None if they depend on the command line or on the files."""
+class DatasetInfo:
+    """Properties of a dataset; None if they depend on the command line or on the files."""
 
     image_shape: ImageShape | None = None
     """Default: --image-shape, or the shape that the network was made for."""
@@ -29,20 +29,20 @@ class DataSetInfo:
     """Web page of the download."""
 
 
-DATA_SETS: Final[Mapping[str, DataSetInfo]] = {
-    "digits": DataSetInfo(image_shape=(1, 28, 28), resizable=True, classes=10),
-    "mnist": DataSetInfo(
+DATASETS: Final[Mapping[str, DatasetInfo]] = {
+    "digits": DatasetInfo(image_shape=(1, 28, 28), resizable=True, classes=10),
+    "mnist": DatasetInfo(
         image_shape=(1, 28, 28),
         classes=10,
         page="http://yann.lecun.com/exdb/mnist/ or its mirror https://ossci-datasets.s3.amazonaws.com/mnist/",
     ),
-    "fashion-mnist": DataSetInfo(
+    "fashion-mnist": DatasetInfo(
         image_shape=(1, 28, 28), classes=10, page="https://github.com/zalandoresearch/fashion-mnist#get-the-data"
     ),
-    "cifar10": DataSetInfo(image_shape=(3, 32, 32), classes=10, page="https://www.cs.toronto.edu/~kriz/cifar.html"),
-    "folder": DataSetInfo(resizable=True, channels=(1, 3), encoded=True),
-    "recordio": DataSetInfo(resizable=True, channels=(1, 3), encoded=True),
-    "synthetic": DataSetInfo(resizable=True),
+    "cifar10": DatasetInfo(image_shape=(3, 32, 32), classes=10, page="https://www.cs.toronto.edu/~kriz/cifar.html"),
+    "folder": DatasetInfo(resizable=True, channels=(1, 3), encoded=True),
+    "recordio": DatasetInfo(resizable=True, channels=(1, 3), encoded=True),
+    "synthetic": DatasetInfo(resizable=True),
 }
 
 
@@ -50,8 +50,8 @@ S3_OBJECT: Final = re.compile(r"s3://[^/\s]+(/[^/\s]+)+")
 
 
 def check_channels(dataset: str, image_shape: ImageShape) -> None:
-    """Raise UsageError unless the data set can have images with these channels."""
-    channels = DATA_SETS[dataset].channels
+    """Raise UsageError unless the dataset can have images with these channels."""
+    channels = DATASETS[dataset].channels
     if channels and image_shape[0] not in channels:
         allowed = " or ".join(map(str, channels))
         raise UsageError(f"--image-shape of {dataset} must have {allowed} channels, got {format_value(image_shape)}")
