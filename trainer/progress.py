@@ -34,6 +34,6 @@ class Progress:
         if not math.isfinite(loss_sum):
             raise TrainerError(
                 f"loss is {loss_sum} at epoch {self.epoch} batch {batch}, "
-                "try a lower --lr (and --resume never, if an epoch is done)"
+                "try a lower --lr; after the first epoch, also pass --resume never"
             )
         return replace(self, loss_sum=self.loss_sum + loss_sum)

@@ -35,10 +35,8 @@ def test_lenet_classifies_98_percent_of_the_validation_digits(tmp_path: Path, co
     assert all(seconds > 0 for seconds in phases)
     assert ranks[0].log.read_text().count("time per phase: data=") == 12
     best = max(line["validation/accuracy"] for line in epochs)
-    assert load_checkpoint(tmp_path / "checkpoints/lenet-best.npz").description.validation_accuracy == pytest.approx(
-        best
-    )
+    assert load_checkpoint(tmp_path / "checkpoints/lenet-best.npz").metadata.validation_accuracy == pytest.approx(best)
     found = load_checkpoint(tmp_path / result[3])
-    assert found.description.settings["network"] == "lenet"
-    assert found.description.validation_accuracy == pytest.approx(float(result[1]), abs=1e-6)
+    assert found.metadata.settings["network"] == "lenet"
+    assert found.metadata.validation_accuracy == pytest.approx(float(result[1]), abs=1e-6)
     assert sum(np.size(value) for value in found.state.weights.values()) == 431_080

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainer.atomic_file import link_or_copy, temporary_path
-from trainer.checkpoint.format import load_description
+from trainer.checkpoint.format import load_metadata
 from trainer.errors import TrainerError
 from trainer.s3 import S3Folder
 
@@ -100,10 +100,10 @@ def _score(path: Path) -> Score | None:
     """Return the score of the checkpoint in this file; None if it is missing or damaged."""
     if path.exists():
         try:
-            description = load_description(path)
+            metadata = load_metadata(path)
         except TrainerError as error:
             log.warning("%s", error)
         else:
-            if description.validation_accuracy is not None:
-                return Score(description.progress.started, description.validation_accuracy)
+            if metadata.validation_accuracy is not None:
+                return Score(metadata.progress.started, metadata.validation_accuracy)
     return None

@@ -1,4 +1,4 @@
-"""Read and write checkpoint files: weights, optimizer state and a description, in numpy's npz format.
+"""Read and write checkpoint files: weights, optimizer state and metadata, in numpy's npz format.
 
 Any backend can read them, and so can ``numpy.load``; unlike a pickle, loading one runs no code.
 """
@@ -19,14 +19,15 @@ from trainer.backend import TrainingState
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 
-DESCRIPTION: Final = "description"
+METADATA: Final = "description"
+"""Name of the metadata's array, a JSON text."""
 WEIGHT: Final = "weight/"
 OPTIMIZER: Final = "optimizer/"
-"""Prefixes of the arrays' names, which keep them apart from the description."""
+"""Prefixes of the arrays' names, which keep them apart from the metadata's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Description:
+class CheckpointMetadata:
     """Run and position of a checkpoint."""
 
     settings: Mapping[str, object]
@@ -42,7 +43,7 @@ class Description:
 class Checkpoint:
     """Contents of a checkpoint file."""
 
-    description: Description
+    metadata: CheckpointMetadata
     state: TrainingState = field(repr=False)
 
 
@@ -66,22 +67,22 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     state = checkpoint.state
     arrays = {WEIGHT + name: value for name, value in state.weights.items()}
     arrays |= {OPTIMIZER + name: value for name, value in state.optimizer.items()}
-    description = np.array(json.dumps(asdict(checkpoint.description)))
+    metadata = np.array(json.dumps(asdict(checkpoint.metadata)))
     with atomic_write(path, what="checkpoint") as file:
-        np.savez(file, allow_pickle=False, **{DESCRIPTION: description}, **arrays)
+        np.savez(file, allow_pickle=False, **{METADATA: metadata}, **arrays)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; the format's checksums detect a damaged file."""
     with _open_arrays(path) as arrays:
         state = TrainingState(weights=_with_prefix(WEIGHT, arrays), optimizer=_with_prefix(OPTIMIZER, arrays))
-        return Checkpoint(description=_description(arrays), state=state)
+        return Checkpoint(metadata=_metadata(arrays), state=state)
 
 
-def load_description(path: Path) -> Description:
-    """Read only the description; it does not verify the arrays."""
+def load_metadata(path: Path) -> CheckpointMetadata:
+    """Read only the metadata; the arrays are not verified."""
     with _open_arrays(path) as arrays:
-        return _description(arrays)
+        return _metadata(arrays)
 
 
 @contextmanager
@@ -94,10 +95,10 @@ def _open_arrays(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
         raise TrainerError(f"cannot read checkpoint {path}: {error}") from error
 
 
-def _description(arrays: "np.lib.npyio.NpzFile") -> Description:
-    values = json.loads(str(arrays[DESCRIPTION]))
+def _metadata(arrays: "np.lib.npyio.NpzFile") -> CheckpointMetadata:
+    values = json.loads(str(arrays[METADATA]))
     progress, versions = Progress(**values["progress"]), tuple(values.get("data_versions", ()))
-    return Description(**{**values, "progress": progress, "data_versions": versions})
+    return CheckpointMetadata(**{**values, "progress": progress, "data_versions": versions})
 
 
 def _with_prefix(prefix: str, arrays: "np.lib.npyio.NpzFile") -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Final, NoReturn, Protocol
 from trainer.backend import Backend, StopSaveFlags
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.completion_marker import CompletionMarker
-from trainer.checkpoint.format import Checkpoint, Description, final_checkpoint_path, save_checkpoint
+from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, final_checkpoint_path, save_checkpoint
 from trainer.checkpoint.resume import (
     BestOfRank,
     RankReport,
@@ -135,7 +135,7 @@ class CheckpointManager:
 
     def _gather_reports(self, backend: Backend, in_another_directory: bool) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
-        own = self._loaded.description.progress if self._loaded else Progress()
+        own = self._loaded.metadata.progress if self._loaded else Progress()
         marker = CompletionMarker() if self._store is None else self._store.marker()
         self._disown_marker_of_earlier_job(marker)
         report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), in_another_directory)
@@ -152,8 +152,8 @@ class CheckpointManager:
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
         loaded = self._loaded if source == self._shard.index else None
-        own = loaded.description.progress if loaded else Progress()
-        reason = reason_to_refuse(loaded.description, self._config) if loaded else None
+        own = loaded.metadata.progress if loaded else Progress()
+        reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
         row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, shard=self._shard)[source]
         if chosen.is_refused:
@@ -161,13 +161,13 @@ class CheckpointManager:
             raise UsageError(backend.broadcast_object(reason, source=source))
         backend.restore(loaded.state if loaded else None, source=source)
         progress = chosen.progress
-        if loaded and (new := newer_settings(loaded.description, self._config)):
+        if loaded and (new := newer_settings(loaded.metadata, self._config)):
             log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
-        if loaded and has_other_data(loaded.description, self._data_versions):
+        if loaded and has_other_data(loaded.metadata, self._data_versions):
             log.warning(
                 "the data in S3 has changed since the checkpoint was written: its ETags were %s, are %s; training "
                 "continues with the new data; to start over, pass --resume never",
-                " ".join(loaded.description.data_versions),
+                " ".join(loaded.metadata.data_versions),
                 " ".join(self._data_versions),
             )
         if self._shard.is_lead:
@@ -203,8 +203,8 @@ class CheckpointManager:
             backend.extend_timeout(PAUSE_S)
         is_best = validation_accuracy is not None and self._update_best(validation_accuracy)
         if self._store is not None:
-            description, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()
-            self._store.save(lambda: Checkpoint(description=description, state=snapshot()), is_best=is_best)
+            metadata, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()
+            self._store.save(lambda: Checkpoint(metadata=metadata, state=snapshot()), is_best=is_best)
 
     def write_final(self, backend: Backend, *, validation_accuracy: float) -> str:
         """Write the final checkpoint, on rank 0; return its path or URL."""
@@ -213,8 +213,8 @@ class CheckpointManager:
         path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
         progress = Progress(started=self._started, epoch=self._config.num_epochs)
         try:
-            description = self._describe(progress, validation_accuracy)
-            save_checkpoint(path, Checkpoint(description=description, state=backend.state()))
+            metadata = self._describe(progress, validation_accuracy)
+            save_checkpoint(path, Checkpoint(metadata=metadata, state=backend.state()))
         except TrainerError as error:
             raise TrainerError(f"{error}; rerun the same command to resume from the previous checkpoint") from error
         self._store.wait()
@@ -284,8 +284,8 @@ class CheckpointManager:
             self._best = accuracy
         return is_best
 
-    def _describe(self, progress: Progress, accuracy: float | None) -> Description:
-        return Description(
+    def _describe(self, progress: Progress, accuracy: float | None) -> CheckpointMetadata:
+        return CheckpointMetadata(
             settings=self._config.identity,
             progress=progress,
             validation_accuracy=accuracy,

@@ -6,7 +6,7 @@ The named tuples are what ranks send with all_gather, which transmits floats: 1 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainer.checkpoint.format import Description
+from trainer.checkpoint.format import CheckpointMetadata
 from trainer.config.choices import format_value, option_name
 from trainer.config.settings import TrainConfig
 from trainer.progress import Progress
@@ -102,30 +102,30 @@ def completed_run_start(reports: Sequence[RankReport]) -> float:
     return max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
 
 
-def newer_settings(description: Description, config: TrainConfig) -> list[str]:
+def newer_settings(metadata: CheckpointMetadata, config: TrainConfig) -> list[str]:
     """Return the settings that a checkpoint of an earlier version lacks, as the user would write them."""
-    new = {name: value for name, value in config.identity.items() if name not in description.settings}
+    new = {name: value for name, value in config.identity.items() if name not in metadata.settings}
     return [f"{option_name(name)} {format_value(value)}" for name, value in new.items()]
 
 
-def has_other_data(description: Description, versions: tuple[str, ...]) -> bool:
+def has_other_data(metadata: CheckpointMetadata, versions: tuple[str, ...]) -> bool:
     """Return True if the data was and is in S3, and its files have changed since the checkpoint."""
-    return bool(description.data_versions and versions) and description.data_versions != versions
+    return bool(metadata.data_versions and versions) and metadata.data_versions != versions
 
 
-def reason_to_refuse(description: Description, config: TrainConfig) -> str | None:
+def reason_to_refuse(metadata: CheckpointMetadata, config: TrainConfig) -> str | None:
     """Return why this run cannot resume from a checkpoint, or None: other settings, or no epochs left."""
     for name, value in config.identity.items():
-        previous = description.settings.get(name, value)
+        previous = metadata.settings.get(name, value)
         if previous != value:
             return (
                 f"the interrupted run of {config.checkpoint_prefix} "
                 f"had {option_name(name)} {format_value(previous)}, got {format_value(value)}: "
                 "to start over, pass --resume never; to keep both, pass another --model-prefix"
             )
-    if description.progress.epoch >= config.num_epochs:
+    if metadata.progress.epoch >= config.num_epochs:
         return (
-            f"--num-epochs must be more than the {description.progress.epoch} that the interrupted run of "
+            f"--num-epochs must be more than the {metadata.progress.epoch} that the interrupted run of "
             f"{config.checkpoint_prefix} has done, got {config.num_epochs}; to start over, pass --resume never"
         )
     return None

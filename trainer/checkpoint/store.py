@@ -21,7 +21,7 @@ from trainer.checkpoint.completion_marker import CompletionMarker, read_marker, 
 from trainer.checkpoint.format import (
     Checkpoint,
     load_checkpoint,
-    load_description,
+    load_metadata,
     make_checkpoint_directory,
     save_checkpoint,
 )
@@ -182,7 +182,7 @@ class CheckpointStore:
         """Return True if this file is a checkpoint of the run with this start time."""
         if path.exists():
             with _warn_on_failure():
-                return load_description(path).progress.started == run_started
+                return load_metadata(path).progress.started == run_started
         return False
 
     def delete_all(self) -> None:
@@ -196,7 +196,7 @@ class CheckpointStore:
 
     def _write(self, make_checkpoint: Callable[[], Checkpoint], is_best: bool) -> None:
         checkpoint = make_checkpoint()
-        path = self._directory / f"{self._name_prefix}{_format_position(checkpoint.description.progress)}.npz"
+        path = self._directory / f"{self._name_prefix}{_format_position(checkpoint.metadata.progress)}.npz"
         with _warn_on_failure("training continues without it"):
             save_checkpoint(path, checkpoint)
             if is_best:

@@ -16,7 +16,7 @@ from trainer.data.samples import Dataset
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError, UsageError
 
-OPEN: Final[Mapping[str, Callable[[TrainConfig, Path], Dataset]]] = {
+OPENERS: Final[Mapping[str, Callable[[TrainConfig, Path], Dataset]]] = {
     "digits": lambda config, _: load_digits(config.input_shape),
     "mnist": lambda _, directory: load_mnist(directory, name="mnist"),
     "fashion-mnist": lambda _, directory: load_mnist(directory, name="fashion-mnist"),
@@ -36,7 +36,7 @@ def open_data(config: TrainConfig) -> Dataset:
     into memory.
     """
     try:
-        data = OPEN[config.dataset](config, local_directory(config.data_dir))
+        data = OPENERS[config.dataset](config, local_directory(config.data_dir))
     except MemoryError as error:
         # numpy's message contains the size of the allocation.
         reason = f", {error}" if str(error) else ""

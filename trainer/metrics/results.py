@@ -45,7 +45,7 @@ class EpochResult:
             "train/loss": self.loss,
             "validation/accuracy": self.validation_accuracy,
             "speed/all_ranks": self.speed,
-            **({} if self.utilisation is None else {"speed/model_flop_utilisation": self.utilisation}),
+            **({} if self.utilisation is None else {"speed/mfu": self.utilisation}),
             **{f"seconds/{phase}": seconds for phase, seconds in self.phases._asdict().items()},
         }
 

@@ -69,7 +69,7 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
 
     Its function gets those of the keywords ``classes`` and ``image_shape`` (channels, height, width) that it takes, or
     of torchvision's and timm's, ``num_classes`` and ``in_chans``. Raises UsageError when there is no such function, or
-    it returns no nn.Module with weights.
+    it returns no nn.Module with parameters to train.
     """
     # Imported late: a wrong option is reported without loading torch.
     from torch import nn
@@ -80,12 +80,12 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
         raise UsageError(f"--network {network} must return a torch.nn.Module, got {type(model).__name__}")
     parameters = list(model.parameters())
     if any(isinstance(parameter, nn.UninitializedParameter) for parameter in parameters):
-        raise UsageError(f"--network {network} must know its sizes when it is built, it has lazy modules")
+        raise UsageError(f"--network {network} must not have lazy modules such as nn.LazyLinear")
     if not any(parameter.requires_grad for parameter in parameters):
-        raise UsageError(f"--network {network} must have weights to train, it has none")
+        raise UsageError(f"--network {network} must have parameters to train, it has none")
     if others := sorted({str(parameter.dtype) for parameter in parameters} - {"torch.float32"}):
         raise UsageError(
-            f"--network {network} must have weights of torch.float32, got {others[0]}: it computes in --dtype"
+            f"--network {network}: weights must be torch.float32, got {others[0]}; --dtype sets the compute type"
         )
     if network not in NETWORKS:
         check_logits(_logits_of_one(model, image_shape), network=network, classes=classes)
@@ -119,26 +119,30 @@ def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
     Raises UsageError when there is no such function, or it needs other arguments.
     """
     function = _find(reference)
-    takes = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
     known = {"classes": classes, "image_shape": image_shape, "num_classes": classes, "in_chans": image_shape[0]}
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needs = [name for name, each in takes.items() if each.default is each.empty and each.kind not in variable]
+    needs = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty and parameter.kind not in variable
+    ]
     if others := [name for name in needs if name not in known]:
         raise UsageError(
             f"--network {reference} takes {' and '.join(others)}, a network gets only {', '.join(known)}: "
             "give the others defaults"
         )
-    hidden = _hidden_keywords(takes)
-    return function(**{name: value for name, value in known.items() if name in hidden or name in takes})
+    hidden = _kwargs_keywords(parameters)
+    return function(**{name: value for name, value in known.items() if name in hidden or name in parameters})
 
 
-def _hidden_keywords(takes: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
+def _kwargs_keywords(parameters: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
     """Return the keywords that a function accepts without naming them, as it passes **kwargs to the network's class."""
-    if not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return ()
-    if {"weights", "progress"} & takes.keys():
+    if {"weights", "progress"} & parameters.keys():
         return ("num_classes",)  # like torchvision's
-    if "pretrained" in takes:
+    if "pretrained" in parameters:
         return ("num_classes", "in_chans")  # like timm's
     return ("classes", "image_shape")
 
@@ -159,6 +163,6 @@ def _find(reference: str) -> Callable[..., object]:
         ) from error
     function = getattr(module, attribute, None)
     if not callable(function):
-        found = "is missing" if function is None else f"is {type(function).__name__}"
-        raise UsageError(f"--network {reference}: {attribute} must be a function in {module.__file__}, it {found}")
+        problem = "is missing" if function is None else f"is {type(function).__name__}"
+        raise UsageError(f"--network {reference}: {attribute} must be a function in {module.__file__}, it {problem}")
     return function  # type: ignore[no-any-return]  # a module may hold anything

@@ -2,7 +2,7 @@
 
 The form without groups and normalisation of MXNet's model zoo (gluon.model_zoo.vision.alexnet) and torchvision. Biases
 start at zero, convolutions as in He et al. (2015), "Delving Deep into Rectifiers".
-61,100,840 weights with 1,000 classes and 224x224 images of three channels.
+61,100,840 parameters with 1,000 classes and 224x224 images of three channels.
 """
 
 from torch import nn

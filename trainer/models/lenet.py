@@ -1,6 +1,6 @@
 """Build LeNet as in MXNet's example: the network of LeCun et al. (1998) with Caffe's widths.
 
-431,080 weights with 10 classes and 28x28 images of one channel.
+431,080 parameters with 10 classes and 28x28 images of one channel.
 """
 
 from torch import nn

@@ -3,7 +3,7 @@
 The bottleneck's stride is in its 3x3 convolution, as in fb.resnet.torch ("v1.5"), and the last BatchNorm of each block
 starts at zero, so that every block starts as the identity: Goyal et al. (2017), "Accurate, Large Minibatch SGD",
 section 5.1. Convolutions start as in He et al. (2015b), "Delving Deep into Rectifiers".
-25,557,032 weights with 1,000 classes and three channels.
+25,557,032 parameters with 1,000 classes and three channels.
 """
 
 from typing import Final

@@ -10,7 +10,7 @@ MXNet gives it: it has no groups. It is the CIFAR ResNet-110 of He et al. with t
 
 MXNet's example builds it for ``--network resnext --num-layers 110`` (apache/mxnet,
 example/image-classification/symbols/resnext.py), because it takes the basic block below 164 layers, where its
-``num_group`` has no effect. With 10 classes and three channels: 1,730,973 weights.
+``num_group`` has no effect. With 10 classes and three channels: 1,730,973 parameters.
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Two convolutions and a shortcut around them, which has weights in the first block of a stage."""
+    """Two convolutions and a shortcut around them, which has parameters in the first block of a stage."""
 
     def __init__(self, in_channels: int, out_channels: int, *, stride: int, first: bool) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 The network of MXNet's example for ``--network vgg --num-layers 16``. Biases start at zero, convolutions as in He et al.
 (2015), "Delving Deep into Rectifiers", linear layers with a standard deviation of 0.01.
-138,357,544 weights with 1,000 classes and 224x224 images of three channels.
+138,357,544 parameters with 1,000 classes and 224x224 images of three channels.
 """
 
 from itertools import pairwise

@@ -77,7 +77,7 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str,
             "mynet:few",
             "--network mynet:few must return a score for each class, shape (images, 10), got shape (1, 3) for",
         ),
-        ("mynet:weightless", "--network mynet:weightless must have weights to train, it has none"),
+        ("mynet:weightless", "--network mynet:weightless must have parameters to train, it has none"),
     ],
 )
 def test_network_that_mxnet_lacks_is_refused(cluster: Cluster, network: str, reason: str) -> None:

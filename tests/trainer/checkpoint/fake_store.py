@@ -9,7 +9,7 @@ import numpy as np
 from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.completion_marker import CompletionMarker
-from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint
+from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_checkpoint
 from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
@@ -46,7 +46,7 @@ class FakeStore:
     def save(self, take: Callable[[], Checkpoint], *, is_best: bool) -> None:
         self.saved.append(take())
         if is_best:
-            self.bests.append(self.saved[-1].description.validation_accuracy)
+            self.bests.append(self.saved[-1].metadata.validation_accuracy)
 
     def read_best_score_from_s3(self) -> None:
         self.looked_in_s3 = True
@@ -55,7 +55,7 @@ class FakeStore:
         return self.best_score.accuracy if self.best_score and self.best_score.started == run_started else None
 
     def save_best(self, path: Path) -> None:
-        self.bests.append(load_checkpoint(path).description.validation_accuracy)
+        self.bests.append(load_checkpoint(path).metadata.validation_accuracy)
 
     def upload_final(self, path: Path, *, best: Score) -> str:
         self.uploaded_best = best
@@ -112,7 +112,7 @@ def from_rank_1(row: Row) -> tuple[float, ...]:
 
 
 def make_checkpoint(progress: Progress) -> Checkpoint:
-    return Checkpoint(description=Description(settings=CONFIG.identity, progress=progress), state=STATE)
+    return Checkpoint(metadata=CheckpointMetadata(settings=CONFIG.identity, progress=progress), state=STATE)
 
 
 def make_manager(

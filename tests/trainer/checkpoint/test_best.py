@@ -9,7 +9,7 @@ import pytest
 
 from trainer.backend import TrainingState
 from trainer.checkpoint.best import BestCheckpoint, Score
-from trainer.checkpoint.format import Checkpoint, Description, load_description, save_checkpoint
+from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_metadata, save_checkpoint
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 from trainer.s3 import S3Folder
@@ -30,13 +30,13 @@ class Folder:
         if self._failures:
             raise TrainerError(self._failures.pop())
         assert (name, metadata["started"]) == ("net-best.npz", "5.5")
-        self.stored.append((load_description(path).validation_accuracy, metadata["accuracy"]))
+        self.stored.append((load_metadata(path).validation_accuracy, metadata["accuracy"]))
 
 
 def written(directory: Path, accuracy: float, *, started: float = 5.5) -> Path:
     path = directory / f"net-{started}-{accuracy}.npz"
-    description = Description(settings={}, progress=Progress(started=started), validation_accuracy=accuracy)
-    save_checkpoint(path, Checkpoint(description=description, state=TrainingState(weights={"a": np.zeros(9)})))
+    metadata = CheckpointMetadata(settings={}, progress=Progress(started=started), validation_accuracy=accuracy)
+    save_checkpoint(path, Checkpoint(metadata=metadata, state=TrainingState(weights={"a": np.zeros(9)})))
     return path
 
 

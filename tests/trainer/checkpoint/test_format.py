@@ -6,7 +6,7 @@ import pytest
 from trainer.backend import TrainingState
 from trainer.checkpoint.format import (
     Checkpoint,
-    Description,
+    CheckpointMetadata,
     final_checkpoint_path,
     load_checkpoint,
     make_checkpoint_directory,
@@ -15,14 +15,14 @@ from trainer.checkpoint.format import (
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 
-DESCRIPTION = Description(
+METADATA = CheckpointMetadata(
     settings={"network": "lenet", "lr": None},
     progress=Progress(started=1.5, epoch=2, samples=64, loss_sum=0.1, correct=3),
     validation_accuracy=0.5,
 )
 WEIGHTS = {"0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "0.bias": np.zeros(2, np.float32)}
 CHECKPOINT = Checkpoint(
-    description=DESCRIPTION, state=TrainingState(weights=WEIGHTS, optimizer={"momentum": np.ones(8, np.float32)})
+    metadata=METADATA, state=TrainingState(weights=WEIGHTS, optimizer={"momentum": np.ones(8, np.float32)})
 )
 
 
@@ -30,7 +30,7 @@ def test_saved_checkpoint_is_loaded_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "net-0002.npz"
     save_checkpoint(path, CHECKPOINT)
     found = load_checkpoint(path)
-    assert found.description == DESCRIPTION
+    assert found.metadata == METADATA
     assert list(found.state.weights) == list(WEIGHTS)
     assert all(np.array_equal(found.state.weights[name], WEIGHTS[name]) for name in WEIGHTS)
     assert found.state.optimizer["momentum"].tolist() == [1] * 8
@@ -51,7 +51,7 @@ def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(TrainerError, match="No space left on device"):
-        save_checkpoint(path, Checkpoint(description=DESCRIPTION, state=TrainingState(weights={})))
+        save_checkpoint(path, Checkpoint(metadata=METADATA, state=TrainingState(weights={})))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

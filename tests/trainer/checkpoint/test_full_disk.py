@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 path = Path(sys.argv[1])
-print(path.name.partition("-resume")[0], load_checkpoint(path).description.progress.epoch)
+print(path.name.partition("-resume")[0], load_checkpoint(path).metadata.progress.epoch)
 """
 WITHOUT_LINKS = """
 mount -t tmpfs -o size=1m none "$1" && cd "$1" && exec "$0" -c "$KEEP"
@@ -30,7 +30,7 @@ KEEP = """
 import errno, os
 from pathlib import Path
 import numpy as np
-from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint
+from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_checkpoint
 from trainer.backend import TrainingState
 from trainer.checkpoint.store import CheckpointStore
 from trainer.progress import Progress
@@ -41,13 +41,13 @@ def no_links(*_):
 os.link = no_links
 store = CheckpointStore("net")
 for epoch in (1, 2, 3):
-    description = Description(settings={}, progress=Progress(epoch=epoch))
+    metadata = CheckpointMetadata(settings={}, progress=Progress(epoch=epoch))
     # Each takes 0.3 MB: the first and its copy, and the second, but not another copy.
     state = TrainingState(weights={"a": np.full(75_000, epoch, np.float32)})
-    store.save(lambda: Checkpoint(description=description, state=state), is_best=True)
+    store.save(lambda: Checkpoint(metadata=metadata, state=state), is_best=True)
     store.wait()
-print("best", load_checkpoint(Path("net-best.npz")).description.progress.epoch)
-print("newest", store.load_newest().description.progress.epoch)
+print("best", load_checkpoint(Path("net-best.npz")).metadata.progress.epoch)
+print("newest", store.load_newest().metadata.progress.epoch)
 print(len([*Path().iterdir()]), "files")
 """
 

@@ -116,14 +116,14 @@ def assert_same(found: Checkpoint, expected: Checkpoint) -> None:
 
 def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
     """Check for similar accuracy: the step size changed after resuming."""
-    accuracies = [each.description.validation_accuracy for each in (found, expected)]
+    accuracies = [each.metadata.validation_accuracy for each in (found, expected)]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.25)
     assert all(np.isfinite(value).all() for value in found.state.weights.values())
 
 
 def best_accuracy(*places: Path) -> float:
     """Return the validation accuracy of the best network that one of the machines has."""
-    bests = [load_checkpoint(path).description for place in places for path in place.glob("net-best.npz")]
+    bests = [load_checkpoint(path).metadata for place in places for path in place.glob("net-best.npz")]
     return max(best.validation_accuracy or 0.0 for best in bests)
 
 

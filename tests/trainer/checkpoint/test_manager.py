@@ -52,9 +52,9 @@ def test_own_position_beats_an_earlier_run_of_another_rank() -> None:
 def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     own = Progress(started=5, epoch=1)
     store = FakeStore(own)
-    description = store.saved[0].description
-    settings = {name: value for name, value in description.settings.items() if name not in ("last_batch", "wd_all")}
-    store.saved = [Checkpoint(description=replace(description, settings=settings), state=STATE)]
+    metadata = store.saved[0].metadata
+    settings = {name: value for name, value in metadata.settings.items() if name not in ("last_batch", "wd_all")}
+    store.saved = [Checkpoint(metadata=replace(metadata, settings=settings), state=STATE)]
     assert begin(store, TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))) == own
     assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 

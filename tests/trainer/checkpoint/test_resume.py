@@ -51,7 +51,7 @@ def has_resumed(rank: Rank) -> bool:
 
 def test_run_resumes_at_the_next_step_after_sigterm(directory: Path, undisturbed: str) -> None:
     kept = max(directory.glob("net-resume-*"), key=lambda path: path.name)
-    progress = load_checkpoint(kept).description.progress
+    progress = load_checkpoint(kept).metadata.progress
     assert (progress.epoch, progress.samples % (RANKS * 16)) == (1, 0)
     assert progress.samples >= 7 * RANKS * 16
     ranks = run(*OPTIONS, directory=directory, count=RANKS)

@@ -18,7 +18,7 @@ from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer import s3
 from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
-from trainer.checkpoint.format import Checkpoint, Description, save_checkpoint
+from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, save_checkpoint
 from trainer.checkpoint.s3_checkpoints import S3Checkpoints
 from trainer.checkpoint.store import CheckpointStore
 from trainer.errors import TrainerError
@@ -41,10 +41,10 @@ def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> Ch
 
 
 def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = None) -> Checkpoint:
-    description = Description(
+    metadata = CheckpointMetadata(
         settings={}, progress=Progress(started=started, epoch=epoch), validation_accuracy=accuracy
     )
-    return Checkpoint(description=description, state=TrainingState(weights={"a": np.full(9, epoch)}))
+    return Checkpoint(metadata=metadata, state=TrainingState(weights={"a": np.full(9, epoch)}))
 
 
 def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
     other = store(tmp_path / "other")
     found = other.load_newest()
     assert found is not None
-    assert found.description.progress == Progress(started=5.5, epoch=2)
+    assert found.metadata.progress == Progress(started=5.5, epoch=2)
     # Its next checkpoint replaces the one that it downloaded.
     other.save(partial(checkpoint, epoch=3))
     other.flush()
@@ -105,7 +105,7 @@ def test_older_copy_is_not_downloaded(tmp_path: Path) -> None:
     second.wait()
     found = second.load_newest()
     assert found is not None
-    assert found.description.progress.epoch == 2
+    assert found.metadata.progress.epoch == 2
     assert [path.name for path in (tmp_path / "second").iterdir()] == [
         "net-resume-0000000005.500000-0002-000000000.npz"
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from trainer.backend import TrainingState
 from trainer.checkpoint.completion_marker import CompletionMarker
-from trainer.checkpoint.format import Checkpoint, Description, load_checkpoint, save_checkpoint
+from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_checkpoint, save_checkpoint
 from trainer.checkpoint.store import KEPT, CheckpointStore
 from trainer.errors import TrainerError
 from trainer.progress import Progress
@@ -19,7 +19,7 @@ from trainer.progress import Progress
 def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
     progress = Progress(started=started, epoch=epoch, samples=samples)
     state = TrainingState(weights={"a": np.full(1000, epoch)})
-    return Checkpoint(description=Description(settings={}, progress=progress), state=state)
+    return Checkpoint(metadata=CheckpointMetadata(settings={}, progress=progress), state=state)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> CheckpointStore:
 def newest(store: CheckpointStore) -> Progress:
     found = store.load_newest()
     assert found is not None
-    return found.description.progress
+    return found.metadata.progress
 
 
 def test_newest_checkpoint_is_the_latest_runs_last_position(store: CheckpointStore) -> None:
@@ -222,5 +222,5 @@ def test_older_checkpoint_with_a_later_name_is_deleted_first(store: CheckpointSt
     for epoch in (1, 2):
         store.save(partial(checkpoint, started=5, epoch=epoch))
     store.wait()
-    kept = sorted(load_checkpoint(path).description.progress.epoch for path in tmp_path.iterdir())
+    kept = sorted(load_checkpoint(path).metadata.progress.epoch for path in tmp_path.iterdir())
     assert (kept, wrong.exists()) == ([1, 2], False)

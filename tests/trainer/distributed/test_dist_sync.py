@@ -30,7 +30,7 @@ def test_three_ranks_match_one_process_with_their_batches(tmp_path: Path, weight
 
     found = load_checkpoint(tmp_path / "net-0002.npz")
     assert distance(found.state.weights, weights_of_one_process) < TOLERANCE
-    assert found.description.progress.epoch == EPOCHS
+    assert found.metadata.progress.epoch == EPOCHS
     assert len(ranks[0].digests) == EPOCHS
     assert ranks[0].digests == ranks[1].digests == ranks[2].digests
     for number, rank in enumerate(ranks):

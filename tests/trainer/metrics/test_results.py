@@ -21,7 +21,7 @@ def test_speed_is_over_all_ranks() -> None:
 def test_utilisation_is_shown_only_if_known() -> None:
     known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, utilisation=0.4567)
     assert str(known).endswith(" model FLOP utilisation=45.7%")
-    assert known.metrics["speed/model_flop_utilisation"] == 0.4567
+    assert known.metrics["speed/mfu"] == 0.4567
     unknown = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5)
     assert "utilisation" not in f"{unknown} {unknown.metrics}"
 

@@ -107,7 +107,7 @@ def test_users_network_gets_the_keywords_that_it_takes(tmp_path: Path, monkeypat
         ("tests.trainer.networks:Pair", r"a score for each class, shape \(images, 10\), got tuple for one image"),
         (
             "tests.trainer.networks:float64_weights",
-            "float64_weights must have weights of torch.float32, got torch.float64",
+            "float64_weights: weights must be torch.float32, got torch.float64; --dtype sets the compute type",
         ),
         (
             "tests.trainer.networks:nothing",

@@ -45,7 +45,7 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
             f"{missing[0]} has no values"
         )
     if all(parameter.grad_req == "null" for parameter in parameters):
-        raise UsageError(f"--network {network} must have weights to train, it has none")
+        raise UsageError(f"--network {network} must have parameters to train, it has none")
     if network not in NETWORKS:
         models.check_logits(_logits_of_one(model, image_shape), network=network, classes=classes)
     return model

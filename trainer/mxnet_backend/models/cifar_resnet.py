@@ -1,8 +1,8 @@
 """Build ResNet for CIFAR with MXNet: He et al. (2015), "Deep Residual Learning for Image Recognition", section 4.2.
 
-6n+2 layers with weights: one convolution, three stages of n blocks with 16, 32 and 64 channels, one linear layer.
-Shortcuts are the paper's option A, so that they have no weights of their own: every second pixel, and zeros for the
-channels that are new. With 10 classes and three channels ResNet-20 has 269,722 weights, ResNet-110 1,727,962
+6n+2 layers with parameters: one convolution, three stages of n blocks with 16, 32 and 64 channels, one linear layer.
+Shortcuts are the paper's option A, so that they have no parameters of their own: every second pixel, and zeros for the
+channels that are new. With 10 classes and three channels ResNet-20 has 269,722 parameters, ResNet-110 1,727,962
 (the paper: 0.27 M and 1.7 M).
 """
 
@@ -42,7 +42,7 @@ def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn
     return network
 
 
-class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
+class BasicBlock(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
     """Two convolutions, and the shortcut around them."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -68,7 +68,9 @@ class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
 
 def _stage(in_channels: int, out_channels: int, blocks: int) -> nn.HybridSequential:
     """Build a stage of blocks; the first halves height and width when the number of channels grows."""
-    return sequence(Block(in_channels, out_channels), *(Block(out_channels, out_channels) for _ in range(blocks - 1)))
+    return sequence(
+        BasicBlock(in_channels, out_channels), *(BasicBlock(out_channels, out_channels) for _ in range(blocks - 1))
+    )
 
 
 def sequence(*layers: nn.HybridBlock) -> nn.HybridSequential:

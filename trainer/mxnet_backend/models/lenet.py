@@ -1,6 +1,6 @@
 """Build LeNet for MXNet, as trainer.models.lenet does for torch.
 
-It has 431,080 weights with 10 classes and 28x28 images of one channel.
+It has 431,080 parameters with 10 classes and 28x28 images of one channel.
 """
 
 from mxnet import init

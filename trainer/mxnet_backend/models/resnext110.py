@@ -1,6 +1,6 @@
 """Build the ResNeXt-110 of trainer.models.resnext110 for MXNet, with the same layers and initial weights.
 
-With 10 classes and three channels: 1,730,973 weights.
+With 10 classes and three channels: 1,730,973 parameters.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
 
 
 class Block(nn.HybridBlock):  # type: ignore[misc]  # MXNet has no types
-    """Two convolutions and a shortcut around them, which has weights in the first block of a stage."""
+    """Two convolutions and a shortcut around them, which has parameters in the first block of a stage."""
 
     def __init__(self, in_channels: int, out_channels: int, *, stride: int, first: bool) -> None:
         super().__init__()
