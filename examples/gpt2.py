@@ -109,10 +109,13 @@ class Checkpoints:
     def __init__(self, args, model, optimizer):
         self.model, self.optimizer, self.fsdp, self.saving = model, optimizer, args.fsdp, None
         self.out = args.out / "-".join(f"{name}{getattr(args, name)}" for name in SHAPE)
-        self.out.mkdir(parents=True, exist_ok=True)
         # If every process sees the file of rank 0, all nodes share the directory.
         marker = self.out / f".{uuid.uuid4().hex}"
-        marker.touch()
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+        except OSError as error:
+            sys.exit(f"gpt2.py: cannot write to --out {args.out}: {error.strerror}")
         is_shared = all(gather((self.out / gather(marker.name)[0]).exists()))
         marker.unlink()
         if self.fsdp and not is_shared:

@@ -127,22 +127,30 @@ def test_bad_token_files_are_refused(tmp_path: Path, tokens: np.ndarray | None, 
     assert rank.log.read_text() == f"gpt2.py: {message.format(path=path)}\n"
 
 
+def test_unwritable_out_is_one_line(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "out"
+    with training(data, "--out", str(out), nodes=(tmp_path / "node",), count=1) as [rank]:
+        assert rank.wait() == 1
+    assert rank.log.read_text() == f"gpt2.py: cannot write to --out {out}: Not a directory\n"
+
+
 def micro_batches(starts: np.ndarray, batch_size: int, flag: str = "", *, rank: int, ranks: int) -> list[np.ndarray]:
     """Call the function of the script as this rank of a job."""
     split = runpy.run_path(str(SCRIPT))["micro_batches"]
     split.__globals__["dist"] = SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: ranks)
-    found: list[np.ndarray] = split(starts, batch_size, flag)
-    return found
+    batches: list[np.ndarray] = split(starts, batch_size, flag)
+    return batches
 
 
 def test_any_number_of_ranks_shares_all_sequences_of_a_step() -> None:
     starts = np.arange(50)
     for ranks in range(1, 8):
         parts = [micro_batches(starts, 4, rank=rank, ranks=ranks) for rank in range(ranks)]
-        assert len({len(each) for each in parts}) == 1
-        sizes = [len(part) for each in parts for part in each]
+        assert len({len(batches) for batches in parts}) == 1
+        sizes = [len(batch) for batches in parts for batch in batches]
         assert (min(sizes) > 0, max(sizes) <= 4) == (True, True)
-        assert sorted(np.concatenate([part for each in parts for part in each])) == [*starts]
+        assert sorted(np.concatenate([batch for batches in parts for batch in batches])) == [*starts]
 
 
 def test_a_batch_that_does_not_fit_is_refused_by_its_flag() -> None:

@@ -1,5 +1,6 @@
 """Fake a backend and a checkpoint policy that record the training loop's requests."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -7,13 +8,20 @@ from typing import Any
 import numpy as np
 
 from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, TrainingState, Weights
+from trainer.checkpoint import CheckpointPolicy
+from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import Dataset, InMemory
+from trainer.data.sampling import Shard
+from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
+from trainer.train import Trainer
 
 SAMPLES = 10
+WHOLE = Shard()
+"""The work of a single rank."""
 
 
 def make_numbered_samples() -> Dataset:
@@ -99,3 +107,24 @@ class RecordingPolicy:
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
         self.saved.append(progress)
+
+
+def make_trainer(
+    backend: RecordingBackend,
+    config: TrainConfig,
+    *,
+    shard: Shard = WHOLE,
+    global_batch_size: int = 4,
+    checkpoints: CheckpointPolicy | None = None,
+    clock: Clock = time.perf_counter,
+) -> Trainer:
+    """Return a trainer on the numbered samples."""
+    return Trainer(
+        backend=backend,
+        data=make_numbered_samples(),
+        config=config,
+        shard=shard,
+        global_batch_size=global_batch_size,
+        checkpoints=checkpoints or RecordingPolicy(),
+        clock=clock,
+    )

@@ -1,36 +1,23 @@
+"""Test the training loop: which samples, updates, results and checkpoints an epoch has."""
+
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingPolicy, make_numbered_samples
+from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingPolicy, make_trainer
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
-from trainer.data.samples import Dataset
 from trainer.data.sampling import Shard
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
-from trainer.train import Trainer
 
 
-@pytest.fixture
-def data() -> Dataset:
-    return make_numbered_samples()
-
-
-def test_epoch_trains_on_every_sample_once(data: Dataset) -> None:
+def test_epoch_trains_on_every_sample_once() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     config = TrainConfig(last_batch="keep", num_epochs=1)
     times = iter([0.0, 0.0, 2.0])
-    [result] = Trainer(
-        backend=backend,
-        data=data,
-        config=config,
-        shard=Shard(),
-        global_batch_size=4,
-        checkpoints=RecordingPolicy(),
-        clock=lambda: next(times),
-    ).train()
+    [result] = make_trainer(backend, config, clock=lambda: next(times)).train()
     assert sorted(value for batch in backend.seen for value in batch) == list(range(SAMPLES))
     assert backend.updates == [4, 4, 2]
     assert result.loss == pytest.approx(1)
@@ -41,92 +28,53 @@ def test_epoch_trains_on_every_sample_once(data: Dataset) -> None:
 @pytest.mark.parametrize(
     ("last_batch", "begin", "updates"), [("drop", 0, [4, 4]), ("keep", 0, [4, 4, 2]), ("drop", 8, []), ("drop", 5, [4])]
 )
-def test_smaller_last_batch_is_dropped(data: Dataset, last_batch: str, begin: int, updates: list[int]) -> None:
+def test_last_batch_option_decides_on_a_smaller_last_batch(last_batch: str, begin: int, updates: list[int]) -> None:
     backend = RecordingBackend(losses=[4.0] * len(updates))
     progress = Progress(samples=begin, loss_sum=float(begin))
-    [result] = Trainer(
-        backend=backend,
-        data=data,
-        config=TrainConfig(num_epochs=1, last_batch=last_batch),
-        shard=Shard(),
-        global_batch_size=4,
-        checkpoints=RecordingPolicy(),
-    ).train(progress)
+    [result] = make_trainer(backend, TrainConfig(num_epochs=1, last_batch=last_batch)).train(progress)
     assert backend.updates == updates
     assert result.loss == pytest.approx((begin + 4 * len(updates)) / (begin + sum(updates)))
 
 
-def test_validation_batches_are_as_large_as_training_batches(data: Dataset) -> None:
+def test_validation_batches_are_as_large_as_training_batches() -> None:
     backend = RecordingBackend(losses=[4] * 5)
-    Trainer(
-        backend=backend,
-        data=data,
-        config=TrainConfig(num_epochs=1),
-        shard=Shard(index=0, count=2),
-        global_batch_size=4,
-        checkpoints=RecordingPolicy(),
-    ).train()
+    make_trainer(backend, TrainConfig(num_epochs=1), shard=Shard(index=0, count=2)).train()
     assert backend.validated == [2, 2, 1]
 
 
-def test_utilisation_counts_the_devices_of_all_ranks(data: Dataset) -> None:
+def test_utilisation_counts_the_devices_of_all_ranks() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_speed = 10.0
     times = iter([0.0, 0.0, 2.0])
-    [result] = Trainer(
-        backend=backend,
-        data=data,
-        config=TrainConfig(last_batch="keep", num_epochs=1),
-        shard=Shard(index=0, count=2),
-        global_batch_size=4,
-        checkpoints=RecordingPolicy(),
-        clock=lambda: next(times),
+    [result] = make_trainer(
+        backend, TrainConfig(last_batch="keep", num_epochs=1), shard=Shard(index=0, count=2), clock=lambda: next(times)
     ).train()
     # 10 samples in 2 seconds, where two devices could have done 40.
     assert result.utilisation == pytest.approx(0.25)
 
 
-def test_ranks_without_samples_make_every_step(data: Dataset) -> None:
+def test_ranks_without_samples_make_every_step() -> None:
     steps = []
     for index in range(3):
         backend = RecordingBackend(losses=[0] * 3)
-        Trainer(
-            backend=backend,
-            data=data,
-            config=TrainConfig(last_batch="keep", num_epochs=1),
-            shard=Shard(index=index, count=3),
-            global_batch_size=4,
-            checkpoints=RecordingPolicy(),
-        ).train()
+        make_trainer(backend, TrainConfig(last_batch="keep", num_epochs=1), shard=Shard(index=index, count=3)).train()
         steps.append([len(batch) for batch in backend.seen])
         assert backend.updates == [4, 4, 2]
     assert steps == [[1, 1, 0], [1, 1, 1], [2, 2, 1]]
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
-def test_infinite_loss_stops_before_the_update(data: Dataset, loss: float) -> None:
+def test_non_finite_loss_stops_before_the_update(loss: float) -> None:
     backend = RecordingBackend(losses=[1, loss])
     with pytest.raises(TrainerError, match=f"loss is {loss} at epoch 0 batch 2, try a lower --lr"):
-        Trainer(
-            backend=backend,
-            data=data,
-            config=TrainConfig(),
-            shard=Shard(),
-            global_batch_size=4,
-            checkpoints=RecordingPolicy(),
-        ).train()
+        make_trainer(backend, TrainConfig()).train()
     assert backend.updates == [4]
 
 
-def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request(data: Dataset) -> None:
+def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
-    Trainer(
-        backend=RecordingBackend(losses=[4, 2, 1] * 3),
-        data=data,
-        config=TrainConfig(last_batch="keep", num_epochs=3),
-        shard=Shard(),
-        global_batch_size=4,
-        checkpoints=policy,
+    make_trainer(
+        RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=policy
     ).train(Progress(started=7))
     assert policy.saved == [
         Progress(started=7, epoch=0, samples=8, loss_sum=6, correct=8),
@@ -135,34 +83,28 @@ def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request(data: 
     ]
 
 
-def test_resumed_epoch_continues_with_the_next_batch(data: Dataset) -> None:
+def test_resumed_epoch_continues_with_the_next_batch() -> None:
     config = TrainConfig(last_batch="keep", num_epochs=2)
     first, policy = RecordingBackend(losses=[4] * 4), RecordingPolicy(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
     with pytest.raises(StoppedError):
-        Trainer(backend=first, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=policy).train()
+        make_trainer(first, config, checkpoints=policy).train()
     second, begin = RecordingBackend(losses=[3, 3]), policy.saved[-1]
     assert begin == Progress(epoch=1, samples=4, loss_sum=4, correct=4)
-    [result] = Trainer(
-        backend=second, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
-    ).train(begin)
+    [result] = make_trainer(second, config).train(begin)
     whole = RecordingBackend(losses=[1] * 6)
-    Trainer(
-        backend=whole, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
-    ).train()
+    make_trainer(whole, config).train()
     assert first.seen + second.seen == whole.seen
     assert (result.loss, result.train_accuracy, result.samples) == (1, 1, 6)
 
 
-def test_correct_count_before_an_interruption_is_added_once(data: Dataset) -> None:
+def test_correct_count_before_an_interruption_is_added_once() -> None:
     def correct_counts(index: int) -> tuple[int, int]:
         """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
         policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
-        [result] = Trainer(
-            backend=RecordingBackend(losses=[0] * 2),
-            data=data,
-            config=TrainConfig(last_batch="keep", num_epochs=1),
+        [result] = make_trainer(
+            RecordingBackend(losses=[0] * 2),
+            TrainConfig(last_batch="keep", num_epochs=1),
             shard=Shard(index=index, count=2),
-            global_batch_size=4,
             checkpoints=policy,
         ).train(Progress(samples=4, correct=3))
         return round(result.train_accuracy * SAMPLES), policy.saved[-1].correct
@@ -173,7 +115,7 @@ def test_correct_count_before_an_interruption_is_added_once(data: Dataset) -> No
 
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_resume_on_other_rank_count_uses_each_sample_once(data: Dataset, before: int, after: int) -> None:
+def test_resume_on_other_rank_count_uses_each_sample_once(before: int, after: int) -> None:
     def train_rest(
         count: int, make_policy: Callable[[], RecordingPolicy], begin: Progress
     ) -> tuple[list[float], Progress | None]:
@@ -182,10 +124,9 @@ def test_resume_on_other_rank_count_uses_each_sample_once(data: Dataset, before:
         for index in range(count):
             backend, policy = RecordingBackend(losses=[0] * SAMPLES), make_policy()
             with suppress(StoppedError):
-                Trainer(
-                    backend=backend,
-                    data=data,
-                    config=TrainConfig(last_batch="keep", num_epochs=1),
+                make_trainer(
+                    backend,
+                    TrainConfig(last_batch="keep", num_epochs=1),
                     shard=Shard(index=index, count=count),
                     global_batch_size=2 * count,
                     checkpoints=policy,
@@ -202,15 +143,11 @@ def test_resume_on_other_rank_count_uses_each_sample_once(data: Dataset, before:
     assert end is None
 
 
-def test_learning_rate_follows_the_schedule_after_a_resume(data: Dataset) -> None:
+def test_learning_rate_follows_the_schedule_after_a_resume() -> None:
     config = TrainConfig(last_batch="keep", num_epochs=3, lr=1.0, warmup_epochs=1, lr_step_epochs=(2,))
     whole, rest = RecordingBackend(losses=[1] * 9), RecordingBackend(losses=[1] * 2)
-    Trainer(
-        backend=whole, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
-    ).train()
+    make_trainer(whole, config).train()
     assert whole.rates == pytest.approx([0.4, 0.8, 1, 0.1])
     begin = Progress(epoch=2, samples=4)
-    Trainer(
-        backend=rest, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=RecordingPolicy()
-    ).train(begin)
+    make_trainer(rest, config).train(begin)
     assert rest.rates == whole.rates[-1:]

@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.trainer.fake_backend import RecordingBackend, RecordingPolicy, make_numbered_samples
+from tests.trainer.fake_backend import RecordingBackend, RecordingPolicy, make_trainer
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
-from trainer.data.samples import Dataset
-from trainer.data.sampling import Shard
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
-from trainer.train import Trainer
 
 
 class DeferredBackend(RecordingBackend):
@@ -29,20 +26,10 @@ class DeferredBackend(RecordingBackend):
         return late
 
 
-@pytest.fixture
-def data() -> Dataset:
-    return make_numbered_samples()
-
-
-def test_deferred_results_are_counted_once(data: Dataset, caplog: pytest.LogCaptureFixture) -> None:
+def test_deferred_results_are_counted_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        results = Trainer(
-            backend=DeferredBackend(losses=[4, 2, 1] * 2),
-            data=data,
-            config=TrainConfig(last_batch="keep", num_epochs=2, disp_batches=2),
-            shard=Shard(),
-            global_batch_size=4,
-            checkpoints=RecordingPolicy(),
+        results = make_trainer(
+            DeferredBackend(losses=[4, 2, 1] * 2), TrainConfig(last_batch="keep", num_epochs=2, disp_batches=2)
         ).train()
     assert [(result.loss, result.train_accuracy) for result in results] == [(0.7, 1), (0.7, 1)]
     output = [message for message in caplog.messages if "Batch" in message]
@@ -50,7 +37,7 @@ def test_deferred_results_are_counted_once(data: Dataset, caplog: pytest.LogCapt
     assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in output)
 
 
-def test_deferred_flags_are_obeyed_one_step_later(data: Dataset) -> None:
+def test_deferred_flags_are_obeyed_one_step_later() -> None:
     config, expected = TrainConfig(last_batch="keep", num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
     for flags, end in (
         (StopSaveFlags(save=True), nullcontext()),
@@ -58,9 +45,7 @@ def test_deferred_flags_are_obeyed_one_step_later(data: Dataset) -> None:
     ):
         backend, policy = DeferredBackend(losses=[4, 2, 1]), RecordingPolicy(flags, flags)
         with end:
-            Trainer(
-                backend=backend, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=policy
-            ).train()
+            make_trainer(backend, config, checkpoints=policy).train()
         assert policy.saved == expected
 
 
@@ -68,42 +53,26 @@ def test_deferred_flags_are_obeyed_one_step_later(data: Dataset) -> None:
     ("losses", "batch", "updates"),
     [([1, float("nan"), 1], 2, [4, 4]), ([1, 1, float("nan")], 3, [4, 4, 2]), ([float("nan"), 1, 1], 1, [4])],
 )
-def test_nan_loss_stops_before_next_update(data: Dataset, losses: list[float], batch: int, updates: list[int]) -> None:
+def test_nan_loss_stops_before_next_update(losses: list[float], batch: int, updates: list[int]) -> None:
     backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
     with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
-        Trainer(
-            backend=backend,
-            data=data,
-            config=TrainConfig(last_batch="keep"),
-            shard=Shard(),
-            global_batch_size=4,
-            checkpoints=policy,
-        ).train()
+        make_trainer(backend, TrainConfig(last_batch="keep"), checkpoints=policy).train()
     assert backend.updates == updates
     assert not policy.saved
 
 
-def test_flags_are_obeyed_when_every_step_is_awaited(data: Dataset) -> None:
+def test_flags_are_obeyed_when_every_step_is_awaited() -> None:
     policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True, stop=True))
     config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
     with pytest.raises(StoppedError):
-        Trainer(
-            backend=backend, data=data, config=config, shard=Shard(), global_batch_size=4, checkpoints=policy
-        ).train()
+        make_trainer(backend, config, checkpoints=policy).train()
     assert [progress.samples for progress in policy.saved] == [8]
 
 
 @pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
-def test_flags_of_one_step_survive_a_step_without_flags(data: Dataset, flags: StopSaveFlags) -> None:
+def test_flags_of_one_step_survive_a_step_without_flags(flags: StopSaveFlags) -> None:
     policy, config = RecordingPolicy(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
-        Trainer(
-            backend=DeferredBackend(losses=[4, 2, 1]),
-            data=data,
-            config=config,
-            shard=Shard(),
-            global_batch_size=4,
-            checkpoints=policy,
-        ).train()
+        make_trainer(DeferredBackend(losses=[4, 2, 1]), config, checkpoints=policy).train()
     assert policy.saved == [Progress(samples=8, loss_sum=6, correct=8)]
