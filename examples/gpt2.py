@@ -314,11 +314,8 @@ def connect(args, train, val):
     return device
 
 
-def main():
-    args = options()
-    train = Tokens(args.data / "train.bin", args)
-    val = Tokens(args.data / "val.bin", args) if (args.data / "val.bin").exists() else None
-    device = connect(args, train, val)
+def run(args, train, val, device):
+    """Train to the last step or SIGTERM; return True after SIGTERM."""
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     trainer = Trainer(args, device)
@@ -349,6 +346,16 @@ def main():
     checkpoints.finish()
     log(f"stopped by SIGTERM after step {step}, with a checkpoint" if is_stopped
         else f"done: {args.steps} steps, checkpoint in {args.out}")  # fmt: skip
+    return is_stopped
+
+
+def main():
+    args = options()
+    train = Tokens(args.data / "train.bin", args)
+    val = Tokens(args.data / "val.bin", args) if (args.data / "val.bin").exists() else None
+    device = connect(args, train, val)
+    is_stopped = run(args, train, val, device)
+    # After run() has freed the model: a process may hang that frees DistributedDataParallel after its group.
     dist.destroy_process_group()
     if is_stopped:
         sys.exit(128 + signal.SIGTERM)  # 0 would tell launch that the run is complete

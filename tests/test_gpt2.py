@@ -17,7 +17,7 @@ from tests.trainer.programs import stopped_gpt2
 from tests.trainer.programs.processes import Rank, running
 
 SCRIPT = Path(stopped_gpt2.SCRIPT)
-STOPPED = (str(Path(stopped_gpt2.__file__)),)
+PROGRAM = (str(Path(stopped_gpt2.__file__)),)
 STEPS = 40
 TOKENS, TOKEN_COUNT = 64, 4000
 SMALL = (
@@ -47,9 +47,9 @@ def training(
     for node in nodes:
         node.mkdir(exist_ok=True)
     options = ("--data", str(data), *SMALL, *more)
-    program, variables = (STOPPED, {stopped_gpt2.VARIABLE: stopped}) if stopped else ((str(SCRIPT),), {})
+    variables = {stopped_gpt2.VARIABLE: stopped} if stopped else {}
     with running(
-        *options, directory=nodes[0].parent, directories=nodes, count=count, program=program, variables=variables
+        *options, directory=nodes[0].parent, directories=nodes, count=count, program=PROGRAM, variables=variables
     ) as ranks:
         yield ranks
 

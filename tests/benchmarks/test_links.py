@@ -1,3 +1,5 @@
+"""Test the shape of the simulated links of figure 1."""
+
 from benchmarks.figure1._links import burst
 
 

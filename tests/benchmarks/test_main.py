@@ -1,3 +1,5 @@
+"""Test how the benchmarks are found, run and recorded in RESULTS.md."""
+
 import os
 import re
 import subprocess

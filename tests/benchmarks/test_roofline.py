@@ -1,3 +1,5 @@
+"""Test the shortest time that a GPU needs for a network by its datasheet."""
+
 import pytest
 import torch
 from torch import nn

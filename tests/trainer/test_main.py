@@ -1,3 +1,5 @@
+"""Test the lines that a run of the whole program logs."""
+
 import re
 from pathlib import Path
 

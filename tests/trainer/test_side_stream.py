@@ -1,3 +1,5 @@
+"""Test waiting for work on a GPU, with fake events."""
+
 import pytest
 import torch
 

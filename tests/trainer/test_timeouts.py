@@ -1,3 +1,5 @@
+"""Test that the timeouts cover downloads and checkpoints."""
+
 import pytest
 
 from trainer.config.settings import TrainConfig

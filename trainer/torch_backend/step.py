@@ -203,7 +203,7 @@ class TorchBackend:
         return self._use_step_timeout_once_running(self._results.take(timeout_s=self._collective.timeout_s))
 
     def _use_step_timeout_once_running(self, result: BatchResult | None) -> BatchResult | None:
-        """Return the result unchanged; the first one, or any later one, ends the long timeout of the start."""
+        """Return the result unchanged; if there is one, end the long timeout of the start."""
         if result is not None:
             # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
@@ -295,4 +295,6 @@ class TorchBackend:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:
+        # Free DistributedDataParallel first: as the last owner of its group, it may wait for gloo's threads forever.
+        del self._reducer, self._forward
         self._collective.close()

@@ -1,3 +1,5 @@
+"""Test the file of the best epoch and its copy in S3."""
+
 import logging
 import threading
 from collections.abc import Mapping

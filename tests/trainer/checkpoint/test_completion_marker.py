@@ -1,3 +1,5 @@
+"""Test the marker of a completed run."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test that rank 0 names the ranks whose checkpoint directory differs from its own."""
+
 import logging
 from collections.abc import Sequence
 from pathlib import Path

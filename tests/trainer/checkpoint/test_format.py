@@ -1,3 +1,5 @@
+"""Test reading and writing a checkpoint file, also damaged or on a full disk."""
+
 from pathlib import Path
 
 import numpy as np

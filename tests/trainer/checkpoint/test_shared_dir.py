@@ -1,3 +1,5 @@
+"""Test that ranks notice when they share rank 0's checkpoint directory."""
+
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

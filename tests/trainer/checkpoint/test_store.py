@@ -1,3 +1,5 @@
+"""Test which checkpoints of a process are kept and loaded, and how failures to write them end."""
+
 import logging
 import os
 import threading

@@ -1,3 +1,5 @@
+"""Test the options: their defaults, their meaning, and the messages about wrong ones."""
+
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any

@@ -1,3 +1,5 @@
+"""Test the learning rate over a run."""
+
 import pytest
 
 from trainer.config.schedule import Schedule

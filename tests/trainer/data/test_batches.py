@@ -1,3 +1,5 @@
+"""Test that batches are normalized, augmented and prepared ahead."""
+
 import threading
 from contextlib import closing
 

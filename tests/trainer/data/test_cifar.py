@@ -1,3 +1,5 @@
+"""Test that every format of CIFAR-10 is read, and that damaged or hostile files are reported."""
+
 import io
 import pickle
 import struct

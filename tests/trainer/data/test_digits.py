@@ -1,3 +1,5 @@
+"""Test that the bundled digits match their source and are scaled."""
+
 import numpy as np
 import pytest
 

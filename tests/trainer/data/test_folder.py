@@ -1,3 +1,5 @@
+"""Test image folders: their classes, their images, and the messages about damaged ones."""
+
 import errno
 import os
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Test reading idx files, also damaged ones."""
+
 import gzip
 import struct
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Test reading MNIST's files, also damaged or missing ones."""
+
 import gzip
 import struct
 from pathlib import Path

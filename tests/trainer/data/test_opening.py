@@ -1,3 +1,5 @@
+"""Test that a dataset too large for the memory is reported in one line."""
+
 import re
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Test RecordIO files: written as by MXNet's im2rec, read, and damaged."""
+
 import io
 import re
 import struct

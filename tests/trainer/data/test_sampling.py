@@ -1,3 +1,5 @@
+"""Test the order of an epoch's samples, and each rank's share of them."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Test the synthetic images."""
+
 import re
 
 import numpy as np

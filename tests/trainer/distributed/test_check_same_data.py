@@ -1,3 +1,5 @@
+"""Test that ranks with different data are reported."""
+
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,3 +1,5 @@
+"""Test what the trainer concludes from the variables of each launcher."""
+
 import subprocess
 import sys
 

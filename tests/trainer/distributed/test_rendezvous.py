@@ -1,3 +1,5 @@
+"""Test that a rank that does not come, or is lost, is reported in one line."""
+
 from collections.abc import Iterator
 from datetime import timedelta
 

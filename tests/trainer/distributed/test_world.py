@@ -1,3 +1,5 @@
+"""Test how ranks and batches are read from the environment and divided."""
+
 import logging
 
 import pytest

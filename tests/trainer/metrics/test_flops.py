@@ -1,3 +1,5 @@
+"""Test the count of operations, and the peak speed of devices."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test metrics as JSON lines and for TensorBoard, also on a full disk."""
+
 import errno
 import json
 import logging

@@ -1,3 +1,5 @@
+"""Test the traces of --profile-steps."""
+
 import json
 import logging
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Test the progress bar on a terminal."""
+
 import io
 import logging
 import os

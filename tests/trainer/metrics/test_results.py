@@ -1,3 +1,5 @@
+"""Test speed, accuracy and digest of the log lines."""
+
 import numpy as np
 import pytest
 

@@ -1,3 +1,5 @@
+"""Test the time of each phase, and the rank that the others wait for."""
+
 import pytest
 
 from trainer.metrics.step_timer import Phases, StepTimer, describe_slowest, format_shares, mean

@@ -1,3 +1,5 @@
+"""Test the networks against the literature, and what is accepted as a user's own."""
+
 from pathlib import Path
 
 import pytest

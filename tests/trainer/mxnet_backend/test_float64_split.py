@@ -1,3 +1,5 @@
+"""Test that float64 values survive sums in float32."""
+
 import math
 from collections.abc import Sequence
 

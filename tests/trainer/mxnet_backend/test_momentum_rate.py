@@ -1,3 +1,5 @@
+"""Test that a resumed run keeps the learning rate that its momentum was computed with."""
+
 import itertools
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Test that a process that waits too long for other ranks ends."""
+
 import threading
 from collections.abc import Callable, Iterator
 

@@ -1,14 +1,19 @@
 """Run examples/gpt2.py, and send a rank a signal in the middle of its work, however fast or slow the machine is.
 
-The variable ``STOPPED`` states when, as ``RANK STEP SIGNAL``: after that step has changed the weights.
+The variable ``STOPPED`` states when, as ``RANK STEP SIGNAL``: after that step has changed the weights. At the end of
+the run, check that the model is freed before its process group.
 """
 
+import gc
 import os
 import runpy
 import signal
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
+import torch.distributed
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 SCRIPT = Path(__file__).parents[3] / "examples/gpt2.py"
@@ -26,6 +31,14 @@ def stop_in_time() -> None:
     register_optimizer_step_post_hook(stop)
 
 
+def check_and_destroy() -> None:
+    assert not any(type(thing) is DistributedDataParallel for thing in gc.get_objects()), "a model has outlived run()"
+    destroy_process_group()
+
+
 if __name__ == "__main__":
-    stop_in_time()
-    runpy.run_path(str(SCRIPT), run_name="__main__")
+    destroy_process_group = torch.distributed.destroy_process_group
+    if VARIABLE in os.environ:
+        stop_in_time()
+    with patch("torch.distributed.destroy_process_group", check_and_destroy):
+        runpy.run_path(str(SCRIPT), run_name="__main__")

@@ -1,3 +1,5 @@
+"""Test how --fast auto measures and picks the compute mode."""
+
 import json
 import logging
 import math

@@ -1,3 +1,5 @@
+"""Test that a step's result is returned once, one step late if deferred."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test which device each process gets, and how it is configured."""
+
 from collections.abc import Iterator
 
 import pytest

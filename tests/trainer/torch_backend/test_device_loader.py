@@ -1,3 +1,5 @@
+"""Test that batches prepared on the device equal those of the CPU."""
+
 from dataclasses import replace
 
 import numpy as np

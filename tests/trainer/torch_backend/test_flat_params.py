@@ -1,3 +1,5 @@
+"""Test the parameters as views of one flat tensor."""
+
 import pytest
 import torch
 from torch import nn

@@ -1,3 +1,5 @@
+"""Test a training step against plain PyTorch, its snapshots, and ranks without samples."""
+
 import threading
 
 import numpy as np

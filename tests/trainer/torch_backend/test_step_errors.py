@@ -1,3 +1,5 @@
+"""Test that known errors of a step become one line."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Test the timeouts for silent ranks."""
+
 from datetime import timedelta
 
 import pytest

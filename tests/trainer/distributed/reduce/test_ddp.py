@@ -1,6 +1,7 @@
 """Test DistributedDataParallel on CPUs, over gloo: its results match those of our own reducers."""
 
 import signal
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,20 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
     loss, flags = 1, 2
     small = running_statistics + loss + flags
     assert sent == [("gloo:all_reduce", [[gradients]]), ("gloo:all_reduce", [[small]])] * 2
+
+
+@pytest.mark.usefixtures("single_process_group")
+def test_close_frees_the_wrapper_before_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = TorchBackend(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS)
+    )
+    backend.compute_gradients(np.ones((2, 1, 2, 2), np.float32), np.zeros(2, np.int64))
+    wrapper = weakref.ref(backend._forward)
+    outlived = []
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: outlived.append(wrapper() is not None))
+    backend.close()
+    monkeypatch.undo()
+    assert outlived == [False]
 
 
 @pytest.mark.usefixtures("single_process_group")

@@ -1,3 +1,5 @@
+"""Test the sum around the ring: equal on all ranks, and failing in time when a rank is lost."""
+
 import socket
 from collections.abc import Iterator
 from typing import Any
