@@ -109,7 +109,7 @@ MAX_FILTER_VALUES: Final = 200
 """Largest number of values in a filter ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
 STILL_THERE: Final = ("pending", RUNNING, "stopping", "stopped")
-TERMINATE: Final = "aws ec2 terminate-instances --instance-ids"
+TERMINATE_COMMAND: Final = "aws ec2 terminate-instances --instance-ids"
 GONE: Final = Instance(instance_type="", zone="", public_address="", state="gone")
 
 

@@ -1,7 +1,7 @@
 """Make an image of a worker that leaves its cluster for it."""
 
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import TERMINATE, Member, check_instance
+from cli.aws.nodes import TERMINATE_COMMAND, Member, check_instance
 from cli.cluster_context import ClusterContext
 from cli.image.baked_workers import ended_after, terminate_baked_workers
 from cli.image.images import await_image, create_image, require_permissions
@@ -37,6 +37,6 @@ def bake(
 def _question(worker: Member) -> str:
     return (
         f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
-        f"{TERMINATE} --instance-ids {worker.instance_id}\n"
+        f"{TERMINATE_COMMAND} {worker.instance_id}\n"
         f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
     )

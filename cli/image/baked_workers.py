@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
-from cli.aws.nodes import STILL_THERE, TERMINATE, tag_values
+from cli.aws.nodes import STILL_THERE, TERMINATE_COMMAND, tag_values
 from cli.image.images import pending_images
 from cli.up.lock import Lock
 
@@ -53,7 +53,7 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
     for name, is_in_group in left.items():
         if name in pending:
             why = f"runs on until image {pending[name]} of it is complete"
-            _say(f"{name} {why}; dlcluster bake then ends it, or: {TERMINATE} {name}")
+            _say(f"{name} {why}; dlcluster bake then ends it, or: {TERMINATE_COMMAND} {name}")
         elif not is_in_group:
             _say(f"{name} was chosen for an image and is in no group: {end_it(name)}")
         elif name == detached:
@@ -108,7 +108,7 @@ def _say(line: str) -> None:
 
 def end_it(instance_id: str) -> str:
     """Return what the user does about a worker that may have been erased for an image."""
-    return f"unless dlcluster status lists it as a node, end it with: {TERMINATE} {instance_id}"
+    return f"unless dlcluster status lists it as a node, end it with: {TERMINATE_COMMAND} {instance_id}"
 
 
 def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:

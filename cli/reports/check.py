@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import TERMINATE_COMMAND, Member
 from cli.errors import ClusterError
 from cli.output import printable
 
@@ -62,7 +62,7 @@ class NodeFinding:
     @property
     def line(self) -> str:
         """Return the finding, with the command that replaces the node."""
-        return f"{self.sentence}; to replace it: aws ec2 terminate-instances --instance-ids {self.instance_id}"
+        return f"{self.sentence}; to replace it: {TERMINATE_COMMAND} {self.instance_id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,7 +18,7 @@ from bootstrap.contract import (
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
-from cli.aws.nodes import RUNNING, TERMINATE, Instance, Member, Membership, missing_count, running_count
+from cli.aws.nodes import RUNNING, TERMINATE_COMMAND, Instance, Member, Membership, missing_count, running_count
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
@@ -128,7 +128,7 @@ class Status:
         for name in self.baked:
             yield (
                 f"{name} has left its group for an image: unless a dlcluster bake is at work, run it again, or end "
-                f"the instance: {TERMINATE} {name}"
+                f"the instance: {TERMINATE_COMMAND} {name}"
             )
         if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import NODE_TYPES, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
+from cli.aws.nodes import TERMINATE_COMMAND
 from cli.errors import ClusterError
 from cli.sizes.groups import instance_ids, is_paused, pause_groups, read_groups, staying_instances
 from cli.sizes.waiting import await_gone
@@ -74,8 +75,8 @@ def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None,
         if empty >= looks:
             return
         if left and time.monotonic() > end:
-            advice = "end them: aws ec2 terminate-instances --instance-ids"
-            raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to end; {advice} {' '.join(left)}")
+            advice = f"terminate them: {TERMINATE_COMMAND} {' '.join(left)}"
+            raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to end; {advice}")
         time.sleep(POLL_S)
 
 

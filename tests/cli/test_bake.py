@@ -150,7 +150,11 @@ def test_no_worker_is_ended_before_the_question_is_answered(
     monkeypatch.setattr("click.confirm", confirm)
     bake(account)
     assert (account.did, account.marked, account.record) == ([], [WORKER], None)
-    assert "The image has whatever jobs changed on worker3, which may be root there." in asked[0]
+    assert asked == [
+        "The image has whatever jobs changed on worker3, which may be root there. For a fresh worker: "
+        f"aws ec2 terminate-instances --instance-ids {WORKER}\n"
+        f"replace worker3 ({WORKER}) and erase its disk, after its image?"
+    ]
 
 
 def test_a_job_that_began_during_the_question_keeps_its_worker(
