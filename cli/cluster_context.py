@@ -9,7 +9,7 @@ from cli.aws.nodes import Member, Membership, read_membership
 from cli.errors import NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
-from cli.sizes.pause import explaining_pause
+from cli.sizes.paused_error import explain_if_paused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,12 +24,12 @@ class ClusterContext:
     @property
     def master(self) -> Member:
         """Return the master. Raises ClusterError if there is none, with the reason if the cluster is paused."""
-        with self.explaining_pause():
+        with self.explain_if_paused():
             return self.membership.master
 
-    def explaining_pause(self) -> AbstractContextManager[None]:
+    def explain_if_paused(self) -> AbstractContextManager[None]:
         """Return a block in which an error about a missing node becomes "the cluster is paused", if it is."""
-        return explaining_pause(self.clients, self.cluster.name)
+        return explain_if_paused(self.clients, self.cluster.name)
 
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:

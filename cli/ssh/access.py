@@ -24,7 +24,7 @@ def resolve_access(context: ClusterContext) -> Access:
     own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
     address, session = None, (*own, "ssm-proxy", *named, cluster.name)
     if not cluster.is_private:
-        with context.explaining_pause():
+        with context.explain_if_paused():
             address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
     return Access(
         cluster_name=cluster.name,
