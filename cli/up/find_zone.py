@@ -60,16 +60,16 @@ def _find(
     prices: PriceList,
     scores: Mapping[str, int] | None,
 ) -> str:
-    found = recover(placement, props.fleet_sizes)
-    if found.is_kept:
-        placement.remember(found.zone)
-        return found.zone
-    zone = found.zone
-    if not found.is_complete:
+    resume_point = recover(placement, props.fleet_sizes)
+    if resume_point.is_kept:
+        placement.remember(resume_point.zone)
+        return resume_point.zone
+    zone = resume_point.zone
+    if not resume_point.is_complete:
         zones = sort_by_score([each for each in props.zones if each not in lacking], scores or {})
         rounds = ZoneRounds(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
-        for outcome in rounds.run(found.zone):
+        for outcome in rounds.run(resume_point.zone):
             tried.append(outcome)
             if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
