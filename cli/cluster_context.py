@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
-from cli.aws.nodes import Member, Membership, read_membership
+from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
 from cli.errors import NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
@@ -19,10 +19,10 @@ class ClusterContext:
     selection: Selection
     clients: Clients
     cluster: Cluster
-    membership: Membership
+    membership: ClusterMembership
 
     @property
-    def master(self) -> Member:
+    def master(self) -> ClusterNode:
         """Return the master. Raises ClusterError if there is none, with the reason if the cluster is paused."""
         with self.explain_if_paused():
             return self.membership.master
@@ -52,7 +52,7 @@ def look_up(selection: Selection, clients: Clients) -> ClusterContext:
         if cluster.capacity_block is None:
             raise
         # Its first nodes start with the Capacity Block.
-        membership = Membership(generation=0, desired_nodes=0, members=())
+        membership = ClusterMembership(generation=0, desired_nodes=0, members=())
     nodes = tuple(sorted(member.node_index for member in membership.members))
     remember(SeenCluster(name=cluster.name, region=clients.region, nodes=nodes))
     return ClusterContext(selection=selection, clients=clients, cluster=cluster, membership=membership)

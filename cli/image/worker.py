@@ -12,13 +12,13 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import RUNNING, Member, check_instance, find_instances, read_membership
+from cli.aws.nodes import RUNNING, ClusterNode, check_instance, find_instances, read_membership
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.image.baked_workers import mark_chosen, mark_detached, unmark
 from cli.jobs.records import running_jobs
 from cli.output import printable
-from cli.ssh.from_master import bootstrap_line
+from cli.ssh.from_master import bootstrap_command
 from cli.ssh.remote import MasterConnection, last_line
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def newest_node(context: ClusterContext) -> "InstanceTypeDef":
     return check_instance(context.clients.ec2, newest, cluster_name=context.cluster.name)
 
 
-def _launched_last(context: ClusterContext, members: Sequence[Member]) -> Member:
+def _launched_last(context: ClusterContext, members: Sequence[ClusterNode]) -> ClusterNode:
     """Return the running member that was launched last: a replacement takes the lowest free index."""
     instances = find_instances(context.clients.ec2, [member.instance_id for member in members])
     running = [member for member in members if instances[member.instance_id].state == RUNNING]
@@ -46,7 +46,7 @@ def _launched_last(context: ClusterContext, members: Sequence[Member]) -> Member
     return max(running or members, key=lambda each: (instances[each.instance_id].launched or never, each.node_index))
 
 
-def choose_worker(context: ClusterContext, setup: DeployedSetup) -> Member:
+def choose_worker(context: ClusterContext, setup: DeployedSetup) -> ClusterNode:
     """Return the newest worker that has the deployed setup and release. Raises ClusterError."""
     cluster = context.cluster
     workers = [member for member in context.membership.members if member.node_type == WORKER]
@@ -74,7 +74,7 @@ def require_idle(connection: MasterConnection) -> None:
         )
 
 
-def take_out(context: ClusterContext, worker: Member, setup: DeployedSetup) -> None:
+def take_out(context: ClusterContext, worker: ClusterNode, setup: DeployedSetup) -> None:
     """Detach a worker from its group, which launches another in its place, and wait until no list names it."""
     clients, cluster = context.clients, context.cluster
     _detach(clients, worker, group=group_name(cluster.name, WORKER), sha256=setup.sha256)
@@ -86,7 +86,7 @@ def take_out(context: ClusterContext, worker: Member, setup: DeployedSetup) -> N
         time.sleep(POLL_S)
 
 
-def _detach(clients: Clients, worker: Member, *, group: str, sha256: str) -> None:
+def _detach(clients: Clients, worker: ClusterNode, *, group: str, sha256: str) -> None:
     ec2, name = clients.ec2, worker.instance_id
     mark_chosen(ec2, name, sha256=sha256)
     # In its group, the cleaned worker would fail the health checks and be terminated before its image is there.
@@ -110,11 +110,11 @@ def _member_ids(context: ClusterContext) -> set[str]:
     return {member.instance_id for member in membership.members}
 
 
-def clean(connection: MasterConnection, worker: Member, setup: DeployedSetup) -> None:
+def clean(connection: MasterConnection, worker: ClusterNode, setup: DeployedSetup) -> None:
     """Remove keys, homes, logs and node state from the worker's disk. Raises ClusterError."""
     print(f"dlcluster: removing keys, homes, logs and node state from {worker.instance_id}", file=sys.stderr)
-    line = bootstrap_line(worker, "prepare-image", "--sha256", setup.sha256)
-    done = connection.output(line, deadline_s=CLEAN_TIMEOUT_S)
+    command = bootstrap_command(worker, "prepare-image", "--sha256", setup.sha256)
+    done = connection.output(command, deadline_s=CLEAN_TIMEOUT_S)
     if done.exit_code:
-        why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"{worker.instance_id} cannot be prepared for an image: {printable(why)}")
+        reason = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
+        raise ClusterError(f"{worker.instance_id} cannot be prepared for an image: {printable(reason)}")

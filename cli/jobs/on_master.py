@@ -5,22 +5,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from cli.cluster_context import find_selected_cluster
-from cli.errors import UsageError
 from cli.shared_options import Selection
-from cli.ssh.access import remote_line
+from cli.ssh.access import remote_command
 from cli.ssh.master import ssh_target
 from cli.ssh.remote import run_command
 
 LAUNCHER: Final = "launch"
 
 
-def run_on_master(selection: Selection, command: Sequence[str], *, given: bool) -> int:
+def run_on_master(selection: Selection, command: Sequence[str]) -> int:
     """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
-    if given:
-        raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
     target = ssh_target(find_selected_cluster(selection))
-    line = remote_line(tuple(command))
-    code = run_command(target, line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
+    code = run_command(
+        target, remote_command(tuple(command)), stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno()
+    )
     if code:
         print("dlcluster: launch ran in the master's home directory, and nothing was copied there", file=sys.stderr)
     return code

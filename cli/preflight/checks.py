@@ -67,7 +67,7 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     """Yield the findings of every check; stop at the first if AWS does not answer or refuses the credentials."""
     try:
         with aws_errors(clients.region):
-            caller = clients.sts.get_caller_identity()
+            target = PreflightTarget.of(clients, props, context)
     except UsageError:
         raise  # the region or the endpoint: no credentials would help
     except NoAnswerError as error:
@@ -76,9 +76,6 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     except ClusterError as error:
         yield problem("credentials", str(error), error.fix or CredentialsError.fix)
         return
-    target = PreflightTarget(
-        clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
-    )
     shown = set()
     for finding in (each for subject, check in CHECKS for each in _run_check(subject, check, target)):
         # Several checks make the same call, which AWS refuses each time.

@@ -23,8 +23,12 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         new=target.props.initial_sizes,
     )
     if target.props.is_block:
-        ended = f"the deploy ends {change.ended} nodes" if change.ended else "the deploy starts and ends no node"
-        yield ok("sizes", f"{ended}; the nodes start and end with the Capacity Block")
+        outcome = (
+            f"the deploy terminates {change.terminated} nodes"
+            if change.terminated
+            else "the deploy starts and terminates no node"
+        )
+        yield ok("sizes", f"{outcome}; the nodes start and end with the Capacity Block")
         return
     message = "; ".join(describe(change))
     if change.is_refused:

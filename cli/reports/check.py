@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cli.aws.nodes import TERMINATE_COMMAND, Member
+from cli.aws.nodes import TERMINATE_COMMAND, ClusterNode
 from cli.errors import ClusterError
 from cli.output import printable
 
@@ -98,7 +98,7 @@ class CheckReport:
         return asdict(self)
 
 
-def parse_report(output: str, members: Iterable[Member]) -> CheckReport:
+def parse_report(output: str, members: Iterable[ClusterNode]) -> CheckReport:
     """Parse the report in the job's output, whose lines begin with the node. Raises ClusterError."""
     by_name = {member.short_name: member.instance_id for member in members}
     for line in reversed(output.splitlines()):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cli.aws.diagnosis import Diagnosis
 from cli.aws.node_logs import NodeLog
-from cli.aws.orphaned_buckets import delete_line
+from cli.aws.orphaned_buckets import delete_command
 from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
 from cli.output import printable
@@ -108,7 +108,7 @@ def _left(found: Diagnosis) -> Iterator[str]:
         return
     heading = f"buckets left by earlier clusters named {found.cluster_name}, not in use"
     yield f"{heading}; each command deletes one, after a question:"
-    yield from (f"  {delete_line(bucket, region=found.region)}" for bucket in found.left_buckets)
+    yield from (f"  {delete_command(bucket, region=found.region)}" for bucket in found.left_buckets)
 
 
 def _unknown(found: Diagnosis) -> Iterator[str]:

@@ -62,6 +62,6 @@ def ssh_path(path: str, name: str) -> str:
     return path
 
 
-def remote_line(command: tuple[str, ...]) -> str:
+def remote_command(command: tuple[str, ...]) -> str:
     """Return a single word unchanged, as a line for the node's shell; quote several, so that they stay separate."""
     return command[0] if len(command) == 1 else shlex.join(command)

@@ -41,10 +41,10 @@ def recover(placement: Placement, declared: ClusterSizes) -> ResumePoint:
         if not is_paused(groups):
             raise OtherSizesError(
                 f"{placement.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
-                "changes them there, dlcluster pause ends the nodes, so that up can look for room"
+                "changes them there, dlcluster pause terminates the nodes, so that up can look for room"
             )
         placement.lock.hold()
-        placement.free()
+        placement.clear_zone()
     else:
         placement.lock.hold()
         groups = fleet.read()
@@ -94,5 +94,5 @@ def _refuse_unrecorded(placement: Placement, groups: GroupStates) -> None:
     zones = " and ".join(sorted(zones_of(groups)))
     raise OtherSizesError(
         f"{placement.name} runs in {zones} with other sizes or zones than cdk.json has ({', '.join(nodes)}): up "
-        "with the earlier settings keeps the nodes, dlcluster pause ends them"
+        "with the earlier settings keeps the nodes, dlcluster pause terminates them"
     )

@@ -28,7 +28,7 @@ def test_status_lists_the_nodes_in_index_order(deploy: Deploy, capsys: pytest.Ca
         ["2", "worker2", second, "c5.large", zone, "10.0.1.20", "-", "running"],
         ["3", "worker3", third, "c5.large", zone, "10.0.1.30", "-", "stopped"],
     ]
-    assert last == "1 of 3 nodes missing: 3 in the list, 2 of them running (dlcluster why shows more)"
+    assert last == "1 of 3 nodes missing: 3 have joined, 2 of these are running (dlcluster why shows more)"
 
 
 def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,4 +273,7 @@ def test_inactive_environment_is_reported_with_advice(
 
 def test_misspelled_launch_gets_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lauch"]) == EXIT_USAGE
-    assert capsys.readouterr().err == "dlcluster: unknown command 'lauch': dlcluster run -- train.py runs it on all nodes\n"
+    assert (
+        capsys.readouterr().err
+        == "dlcluster: unknown command 'lauch': dlcluster run -- train.py runs it on all nodes\n"
+    )

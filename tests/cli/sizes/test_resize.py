@@ -16,8 +16,8 @@ from tests.cli.sizes.conftest import CDK_JSON, DECLARED, NAME, Deployed, in_stat
     ("state", "workers", "message"),
     [
         ("as deployed", "3", ["worker_count 2 -> 3", "CloudFormation will start 1 node"]),
-        ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will end the newest node"]),
-        ("as deployed", "2", ["worker_count stays 2", "the deploy starts and ends no node"]),
+        ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will terminate the newest node"]),
+        ("as deployed", "2", ["worker_count stays 2", "the deploy starts and terminates no node"]),
         (
             "paused",
             "3",

@@ -21,7 +21,7 @@ def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.Ca
     assert main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "demo: paused; dlcluster resume brings its nodes back"
-    ends = "does not end by itself: dlcluster pause ends it"
+    ends = "does not terminate by itself: dlcluster pause terminates it"
     assert f"{standby} is in standby and {ends}" in lines
     assert f"{protected} is protected from scale-in and {ends}" in lines
     # The sizes are already zero, but nodes are still ending.
@@ -44,7 +44,7 @@ def test_status_warns_of_a_missed_expiry(
     assert len(warnings) == warns
     for warning in warnings:
         assert "and is not paused: most likely the role of its schedules or a policy of your organization" in warning
-        assert warning.endswith("dlcluster pause ends its nodes")
+        assert warning.endswith("dlcluster pause terminates its nodes")
 
 
 def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:

@@ -223,8 +223,8 @@ def test_pause_terminates_protected_and_standby_nodes(deployed: Deployed, capsys
     assert main(["pause"]) == EXIT_USAGE
     output = capsys.readouterr().err.splitlines()
     assert output[:2] == [
-        f"dlcluster: {standby} is in standby, and ends too",
-        f"dlcluster: {protected} is protected from scale-in, and ends too",
+        f"dlcluster: {standby} is in standby, and is terminated too",
+        f"dlcluster: {protected} is protected from scale-in, and is terminated too",
     ]
     assert len(deployed.instances()[WORKER]) == 2
     assert main(["pause", "--yes"]) == 0

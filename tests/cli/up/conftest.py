@@ -146,7 +146,7 @@ def cluster(
     monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
     monkeypatch.setattr("cli.verbs.cluster.up.Lock", partial(Lock, process=GONE))
     # The verb queries the quota before each question; one test does so too.
-    monkeypatch.setattr("cli.up.checks.require_quota", lambda _: None)
+    monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)
 
     for verb in ("up", "pause", "resume", "resize"):
         monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)

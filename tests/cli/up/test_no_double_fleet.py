@@ -18,9 +18,9 @@ from cli.cdk_context import read_props
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
-from cli.up.checks import require_quota
 from cli.up.lock import Lock, TakenError
 from cli.up.placement import Placement
+from cli.up.requirements import require_quota
 from tests.cli.sizes.conftest import NAME, Ended
 from tests.cli.up.conftest import SETTINGS, ZONES, Cluster, KilledError, all_nodes_in
 from tests.local.aws.harness import Places
@@ -196,7 +196,7 @@ def test_complete_fleet_without_its_deploy_is_not_ended_for_other_sizes(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Placement, "keep", refuse_deploy)
+        patch.setattr(Placement, "deploy_in", refuse_deploy)
         assert cluster.up() == 1
     before = cluster.instances()
     assert sum(map(len, before.values())) == 3
@@ -229,7 +229,7 @@ def test_candidate_zones_with_a_reservation_are_refused() -> None:
 def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
     cluster: Cluster, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.checks.require_quota", require_quota)
+    monkeypatch.setattr("cli.up.requirements.require_quota", require_quota)
     places.set_quotas(standard=5)
     assert cluster.up() == 1
     assert "3 x c5.large are 6 vCPUs" in capsys.readouterr().err

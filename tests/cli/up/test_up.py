@@ -125,7 +125,7 @@ def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places
 def test_error_unrelated_to_the_zone_stops_the_search(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.up.fleet.OF_THE_ZONE", frozenset())
+    monkeypatch.setattr("cli.up.fleet.ZONE_CAPACITY_CODES", frozenset())
     assert cluster.up() == 1
     assert cluster.running() == 0
     assert [each for each in cluster.done if each.startswith("deploy")] == [f"deploy {ZONES[0]}"]
@@ -142,11 +142,11 @@ def test_up_refuses_a_running_cluster_of_another_size(cluster: Cluster, capsys: 
 def test_zones_without_the_type_are_not_tried(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.checks.zones_with", lambda *_: ZONES[1:])
+    monkeypatch.setattr("cli.up.requirements.zones_with", lambda *_: ZONES[1:])
     assert cluster.up() == 0
     assert not [each for each in cluster.done if each == f"deploy {ZONES[0]}"]
     assert main(["pause", "--yes"]) == 0
-    monkeypatch.setattr("cli.up.checks.zones_with", lambda *_: [])
+    monkeypatch.setattr("cli.up.requirements.zones_with", lambda *_: [])
     assert cluster.up() == 1
     assert "no zone in the setting zones offers c5.large" in capsys.readouterr().err
 
