@@ -1,4 +1,4 @@
-"""Test the report on missing nodes."""
+"""Test ``dlcluster status``."""
 
 import json
 from dataclasses import replace
