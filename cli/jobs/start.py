@@ -1,4 +1,4 @@
-"""Start a command on all nodes with the launcher on the master."""
+"""Start a command on all nodes with the launcher on the master, or run the launcher itself there."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -15,13 +16,28 @@ from cli.jobs.advice import for_laptop
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
-from cli.ssh.remote import MasterConnection, ending_with_connection, last_line
+from cli.shared_options import Selection
+from cli.ssh.access import remote_command
+from cli.ssh.master import ssh_target
+from cli.ssh.remote import MasterConnection, ending_with_connection, last_line, run_command
 
+LAUNCHER: Final = "launch"
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 COPY_ONLY_OPTIONS: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
 HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master; not shown here."""
+
+
+def run_on_master(selection: Selection, command: Sequence[str]) -> int:
+    """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
+    target = ssh_target(find_selected_cluster(selection))
+    code = run_command(
+        target, remote_command(tuple(command)), stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno()
+    )
+    if code:
+        print("dlcluster: launch ran in the master's home directory, and nothing was copied there", file=sys.stderr)
+    return code
 
 
 def start_job(

@@ -11,11 +11,10 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.misplaced_options import RunVerb
-from cli.jobs.on_master import LAUNCHER, run_on_master
 from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
-from cli.jobs.start import send_directory, start_job
+from cli.jobs.start import LAUNCHER, run_on_master, send_directory, start_job
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection

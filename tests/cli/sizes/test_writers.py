@@ -13,7 +13,7 @@ from cli.main import main
 from stacks.settings.capacity import declared_sizes
 from tests.cli.sizes.conftest import DECLARED, NAME, STATES, FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
-from tests.cli.up.conftest import Cluster, cluster, places
+from tests.cli.up.conftest import UpCluster, cluster, places
 
 __all__ = ["cluster", "places"]
 
@@ -95,7 +95,7 @@ def writes_to(writer: str, request: pytest.FixtureRequest) -> FakeCluster:
     if writer != UP:
         deployed: FakeCluster = request.getfixturevalue("deployed")
         return deployed
-    placed: Cluster = request.getfixturevalue("cluster")
+    placed: UpCluster = request.getfixturevalue("cluster")
     placed.aws.capacities.unlink()  # every zone has room
     assert placed.up() == 0
     return placed

@@ -187,7 +187,7 @@ def test_record_of_a_foreign_master_is_refused(
     words: list[str],
 ) -> None:
     monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("ssh was run"))
-    monkeypatch.setattr("cli.jobs.on_master.run_command", lambda *_, **__: pytest.fail("the command was run"))
+    monkeypatch.setattr("cli.jobs.start.run_command", lambda *_, **__: pytest.fail("the command was run"))
     fleet = deploy()
     name = another(fleet, deploy)
     ids = [name, *fleet.instance_ids[1:]]
