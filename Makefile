@@ -120,6 +120,7 @@ e2e-healing:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/after_all_tests
 
 # The tests on bare instances need no cluster; this part has them, the check and the web applications because it is short.
+# Its cluster is deployed by the first line of the tutorials, which the part runs to their end.
 e2e-jobs:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
