@@ -151,7 +151,9 @@ wait "$app"
 def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environment: str) -> tuple[int, bool]:
     """Return a free port of the master, and True if the directory exists."""
     if code == NO_MODULE:
-        install = f"dlcluster ssh -- {environment}/bin/python -m pip install {app.package}"
+        # The image's environment is root's, or may be; another one is the user's.
+        sudo = "sudo " if environment == IMAGE_ENVIRONMENT else ""
+        install = f"dlcluster ssh -- {sudo}{environment}/bin/python -m pip install {app.package}"
         raise ClusterError(
             f"{environment} on the master has no {app.module}; install it with {install}, "
             "or choose another environment with --venv"
