@@ -25,7 +25,7 @@ OWN_APPS = {"own_app.py": "Training", "own_stack.py": "Vision"}
 
 
 BUILD_SOURCES = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-INSTALL_S = 600
+INSTALL_S = 500
 INSTALL = (
     "-m",
     "pip",
