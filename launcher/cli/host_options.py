@@ -31,7 +31,7 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
 
 
 def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framework: str) -> tuple[Host, ...]:
-    """Return the hosts for the first attempt."""
+    """Return the hosts for the first run."""
     chosen = _fill_hosts(options, hosts) if options.num_proc is not None else hosts[: _node_count(options, len(hosts))]
     if framework == LAUNCHED_BY_MPI and (ports := [str(host) for host in chosen if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports only from ssh's configuration, got {ports[0]}")

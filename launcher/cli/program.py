@@ -15,13 +15,13 @@ SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)
 PYTHON = ("python", "-u")
 
 
-def launch_words(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
+def launch_args(arguments: Sequence[str], options: argparse.Namespace) -> list[str]:
     """Return the part of the command line before the command."""
     words = list(arguments[: len(arguments) - len(options.command)])
     return words[:-1] if words[-1:] == ["--"] else words
 
 
-def command_words(options: argparse.Namespace) -> list[str]:
+def command_args(options: argparse.Namespace) -> list[str]:
     """Return the command as the user typed it, without the ``--`` before it."""
     return list(options.command[1:] if options.command[:1] == ["--"] else options.command)
 
@@ -29,15 +29,15 @@ def command_words(options: argparse.Namespace) -> list[str]:
 def torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
     """Return the script of a torchrun line, run by the Python in which torchrun is installed."""
     if options.no_python:
-        return [*nested.before, *command_words(options)]
+        return [*nested.before, *command_args(options)]
     python = [nested.python, "-u", *(["-m"] if options.module else [])]
     options.module = False
-    return [*nested.before, *python, *command_words(options)]
+    return [*nested.before, *python, *command_args(options)]
 
 
 def build_program(options: argparse.Namespace) -> tuple[str, ...]:
     """Return the program that every rank runs, with its arguments."""
-    words = tuple(command_words(options))
+    words = tuple(command_args(options))
     if not words or not words[0]:
         raise UsageError("no command given, as in: launch python train.py")
     # launch.py passes the command to a shell, which treats a leading NAME=value as a variable.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from launcher.durable_state import DENIED, DIRECTORY, RECORD, is_denied, is_open
 from launcher.errors import LaunchError, UsageError
-from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
 from launcher.history.record_upload import upload
+from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobRecord, JobState, read_record, write_record
 
 NO_JOB = "there is no job yet"

@@ -11,7 +11,7 @@ from typing import Any
 
 from bootstrap.contract import PAUSE_NOTICES
 from launcher.atomic_file import write_atomically
-from launcher.history.journal import jobs_directory
+from launcher.history.recorder import jobs_directory
 from launcher.paths import JOB_LOG
 
 TOLD = "pause-notices.json"

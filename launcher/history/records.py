@@ -41,7 +41,8 @@ class JobState(str, enum.Enum):
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """The job is queued for its nodes; or it is durable, its nodes are gone, and no launcher runs it."""
+    """The job is queued for its nodes (`JobRecord.place` is its position); or it is durable, its nodes are gone, and no
+    launcher runs it (`place` is None)."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -67,7 +68,7 @@ class Revision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """Record of one job."""
+    """Record of one job; its fields are the keys of ``launch status --json``, so they keep their names."""
 
     id: str
     state: JobState
@@ -107,9 +108,9 @@ class JobRecord:
     waits: bool = False
     """True if the job queues for nodes in use; False if it is refused instead."""
     place: int | None = None
-    """Place in the queue, from 1; None if not queued."""
+    """Position in the queue, from 1; None if not queued."""
     waiting: str | None = None
-    """Place in the queue and what the job waits for, as a sentence for the user."""
+    """Position in the queue and what the job waits for, as a sentence for the user."""
     starting: bool = False
     """True while a job whose turn has come connects to its nodes and copies files; it already owns its GPUs."""
     local_checkpoints: bool = False

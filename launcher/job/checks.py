@@ -1,4 +1,4 @@
-"""Check before an attempt starts that its nodes can run the job: framework, environment, first host, GPUs, secrets."""
+"""Check before a run starts that its nodes can run the job: framework, environment, first host, GPUs, secrets."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def check_nodes(job: Job, connections: Sequence[RunnerConnection], *, is_r
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
     # On a restart, a replacement may have run a newer setup, which --max-restarts accepts; and the processes of the
-    # failed attempt may still hold the GPUs.
+    # failed run may still hold the GPUs.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
         check_gpus(job, [connection.gpus for connection in connections])

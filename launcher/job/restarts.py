@@ -16,6 +16,7 @@ from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
 from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_lacking_framework
+from launcher.output.notes import note
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, RestartPolicy
 from launcher.transport.connection import RunnerConnection
@@ -53,7 +54,7 @@ async def reconnect(
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
-    await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
+    await stderr.send(note(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
     if len(nodes) < job.restart_policy.min_nodes:
@@ -61,7 +62,7 @@ async def reconnect(
         lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, lacking, *reachable.reasons])
         return replace(failure, reason=reason, permanent=True, is_process_exit=False)
-    await stderr.send(_line(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
+    await stderr.send(note(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 
 
@@ -196,7 +197,3 @@ async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, d
         await close_connections(reachable.connections)
         raise
     return reachable
-
-
-def _line(text: str) -> bytes:
-    return f"launch: {text}\n".encode(errors="surrogateescape")
