@@ -207,7 +207,7 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
     options, unknown = parser.parse_known_args(arguments)
     nested = None if unknown else find_nested_launcher(command_args(options))
     if nested is not None and nested.name == "torchrun" and nested.plain:
-        options, unknown = parser.parse_known_args([*launch_args(arguments, options), *nested.words])
+        options, unknown = parser.parse_known_args([*launch_args(arguments, options), *nested.args])
         if options.command and not unknown:
             options.command = torchrun_command(nested, options)
     if unknown:

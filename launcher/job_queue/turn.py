@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError, UsageError
-from launcher.history.lock import is_elsewhere
+from launcher.history.lock import is_on_other_machine
 from launcher.history.records import JobRecord, JobState
 from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
@@ -62,7 +62,7 @@ def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
     if own is None:
         return job
     # Jobs of other machines that share this home directory are known late; the nodes report them.
-    local = [record for record in others if not is_elsewhere(record)]
+    local = [record for record in others if not is_on_other_machine(record)]
     # While a job waits, the free nodes may be those that it waits for.
     if job.has_gpus and not any(_waits_in_queue(record) for record in local):
         job = choose_free(job, own, local)

@@ -68,8 +68,8 @@ async def sync(
             deadline=deadline,
         )
         digest = await directory_sync.send_until_unchanged()
-    for wanted in request.fetches:
-        await fetch_on_all(connections, wanted, deadline=deadline, stderr=stderr)
+    for fetch in request.fetches:
+        await fetch_on_all(connections, fetch, deadline=deadline, stderr=stderr)
     return digest
 
 
@@ -147,10 +147,10 @@ class _DirectorySync:
             on_changed=on_changed,
         )
 
-        async def lacking(connection: RunnerConnection) -> Answer:
+        async def compare_one(connection: RunnerConnection) -> Answer:
             return await compare(connection, source=str(self.source) if connection is self.local else None)
 
-        answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
+        answers = await run_on_all(self.connections, compare_one, deadline=self.deadline)
         self._refuse_changed(answers)
         return answers
 

@@ -263,7 +263,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
 
     closed: list[str] = []
     monkeypatch.setattr(restarts, "connect_available", connect)
-    monkeypatch.setattr(restarts, "nodes_lacking_framework", no_framework_is_lacking)
+    monkeypatch.setattr(restarts, "nodes_without_framework", no_framework_is_lacking)
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "RETRY_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
