@@ -60,8 +60,8 @@ def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
     if len(hosts) > 1:
         setups = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
         raise RefusedError(
-            f"nothing started, the nodes have run different setups, {setups}: dlcluster setup brings all to the same one "
-            "(--force starts anyway)"
+            f"nothing started, the nodes have run different setups, {setups}: dlcluster setup brings all to the same "
+            "one (--force starts anyway)"
         )
 
 
