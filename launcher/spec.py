@@ -99,6 +99,8 @@ class ProcessSpec:
 
     name: str
     """Name in failure messages, such as ``rank 3``."""
+    rank: int | None = None
+    """Rank after which the process is named; None for one with another name, such as a server."""
     label: str
     """Prefix of its output lines."""
     command: tuple[str, ...]

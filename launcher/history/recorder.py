@@ -190,6 +190,7 @@ class JobRecorder:
             end=now(),
             exit_code=0 if failure is None else failure.exit_code,
             reason=None if failure is None else failure.reason,
+            failed_rank=None if failure is None else failure.failed_rank,
             place=None,
             waiting=None,
             starting=False,

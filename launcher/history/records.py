@@ -102,6 +102,8 @@ class JobRecord:
     exit_code: int | None = None
     reason: str | None = None
     """Reason of the failure, in one line."""
+    failed_rank: int | None = None
+    """Rank that failed first; None if no rank has."""
     restarts: int = 0
     gpus: dict[str, list[str] | None] = field(default_factory=dict)
     """GPUs that the job takes on each host; None for all."""

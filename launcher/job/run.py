@@ -118,7 +118,7 @@ async def restart_job(
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files; the next restart may succeed.
-        return replace(failure, reason=str(error), preempted=False, is_process_exit=False)
+        return replace(failure, reason=str(error), failed_rank=None, preempted=False, is_process_exit=False)
 
 
 async def run_once(
