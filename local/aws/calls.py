@@ -66,8 +66,10 @@ class Call:
     @property
     def protocol(self) -> Protocol:
         """Return the protocol of the request; an unsigned request, which names no service, counts as query."""
-        if self.service == "ec2" or self.service == "s3":
-            return self.service
+        if self.service == "ec2":
+            return "ec2"
+        if self.service == "s3":
+            return "s3"
         if self.header("x-amz-target"):
             return "json"
         return "query" if self.is_query or not self.service else "rest-json"

@@ -1,8 +1,9 @@
 """Refuse calls that the caller's policies do not allow, for every role and user, like AWS.
 
-Two kinds of caller may do anything: the user of the local AWS, who is the account's administrator, and the roles of
-`cdk bootstrap`. A key that nobody was given, or whose time is over, is refused before any policy counts. A role's call whose permissions are not described here is refused and logged, so that no node makes
-such a call unnoticed. A user needs such a call's action on every resource.
+A key that nobody was given, or whose time is over, is refused before any policy counts. Two kinds of caller may do
+anything: the user of the local AWS, who is the account's administrator, and the roles of `cdk bootstrap`. A role's call
+whose permissions are not described here is refused and logged, so that no node makes such a call unnoticed. A user
+needs such a call's action on every resource.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Issue the temporary credentials of GetSessionToken, for which moto answers with those of an example.
 
-They may do what the key may do that asked for them, until they expire ("GetSessionToken", AWS STS API Reference). Unlike
-AWS, the local STS grants less than 900 seconds as well, so that expired credentials need no quarter of an hour.
+They may do what the key may do that asked for them, until they expire ("GetSessionToken", AWS STS API Reference).
+Unlike AWS, the local STS grants less than 900 seconds as well, so that expired credentials need no quarter of an hour.
 """
 
 from collections.abc import Callable
