@@ -24,7 +24,7 @@ def test_watch_shows_nodes_and_a_new_job_and_restores_the_terminal(cluster: Clus
     shell.type("dlcluster status --watch --interval 1\n")
     shell.expect(rf"{STACK}: {NODES} of {NODES} nodes")
     rows = [shell.expect(rf"\b{node}\b.+running.+active.+ok")[0] for node in ("master", "worker2", "worker3")]
-    assert {re.search(r"i-\w+", row)[0] for row in rows} == cluster.addresses.keys()
+    assert {re.findall(r"i-\w+", row)[0] for row in rows} == cluster.addresses.keys()
     shell.expect("no job runs")
     words = ["launch", "--detach", "--name", "watched", "sleep", "300"]
     job = cluster.user.ssh(master, shlex.join(words)).split()[-1]
