@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore.config import Config
 
 from local.aws.scarcity.limits import Capacity, write_capacities, write_quotas
 from tests.waiting import await_true
@@ -33,16 +32,16 @@ class Aws:
     quotas: Path = Path("/nonexistent")
     """File with the quotas."""
 
-    def client(self, service: str, *, config: Config | None = None, **credentials: str) -> Any:
-        return _client(service, self.url, config, *sorted(credentials.items()))
+    def client(self, service: str, **credentials: str) -> Any:
+        return _client(service, self.url, *sorted(credentials.items()))
 
 
 @functools.cache
-def _client(service: str, url: str, config: Config | None, *credentials: tuple[str, str]) -> Any:
+def _client(service: str, url: str, *credentials: tuple[str, str]) -> Any:
     """Return a cached client, because botocore takes a tenth of a second to make one."""
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"} | dict(credentials)
     session: Any = boto3.Session()
-    return session.client(service, region_name=REGION, endpoint_url=url, config=config, **keys)
+    return session.client(service, region_name=REGION, endpoint_url=url, **keys)
 
 
 def policy(*statements: dict[str, Any]) -> dict[str, Any]:
