@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from moto.core.responses import ActionResult
-from moto.iam.models import AccessKey
+from moto.iam.utils import generate_access_key_id_from_account_id, random_alphanumeric
 from moto.sts.models import STSBackend
 from moto.sts.responses import TokenResponse
 from moto.sts.utils import random_session_token
@@ -50,13 +50,14 @@ def owner_of(access_key: str) -> str:
 
 
 def _get_session_token(original: Callable[..., ActionResult], response: TokenResponse) -> ActionResult:
-    made: Any = original(response)
-    key = AccessKey(user_name=None, prefix="ASIA", account_id=response.current_account)
-    credentials = made.result["Credentials"]
-    credentials["AccessKeyId"], credentials["SecretAccessKey"] = key.access_key_id, key.secret_access_key
+    made = original(response)
+    result: Any = made.result
+    credentials, account = result["Credentials"], response.current_account
+    access_key = generate_access_key_id_from_account_id(account, prefix="ASIA", total_length=20)
+    credentials["AccessKeyId"], credentials["SecretAccessKey"] = access_key, random_alphanumeric(40)
     credentials["SessionToken"] = random_session_token()
     owner = parse_credential({"HTTP_AUTHORIZATION": response.headers["Authorization"]}).access_key
-    _ISSUED[key.access_key_id] = IssuedToken(owner=owner, expiration=credentials["Expiration"])
+    _ISSUED[access_key] = IssuedToken(owner=owner, expiration=credentials["Expiration"])
     return made
 
 

@@ -172,15 +172,16 @@ def test_every_verb_answers_on_a_running_cluster(prompt: Prompt, cluster: Cluste
         assert answer.code == 0, (verb, answer)
         assert re.search(pattern, answer.out + answer.err, re.DOTALL), (verb, answer)
         if prints_json(verb):
-            facts = FACTS.get(verb, lambda _: [])(prompt.json(words))
+            found = prompt.json(words)
+            facts = FACTS[verb](found) if verb in FACTS else []
             assert [fact for fact in facts if fact not in answer.out] == [], (verb, answer)
     prompt.run(["allow-ip", "203.0.113.9/32", "--remove"])
     hosts = prompt.run(["known-hosts"]).out
     assert all(instance_id in hosts for instance_id in cluster.addresses)
     for verb, (arguments, code, start) in REFUSALS.items():
-        found = prompt.fails(line_of(verb, arguments))
-        assert found[0] == code, (verb, found)
-        assert found[1].startswith(start), (verb, found)
+        failed = prompt.fails(line_of(verb, arguments))
+        assert failed[0] == code, (verb, failed)
+        assert failed[1].startswith(start), (verb, failed)
 
 
 def test_verbs_that_end_nodes_ask_first_and_check_waits_for_the_job(prompt: Prompt) -> None:
