@@ -183,7 +183,7 @@ class Agent:
             self._phases.done("peers")
             if not is_mxnet_ready:
                 return
-            self._phases.done("engines")
+            self._phases.done("mxnet-environment")
             self._current_step = Step.CHECKS
             self._finding = self._health.before_ready(self._membership.active_members)
             if self._finding is None:

@@ -39,7 +39,7 @@ class Step(Enum):
     GROUPS = "groups"
     FILES = "files"
     ADDRESS = "address"
-    MXNET_ENVIRONMENT = "engines"
+    MXNET_ENVIRONMENT = "mxnet-environment"
     CHECKS = "checks"
     STACK = "stack"
 

@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap engines``: provide the MXNet environment, and write its progress for the agent."""
+"""Run the service ``bootstrap mxnet-environment``: provide the MXNet environment, and write its progress for the agent."""
 
 import errno
 import logging

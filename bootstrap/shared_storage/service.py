@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap shared``: mount the file system however late it appears, and monitor it.
+"""Run the service ``bootstrap shared-storage``: mount the file system however late it appears, and monitor it.
 
 Nothing waits for this service: a node is ready, and in the cluster, without its shared directory.
 """
