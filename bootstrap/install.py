@@ -21,8 +21,8 @@ from bootstrap.contract import (
     NODE_CONFIG,
     READ_AHEAD_SERVICE,
     SETUP_SERVICE,
-    SHARED_STORAGE_SERVICE,
     SHARED_STATE,
+    SHARED_STORAGE_SERVICE,
     STOPPED,
     TRAINER,
 )
@@ -246,8 +246,15 @@ def start_services(config: NodeConfig, *, root: Path, services: Services) -> Non
 def _start_shared_storage(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
     """Start the service that mounts the shared storage, if the cluster has any; a mount survives its restart."""
     if config.shared_storage is not None:
-        pending = "restart-shared-storage"
-        _start(release, SHARED_STORAGE_SERVICE, SHARED_STORAGE_UNIT_FILE, SHARED_STORAGE_UNIT, pending=pending, root=root, services=services)
+        _start(
+            release,
+            SHARED_STORAGE_SERVICE,
+            SHARED_STORAGE_UNIT_FILE,
+            SHARED_STORAGE_UNIT,
+            pending="restart-shared-storage",
+            root=root,
+            services=services,
+        )
 
 
 def _start_reading_ahead(*, root: Path, services: Services) -> None:

@@ -46,7 +46,8 @@ from bootstrap.files.paths import under_root
 from bootstrap.setup.provide import done_marker
 
 SERVICES: Final = (
-    *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE, DURABLE_SERVICE, SHARED_STORAGE_SERVICE, READ_AHEAD_SERVICE),
+    *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE),
+    *(DURABLE_SERVICE, SHARED_STORAGE_SERVICE, READ_AHEAD_SERVICE),
 )
 """Units of this project; a node of the image gets them from its user data."""
 WRITERS: Final = (
