@@ -1,6 +1,7 @@
 """Read and write files in S3 with the AWS command line; data/images/s3_object.py reads parts of one, with boto3."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ COPY_S: Final = 1800.0
 NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
 NO_METADATA: Final[Mapping[str, str]] = {}
+NODE_CONFIG: Final = Path("/etc/deeplearning/node.json")
+REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 class S3Folder:
@@ -73,6 +76,28 @@ class S3Folder:
         _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
 
 
+def node_region() -> str | None:
+    """Return the region of this node; None on a machine outside of a cluster."""
+    try:
+        region = json.loads(NODE_CONFIG.read_text())["region"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return str(region)
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables of ``aws``, with the node's region unless the user named one.
+
+    Nodes set no variable for it. Without a region, ``aws`` asks us-east-1, which knows no bucket of GovCloud or China.
+    """
+    environment = dict(os.environ)
+    file = Path(environment.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
+    named_by_user = any(environment.get(name) for name in REGION_VARIABLES) or file.is_file()
+    if not named_by_user and (region := node_region()) is not None:
+        environment["AWS_DEFAULT_REGION"] = region
+    return environment
+
+
 def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:
     """Run ``aws``; if it fails raise TrainerError with its last line and the object's URL."""
     about = about or next(word for word in arguments if word.startswith(SCHEME))
@@ -80,6 +105,7 @@ def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] 
     try:
         done = subprocess.run(
             ["aws", *arguments],
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=deadline_s,

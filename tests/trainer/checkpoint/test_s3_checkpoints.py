@@ -1,5 +1,6 @@
 """Test copies in S3, with the real AWS command line and an S3 server."""
 
+import json
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from tests.trainer.conftest import BUCKET
 from tests.trainer.programs.processes import REPOSITORY, run, running
+from trainer import s3
 from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.format import Checkpoint, Description, save_checkpoint
@@ -149,6 +151,33 @@ def test_missing_aws_command_line_is_reported(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TrainerError, match="the AWS command line is not installed"):
         store(tmp_path / "net").load_newest()
+
+
+@pytest.mark.parametrize(
+    ("variables", "region"),
+    [
+        ({}, "cn-north-1"),
+        ({"AWS_REGION": "eu-west-1"}, "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "us-gov-west-1"}, "us-gov-west-1"),
+        ({"AWS_CONFIG_FILE": "{directory}/config"}, "the file's"),
+    ],
+    ids=["node", "region", "default", "file"],
+)
+def test_region_is_that_of_the_user_or_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], region: str
+) -> None:
+    (tmp_path / "config").write_text("[default]\nregion = us-gov-east-1\n")
+    (tmp_path / "node.json").write_text(json.dumps({"region": "cn-north-1"}))
+    monkeypatch.setattr(s3, "NODE_CONFIG", tmp_path / "node.json")
+    program = tmp_path / "aws"
+    program.write_text('#!/bin/sh\necho "date time size ${AWS_REGION:-${AWS_DEFAULT_REGION:-the file\'s}}"\n')
+    program.chmod(0o755)
+    for name in s3.REGION_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "AWS_CONFIG_FILE": "/nonexistent", **variables}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(directory=tmp_path))
+    assert S3Folder("s3://bucket/x").names("net") == [region]
 
 
 @pytest.mark.soak

@@ -1,7 +1,6 @@
 """Read byte ranges of one object in S3 with boto3, as if it were a file that does not change."""
 
 import importlib.util
-import json
 import logging
 import os
 import random
@@ -12,11 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainer.errors import TrainerError
-from trainer.s3 import SCHEME
+from trainer.s3 import SCHEME, node_region
 
 VENDOR: Final = Path(__file__).resolve().parents[3] / "vendor"
 """Libraries of the release on the cluster's nodes, for a Python without boto3."""
-NODE_CONFIG: Final = Path("/etc/deeplearning/node.json")
 """File with the region of the cluster's node (bootstrap.config)."""
 CONNECT_S: Final = 10
 """Longest wait for a connection, in seconds."""
@@ -147,16 +145,7 @@ def connect(*, connections: int) -> Any:
     )
     try:
         # Nodes set no variable for it, and without a region botocore asks us-east-1; it does not know AWS_REGION.
-        region = os.environ.get("AWS_REGION") or core.get_config_variable("region") or _node_region()
+        region = os.environ.get("AWS_REGION") or core.get_config_variable("region") or node_region()
         return boto3.session.Session(botocore_session=core, region_name=region).client("s3", config=settings)
     except BotoCoreError as error:
         raise TrainerError(f"cannot use S3, {' '.join(str(error).split())}") from error
-
-
-def _node_region() -> str | None:
-    """Return the region of this node; None on a machine outside of a cluster."""
-    try:
-        region = json.loads(NODE_CONFIG.read_text())["region"]
-    except (OSError, ValueError, KeyError):
-        return None
-    return str(region)
