@@ -173,7 +173,7 @@ def test_ended_block_is_an_error_for_deploy_but_not_for_synth(make: Make) -> Non
 
 def test_deploy_during_a_block_explains_how_nodes_start(make: Make) -> None:
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z"})
-    [found] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp("has begun"))
+    [found] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp("has already started"))
     assert "its start has passed: where no node runs, dlcluster resume after the deploy" in str(found.entry.data)
 
 
