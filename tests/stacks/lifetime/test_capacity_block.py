@@ -174,7 +174,7 @@ def test_ended_block_is_an_error_for_deploy_but_not_for_synth(make: Make) -> Non
 def test_deploy_during_a_block_explains_how_nodes_start(make: Make) -> None:
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z"})
     [found] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp("has already started"))
-    assert "its start has passed: where no node runs, dlcluster resume after the deploy" in str(found.entry.data)
+    assert "has already started: if no node is running, run dlcluster resume after the deploy" in str(found.entry.data)
 
 
 def test_resume_takes_the_sizes_of_any_of_the_starts(make: Make) -> None:
@@ -218,8 +218,8 @@ def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
             "is in us-west-2a, and the cluster in us-west-2b: set availability_zone=us-west-2a",
         ),
         ({"TotalInstanceCount": 2}, "has 2 instances for 3 nodes, the master among them: lower worker_count"),
-        ({"ReservationType": "default"}, "is no Capacity Block with a start and an end"),
-        ({"EndDate": None}, "is no Capacity Block with a start and an end"),
+        ({"ReservationType": "default"}, "is not a Capacity Block with a start and an end"),
+        ({"EndDate": None}, "is not a Capacity Block with a start and an end"),
     ],
 )
 def test_block_that_does_not_fit_is_refused_with_the_reason(make: Make, facts: dict[str, Any], message: str) -> None:
