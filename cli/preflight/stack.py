@@ -38,16 +38,16 @@ def check_stack(target: PreflightTarget) -> Iterator[Finding]:
     elif CLUSTER_NAME_OUTPUT not in outputs:
         yield problem("stack", f"stack {name} exists but is not a cluster", "choose another cluster_name")
     else:
-        yield from [*_immutable_settings(target, outputs)] or [
+        yield from [*_changed_immutable_settings(target, outputs)] or [
             ok("stack", f"{now}: cdk deploy changes it"),
             *_former_key(target, outputs),
         ]
 
 
-def _immutable_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
+def _changed_immutable_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
     """Report changed settings that older stacks lack a guard for. In those stacks the setting is off.
 
-    The guard is in stacks/immutable_setting.py.
+    The guard is in stacks/immutable_settings.py.
     """
     props = target.props
     none = NO_SHARED_STORAGE

@@ -77,7 +77,7 @@ def _run_on_all(connection: MasterConnection, members: Sequence[ClusterNode], se
 
 def _run_on(connection: MasterConnection, member: ClusterNode, setup: DeployedSetup) -> str:
     """Run the setup on one node, from the master; return the last line of its output if it failed, else nothing."""
-    args = ["bring-along", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
+    args = ["apply-setup", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
     command = bootstrap_command(member, *args)
     end = time.monotonic() + LOGIN_S
     while (done := connection.output(command, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
