@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from cli.errors import ClusterError, UsageError
-from cli.ssh.remote import MasterConnection, Output, last_line
+from cli.ssh.remote import CommandResult, MasterConnection, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 WAITING: Final = "WAITING"
@@ -46,6 +46,8 @@ class Job:
     end: str | None
     exit_code: int | None
     reason: str | None
+    failed_rank: int | None
+    """Rank that failed first; None if no rank has."""
     restarts: int
     place: int | None
     """Place in the queue, from 1."""
@@ -112,7 +114,7 @@ def read_job(connection: MasterConnection, job_id: str) -> Job:
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> Output:
+def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> CommandResult:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
     done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
     if done.exit_code:
@@ -128,7 +130,7 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _json(done: Output) -> Any:
+def _json(done: CommandResult) -> Any:
     try:
         return json.loads(done.stdout)
     except (ValueError, RecursionError) as error:
@@ -147,6 +149,7 @@ def _job(values: Any) -> Job:
             end=_text(values.get("end")),
             exit_code=None if values.get("exit_code") is None else int(values["exit_code"]),
             reason=_text(values.get("reason")),
+            failed_rank=None if values.get("failed_rank") is None else int(values["failed_rank"]),
             restarts=int(values.get("restarts", 0)),
             place=None if values.get("place") is None else int(values["place"]),
             waiting=_text(values.get("waiting")),

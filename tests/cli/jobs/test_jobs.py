@@ -10,7 +10,7 @@ from cli.errors import EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import question
-from cli.ssh.remote import Output, ending_with_connection
+from cli.ssh.remote import CommandResult, ending_with_connection
 from tests.cli.conftest import error_line
 from tests.cli.jobs.conftest import JOB, Master, record
 
@@ -30,8 +30,8 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     assert found["jobs"][0] == {
         "id": JOB, "name": None, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
         "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
-        "restarts": 0, "place": None, "waiting": None, "durable": False, "local_checkpoints": False,
-        "unknown_checkpoints": False,
+        "failed_rank": None, "restarts": 0, "place": None, "waiting": None, "durable": False,
+        "local_checkpoints": False, "unknown_checkpoints": False,
         "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")
@@ -145,7 +145,7 @@ def test_followed_logs_keep_the_exit_code(shell: str) -> None:
 def test_an_error_cannot_steer_the_terminal(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: str, **__: object) -> Output:
+    def fail(_: str, **__: object) -> CommandResult:
         raise ClusterError("cannot write out/\x1b[2J")
 
     monkeypatch.setattr(master, "output", fail)

@@ -1,0 +1,34 @@
+"""Turn "no such node" errors into "the cluster is paused", if it is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from cli.aws.clients import Clients, aws_errors
+from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups
+from cli.errors import ClusterError, ForgedRecordError
+
+RESUME: Final = ": dlcluster resume brings its nodes back"
+
+
+@contextmanager
+def explain_if_paused(clients: Clients, cluster_name: str) -> Iterator[None]:
+    """Replace an error of the block if the cluster is paused. Raises ClusterError."""
+    try:
+        yield
+    except ForgedRecordError:
+        raise
+    except ClusterError as error:
+        groups = _find_groups(clients, cluster_name)
+        if groups.desired_nodes(default=1) == 0:
+            # Outside of its Capacity Block, resume would start nothing.
+            raise ClusterError(f"the cluster is paused{'' if groups.in_block else RESUME}") from error
+        raise
+
+
+def _find_groups(clients: Clients, cluster_name: str) -> ScalingGroups:
+    try:
+        with aws_errors(clients.region):
+            return find_groups(clients.autoscaling, cluster_name)
+    except ClusterError:
+        return NO_GROUPS  # without the right to list groups, nobody knows

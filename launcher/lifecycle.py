@@ -1,0 +1,149 @@
+"""Take one job from its record to its end, in a terminal or as a systemd unit: handle signals, report the end."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+
+from launcher.errors import BusyError, LaunchError
+from launcher.history.key_name import key_name
+from launcher.history.recorder import JobRecorder, jobs_directory, user_name
+from launcher.history.records import new_job_id
+from launcher.job.failure import Failure
+from launcher.job.run import JobContext, run_job
+from launcher.job_queue.free_hosts import HostClaims
+from launcher.job_queue.turn import QueueEntry, Turn, take_nodes
+from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
+from launcher.output.output_stream import OutputStream
+from launcher.output.prefixes import Sink, Streams
+from launcher.spec import Job
+from launcher.transport.pool.pool import ConnectionPool
+from launcher.transport.protocol import FrameType
+
+STDOUT_FD, STDERR_FD = 1, 2
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_in_terminal(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
+    """Run a job for this terminal; return its exit code."""
+    print_notes(job.notes)
+    streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
+    recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
+    return run_and_record(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Print notes about the options, before the job begins."""
+    for line in notes:
+        print_last_note(line, OutputStream(STDERR_FD))
+
+
+def print_refusal(error: LaunchError) -> int:
+    """Print the reason why the job was refused; return the exit code."""
+    return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
+
+
+def run_and_record(
+    job: Job,
+    *,
+    recorder: JobRecorder,
+    cwd: str,
+    streams: Streams,
+    pool: ConnectionPool | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run a job to its end; return the exit code of the first rank that failed, or 0.
+
+    `is_stopped` is called after the record is written: from then on, a stop finds the launcher and signals it.
+    """
+    recorder.begin()
+    try:
+        if is_stopped():
+            failure: Failure | None = stopped_by(signal.SIGTERM)
+        else:
+            failure = asyncio.run(run_with_signal_handlers(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
+    except LaunchError as error:
+        failure = Failure.of_error(error)
+    except KeyboardInterrupt:  # the signal arrived before its handler was installed
+        failure = stopped_by(signal.SIGINT)
+    recorder.on_end(failure)
+    stderr = streams[FrameType.STDERR]
+    if recorder.write_error is not None:
+        print_last_note(f"no record of the job is kept: {recorder.write_error}", stderr)
+    code = 0 if failure is None else print_failure(failure, stderr)
+    if upload_error := recorder.publish():
+        print_last_note(f"the job's record is not in the bucket: {upload_error}", stderr)
+    return code
+
+
+def print_failure(failure: Failure, stderr: Sink) -> int:
+    """Print the reason of the failure; return the exit code."""
+    tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
+    log = note(f"full log: {failure.log}") if failure.log else b""
+    stderr.send_at_the_end(tail + log + note(failure.reason), deadline_s=PRINT_TIMEOUT_S)
+    return failure.exit_code
+
+
+async def run_with_signal_handlers(
+    job: Job, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
+) -> Failure | None:
+    """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
+    jobs = jobs_directory()
+    context = JobContext(
+        job_id=recorder.job_id,
+        cwd=cwd,
+        streams=streams,
+        observer=recorder,
+        restart_hosts=HostClaims(recorder.job_id, jobs=jobs, record=recorder.on_turn),
+        pool=pool,
+    )
+    entry = QueueEntry(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
+
+    async def run(job: Job, has_waited: bool) -> Failure | None:
+        return await run_job(job, context, has_waited=has_waited)
+
+    job_task = asyncio.ensure_future(start_in_turn(job, entry, start=run))
+    lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
+    received: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        # A second signal must not interrupt the cleanup.
+        if not received:
+            received.append(number)
+            job_task.cancel()
+
+    for number in STOP_SIGNALS:
+        # Under nohup, the job outlives its terminal.
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+    # A suspended launcher would send no heartbeats, and its nodes would end the job.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, lambda: None)
+    try:
+        return await job_task
+    except asyncio.CancelledError:
+        # Until the handlers are installed, asyncio's own handler cancels this task (Python 3.11 and later).
+        return stopped_by(received[0] if received else signal.SIGINT)
+    finally:
+        lock_toucher.cancel()
+
+
+async def start_in_turn(
+    job: Job, entry: QueueEntry, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
+) -> Failure | None:
+    """Run a job with `start` when its turn comes, and queue it again if its nodes turn out to be in use.
+
+    `start` gets the job with its current nodes, and True if the job has waited.
+    """
+    if job.queue_policy is None:
+        return await start(await take_nodes(job, entry), False)
+    turn = Turn(job, job.queue_policy, entry)
+    while True:
+        try:
+            return await start(await turn.take(), turn.has_waited)
+        except BusyError as error:
+            turn.try_later(error)
+
+
+def stopped_by(number: signal.Signals) -> Failure:
+    """Return the failure of a job that the user stopped."""
+    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)
