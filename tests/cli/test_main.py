@@ -136,7 +136,7 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
 def test_missing_cluster_exits_with_its_own_code(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == EXIT_NO_CLUSTER
     sentence = (
-        "no cluster in eu-west-1 (--region or AWS_REGION selects another); "
+        "no cluster in eu-west-1 (--region or AWS_REGION selects another); cdk deploy creates one, "
         "dlcluster why --cluster NAME explains a failed deploy"
     )
     assert error_line(capsys) == sentence

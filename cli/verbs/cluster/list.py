@@ -37,7 +37,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
             if row["explanation"] is not None:
                 print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
     else:
-        print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
+        print(f"dlcluster: no cluster in {clients.region}; cdk deploy creates one", file=sys.stderr)
     return 0
 
 
