@@ -90,4 +90,4 @@ def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites:
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"cannot copy to every node: {reason}")
+        raise ClusterError(f"cannot copy to every node: {for_laptop(reason)}")
