@@ -47,8 +47,10 @@ from local.aws.ec2 import (
     reboots,
     security_groups,
     subnets,
+    volume_key,
 )
 from local.aws.launches import checks, network_interfaces, placement
+from local.aws.permissions import simulator
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
@@ -102,6 +104,8 @@ _PARTS = (
     availability_zones,
     start_session,
     vpc_endpoints,
+    volume_key,
+    simulator,
 )
 """Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 
