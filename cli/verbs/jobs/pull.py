@@ -13,7 +13,7 @@ from cli.completion import NODE_SEPARATOR, complete_remote
 from cli.errors import ClusterError
 from cli.files.download import download, remote_tar
 from cli.files.local_files import is_sent
-from cli.files.progress import plural, readable
+from cli.files.progress import NAMED, plural, readable
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
@@ -21,8 +21,6 @@ from cli.verb import verb
 
 MISSING: Final = "No such file or directory"
 """End of tar's message about a path that does not exist."""
-NAMED: Final = 3
-"""Largest number of files that a message names."""
 
 
 @verb("pull", examples=("dlcluster pull job/out ../out", "dlcluster pull worker2:job/checkpoints ../checkpoints"))
