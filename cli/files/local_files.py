@@ -99,7 +99,7 @@ def _paths(top: Path) -> Iterator[str]:
 
 
 def _git_list(top: Path) -> list[str] | None:
-    """Return the files that git tracks or would track; None without git, outside of a checkout, or if it ignores all."""
+    """Return the files that git tracks or would track; None without git, outside of a checkout or if all is ignored."""
     done = _run_git(top, "ls-files", "-co", "--exclude-standard", "-z")
     if done is None:
         return None

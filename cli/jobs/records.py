@@ -17,6 +17,8 @@ WAITING: Final = "WAITING"
 """State of a queued job, and of a durable one whose nodes are gone; no part of it runs on the nodes."""
 LAUNCHER_USAGE_ERROR: Final = 2
 MAX_COMMAND: Final = 60
+COPY_ONLY: Final = ("true",)
+"""Command of a push's job."""
 
 
 class JobRow(NamedTuple):
@@ -64,6 +66,8 @@ class Job:
     @property
     def line(self) -> str:
         """Return the command as a single line."""
+        if self.command == COPY_ONLY:
+            return f"{self.command[0]} (only copies files)"
         return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
 
     def row(self, now: datetime) -> "JobRow":

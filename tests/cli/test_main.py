@@ -192,7 +192,7 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("--regoin x status", "no such option '--regoin'. Did you mean '--region'?"),
         ("status --all", "no such option '--all'"),
         ("status --clus x", "no such option '--clus'. Did you mean '--cluster'?"),
-        ("status more", "unexpected word 'more'"),
+        ("status more", "unexpected word 'more'; a cluster is chosen with --cluster NAME"),
         ("ssh worker2 hostname", "unexpected word 'hostname'; a command goes after --"),
         ("down", "no verb 'down': cdk destroy removes a cluster"),
         ("cancel x", "no verb 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),

@@ -1,5 +1,7 @@
 """``dlcluster logs [-f] [JOB]``: show a job's output."""
 
+import sys
+
 import click
 
 from cli.completion import complete_host
@@ -22,5 +24,13 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
     """Show a job's output, each line with its node."""
     options = {"--rank": rank, "--node": node}
     words = [word for name, value in options.items() if value is not None for word in (name, value)]
-    with connect_to_master(selection) as (_, connection):
-        return show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])
+    with connect_to_master(selection) as (context, connection):
+        try:
+            code = show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])
+        except KeyboardInterrupt:
+            if follow:
+                print("dlcluster: the job keeps running; dlcluster stop ends it", file=sys.stderr)
+            raise
+    if code and job == context.cluster.name:
+        print(f"dlcluster: {job} is a cluster: dlcluster logs --cluster {job} shows its last job", file=sys.stderr)
+    return code
