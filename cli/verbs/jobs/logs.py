@@ -5,6 +5,7 @@ import sys
 import click
 
 from cli.completion import complete_host
+from cli.errors import EXIT_INTERRUPTED
 from cli.jobs.follow import show_logs
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
@@ -28,9 +29,11 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
         try:
             code = show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])
         except KeyboardInterrupt:
-            if follow:
-                print("dlcluster: the job keeps running; dlcluster stop ends it", file=sys.stderr)
-            raise
+            if not follow:
+                raise
+            after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
+            print(f"{after_echo}dlcluster: the job keeps running; dlcluster stop ends it", file=sys.stderr)
+            return EXIT_INTERRUPTED
     if code and job == context.cluster.name:
         print(f"dlcluster: {job} is a cluster: dlcluster logs --cluster {job} shows its last job", file=sys.stderr)
     return code

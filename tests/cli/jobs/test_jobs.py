@@ -140,7 +140,7 @@ def test_interrupted_display_says_that_the_job_goes_on(master: Master, capfd: py
     assert main(["logs", "-f"]) == EXIT_INTERRUPTED
     assert error_line(capfd) == "the job keeps running; dlcluster stop ends it"
     assert main(["logs"]) == EXIT_INTERRUPTED
-    assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err.strip() == ""
 
 
 def test_name_of_the_cluster_in_place_of_a_job_is_explained(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
