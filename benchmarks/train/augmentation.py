@@ -11,6 +11,7 @@ Run by ``make bench B=augmentation`` or ``python -m benchmarks.train.augmentatio
 
 import logging
 import math
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -96,6 +97,8 @@ def learn(config: TrainConfig) -> float:
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING)
+    # The trainer gives PyTorch all cores unless this is set.
+    os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
         make_folder(Path(directory))

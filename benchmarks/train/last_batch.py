@@ -11,6 +11,7 @@ Run by ``make bench B=last_batch`` or ``python -m benchmarks.train.last_batch``;
 """
 
 import logging
+import os
 from dataclasses import replace
 from statistics import fmean
 
@@ -63,6 +64,8 @@ def learn(data: DataSet, *, last_batch: str, rate: float, seed: int) -> tuple[fl
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING)
+    # The trainer gives PyTorch all cores unless this is set.
+    os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     digits = load_digits(SHAPE)
     figures, every = [], []

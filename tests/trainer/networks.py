@@ -33,6 +33,14 @@ def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
 
 
+def normalised_perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    """Build a network with BatchNorm that is fast in any data type."""
+    channels, height, width = image_shape
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(channels * height * width, 32), nn.BatchNorm1d(32), nn.Tanh(), nn.Linear(32, classes)
+    )
+
+
 class Viewing(nn.Module):
     """Uses view(), which fails with channels_last."""
 

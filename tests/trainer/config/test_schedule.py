@@ -27,7 +27,8 @@ def test_step_multiplies_the_rate_by_the_factor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "trained", "rate"), [(0, 0.5, 0.25), (1, 0.5, 0.75), (2, 0, 1), (5, 0, 0.5), (7, 1, 0), (8, 1, 0)]
+    ("epoch", "trained", "rate"),
+    [(0, 0.5, 0.25), (1, 0.5, 0.75), (2, 0, 1), (4, 0, 0.75), (5, 0, 0.5), (6, 0, 0.25), (7, 1, 0), (8, 1, 0)],
 )
 def test_rate_falls_as_half_a_cosine_after_the_warm_up(epoch: int, trained: float, rate: float) -> None:
     schedule = Schedule(start=0, peak=1, warmup_epochs=2, cosine_epochs=8)

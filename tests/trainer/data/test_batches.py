@@ -98,6 +98,8 @@ def test_the_next_batches_are_prepared_while_one_is_used() -> None:
         prepared[item].set()
         return item
 
+    # A single one would leave a GPU idle whenever a batch takes longer than a step.
+    assert AHEAD > 1
     with closing(prefetch(range(AHEAD + 2), note)) as items:
         assert next(items) == 0
         assert prepared[AHEAD].wait(timeout=60)

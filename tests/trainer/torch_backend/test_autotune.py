@@ -1,26 +1,36 @@
+import json
 import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.trainer.programs import autotuned_trainer
+from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
-from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.world import World
 from trainer.models import build
+from trainer.timeouts import RENDEZVOUS_S, STEP_S
 from trainer.torch_backend.autotune import (
+    BUDGET_S,
     MODE_KEY,
+    ROUNDS,
+    STEPS,
+    WARM_UP,
     Candidates,
     decode,
     encode,
     find_candidates,
     make_autotuner,
+    measure_step,
     pick_mode,
 )
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
@@ -126,11 +136,12 @@ def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixtu
         assert pick_mode(ALL, seconds, spent=lambda: 150.0 * len(tried)) == DEFAULT_MODE
     assert len(tried) == 2
     assert caplog.messages[0] == "measured for 240 s, 4 choices are left untried"
+    assert BUDGET_S < STEP_S
 
 
 def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch) -> None:
     picked = ComputeMode(dtype="bfloat16")
-    monkeypatch.setattr(Collective, "broadcast_object", lambda *_, **__: encode(picked))
+    monkeypatch.setattr(TorchBackend, "broadcast_object", lambda *_, **__: encode(picked))
     monkeypatch.setattr("torch.distributed.broadcast", lambda *_, **__: None)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),
@@ -141,6 +152,45 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
     )
     backend.restore(None, source=0)
     assert decode(backend.state().optimizer[MODE_KEY].tolist()) == picked
+
+
+def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) -> None:
+    ranks = run(
+        *("--fast", "auto", "--network", "tests.trainer.networks:normalised", "--kv-store", "dist_sync"),
+        *("--benchmark", "1", "--image-shape", "1,12,12", "--num-examples", "44", "--batch-size", "11"),
+        *("--num-epochs", "1"),
+        directory=tmp_path,
+        count=2,
+        program=(str(Path(autotuned_trainer.__file__)),),
+    )
+    picked = (
+        "picked float32 channels_last, a step took: "
+        "float32 1000.00 ms; bfloat16 2000.00 ms; float32 channels_last 900.00 ms"
+    )
+    assert picked in ranks[0].log.read_text()
+    assert ranks[0].digests == ranks[1].digests
+    sums = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
+    assert sums == [3 * (WARM_UP + ROUNDS * STEPS)] * 2
+
+
+def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts: list[float] = []
+    monkeypatch.setattr(Collective, "set_timeout", lambda _, timeout: timeouts.append(timeout.total_seconds()))
+    monkeypatch.setattr(Collective, "all_reduce", lambda *_, **__: None)
+    shape = (1, 12, 12)
+    network = build("tests.trainer.networks:perceptron", classes=10, image_shape=shape)
+    seconds = measure_step(
+        DEFAULT_MODE,
+        make=lambda: TorchBackend(network, SETTINGS, device=CPU, shard=Shard(count=2)),
+        rounds=1,
+        samples=4,
+        image_shape=shape,
+        device=CPU,
+    )
+    assert 0 < seconds < math.inf
+    # A step of one rank may take no longer than that of the others, but compiling for the next mode may.
+    assert {*timeouts[:-1]} == {STEP_S}
+    assert timeouts[-1] == RENDEZVOUS_S
 
 
 class WithASlowRank(Collective):

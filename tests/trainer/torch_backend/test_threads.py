@@ -11,7 +11,7 @@ import torch
 
 from trainer.data.batches import prefetch
 from trainer.data.synthetic import make_synthetic
-from trainer.torch_backend.device_loader import DeviceLoader
+from trainer.torch_backend.device_loader import DeviceLoader, load_micro_batches
 from trainer.torch_backend.saved_state import Snapshots
 
 CPU, THIRD = torch.device("cpu"), torch.device("cuda", 3)
@@ -71,18 +71,31 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     return stand_in
 
 
-def test_loader_thread_selects_its_ranks_gpu(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def loader(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a loader to the third GPU, which notes the thread of each copy."""
     loader: Any = DeviceLoader(DATA, device=CPU, channels_last=False, memory=0)
     monkeypatch.setattr(loader, "_device", THIRD)
 
     def send(array: Any) -> torch.Tensor:
-        cuda.note("send")
+        cuda.note(threading.current_thread().name.partition("_")[0])
         return torch.from_numpy(array)
 
     monkeypatch.setattr(loader, "_send", send)
+    return loader
+
+
+def test_loader_thread_selects_its_ranks_gpu(cuda: Cuda, loader: Any) -> None:
     batches = list(prefetch([np.arange(4), np.arange(4, 8)], lambda part: loader(DATA.train, part)))
     assert [labels.tolist() for _, labels in batches] == [part.tolist() for part in np.split(DATA.train.labels, 2)]
-    assert set(cuda.found) == {("send", 3)}
+    assert set(cuda.found) == {("data", 3)}
+
+
+def test_micro_batch_thread_selects_its_ranks_gpu(cuda: Cuda, loader: Any) -> None:
+    # The first part is loaded with its batch, the others in a thread that each batch starts.
+    [(parts, _)] = prefetch([np.arange(8)], lambda indices: load_micro_batches(loader, 4, DATA.train, indices))
+    assert np.concatenate([labels for _, labels in parts]).tolist() == DATA.train.labels.tolist()
+    assert set(cuda.found) == {("data", 3), ("micro-batch", 3)}
 
 
 def test_checkpoint_thread_selects_its_ranks_gpu(cuda: Cuda) -> None:

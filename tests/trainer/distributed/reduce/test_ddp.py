@@ -8,20 +8,24 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
-from tests.trainer.networks import Skipping
+from tests.trainer.networks import Skipping, normalised
 from tests.trainer.programs import bucketed_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ddp import DdpReducer
+from trainer.data.sampling import Shard
+from trainer.distributed.batch_norm import batch_norms
+from trainer.distributed.reduce.all_reduce import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients
-from trainer.torch_backend.optimizer import SGD
+from trainer.torch_backend.optimizer import FIRST_SCALE, SGD
 from trainer.torch_backend.reduction import choose_reduction
+from trainer.torch_backend.saved_state import SCALE
+from trainer.torch_backend.step import StepSettings, TorchBackend
 
 RANKS = 2
 BATCH_SIZE = 11
@@ -37,6 +41,8 @@ OPTIONS = (
 )
 PROGRAM = (str(Path(bucketed_trainer.__file__)),)
 TOLERANCE = 1e-5
+FLOAT16_TOLERANCE = 1e-4
+DDP_SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0, ddp=True)
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 
 
@@ -78,6 +84,57 @@ def single_process_group(tmp_path: Path) -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
+def test_ddp_matches_the_ring_with_sync_bn_in_float16(tmp_path: Path) -> None:
+    found = []
+    for reduction in ("ring", "ddp"):
+        directory = tmp_path / reduction
+        directory.mkdir()
+        options = ("--network", "tests.trainer.networks:normalised_perceptron", "--sync-bn", "--dtype", "float16")
+        ranks = run(*OPTIONS, *options, "--reduction", reduction, directory=directory, count=RANKS)
+        assert ranks[0].digests == ranks[1].digests
+        found.append(final(directory))
+        # No step has overflowed, which would have changed no weights.
+        scale = load_checkpoint(directory / "net-0002.npz").state.optimizer[SCALE]
+        assert scale.tolist() == [FIRST_SCALE, 2 * STEPS]
+    # Sums in another order may be rounded to another of float16's numbers, which have 11 significant bits.
+    assert distance(*found) < FLOAT16_TOLERANCE
+
+
+@pytest.mark.usefixtures("single_process_group")
+def test_step_sums_the_gradients_and_one_small_tensor() -> None:
+    model = normalised(classes=10, image_shape=(1, 12, 12))
+    gradients = sum(parameter.numel() for parameter in model.parameters())
+    running_statistics = sum(2 * module.num_features for module in batch_norms(model))
+    backend = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS))
+
+    def step(samples: int) -> None:
+        backend.compute_gradients(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
+        backend.update(samples=4)
+
+    # DistributedDataParallel sends its new order of buckets once, in the second step.
+    step(4)
+    step(4)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recorded:
+        step(4)
+        step(0)
+    sent = [(event.name, event.input_shapes) for event in recorded.events() if event.name.startswith("gloo:")]
+    loss, flags = 1, 2
+    small = running_statistics + loss + flags
+    assert sent == [("gloo:all_reduce", [[gradients]]), ("gloo:all_reduce", [[small]])] * 2
+
+
+@pytest.mark.usefixtures("single_process_group")
+def test_gradients_are_views_of_the_bucket() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    ddp = make_ddp(model)
+    ddp.begin()
+    with ddp.backward_pass(is_last=True):
+        torch.autograd.backward(ddp.module(torch.ones(2, 4)).sum())
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert len(gradients) == 4
+    assert len({gradient.untyped_storage().data_ptr() for gradient in gradients}) == 1
+
+
 @pytest.mark.usefixtures("single_process_group")
 def test_skipped_layer_is_reported() -> None:
     ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
@@ -98,9 +155,10 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
 
     compile_network = torch.compile
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=backend))
-    # Each has 1.4 MB, and the first bucket 1 MB.
-    model = nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600))
-    make_ddp(ComputeMode(compiled="1").compile(model)).module(torch.ones(2, 600))
+    # Each layer has 1.4 MB, and the first bucket 1 MB.
+    model = nn.Sequential(nn.Flatten(), nn.Linear(600, 600), nn.Linear(600, 600))
+    compiled = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS), mode=ComputeMode(compiled="1"))
+    compiled.compute_gradients(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
     assert len(graphs) == 2
 
 

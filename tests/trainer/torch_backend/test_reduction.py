@@ -1,0 +1,44 @@
+"""Test that a compiled network keeps the overlap of gradients, or says that it is lost."""
+
+import pytest
+import torch
+from torch import nn
+
+from trainer.distributed.reduce.all_reduce import Collective, Ring
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
+from trainer.torch_backend.flat_params import FlatParams
+from trainer.torch_backend.reduction import use_flat_gradients
+
+COMPILED = ComputeMode(compiled="1")
+LOST = (
+    "with torch.compile, gradients are ready only when the backward pass ends, so sending them does not overlap with "
+    "it; use --reduction ddp to overlap them"
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "collective", "warnings"),
+    [
+        (COMPILED, Collective(count=2), [LOST]),
+        (ComputeMode(compiled="graphs"), Collective(count=2), [LOST]),
+        (DEFAULT_MODE, Collective(count=2), []),
+        # These have no overlap to lose.
+        (COMPILED, Collective(count=2, ring=Ring.__new__(Ring)), []),
+        (COMPILED, Collective(count=1), []),
+    ],
+)
+def test_buckets_of_a_compiled_network_warn_that_overlap_is_lost(
+    caplog: pytest.LogCaptureFixture, mode: ComputeMode, collective: Collective, warnings: list[str]
+) -> None:
+    model = nn.Sequential(nn.Linear(4, 3))
+    flat = FlatParams(model, decay_all=False)
+    use_flat_gradients(
+        model,
+        flat,
+        torch.zeros(flat.weights.numel() + 1),
+        collective=collective,
+        weight_decay=0.0,
+        mode=mode,
+        compression="none",
+    )
+    assert caplog.messages == warnings
