@@ -65,6 +65,8 @@ SYNONYMS: Final = {
     "dlcluster cost shows a cluster's cost per hour and so far": "price bill cost-report",
     "dlcluster pause terminates all nodes and keeps the cluster": "sleep hibernate suspend",
     "dlcluster pause terminates all nodes, dlcluster resume brings them back": "update-compute-fleet",
+    "the setting idle_stop, such as 30m, pauses an idle cluster": "autostop autodown",
+    "docs/start/costs.md lists instance types with their GPUs and prices": "show-gpus gpus",
     "dlcluster resize 3 makes a cluster of the master and three workers": "scale grow shrink",
     "dlcluster resume brings the nodes of a paused cluster back": "start wake",
     "dlcluster run -- train.py runs it on all nodes": "launch exec train submit sbatch srun salloc",

@@ -198,6 +198,8 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("cancel x", "no verb 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("nodes", "no verb 'nodes': dlcluster status lists the nodes"),
         ("update-cluster", "no verb 'update-cluster': cdk deploy creates or updates a cluster"),
+        ("autostop -i 30", "no verb 'autostop': the setting idle_stop, such as 30m, pauses an idle cluster"),
+        ("show-gpus", "no verb 'show-gpus': docs/start/costs.md lists instance types with their GPUs and prices"),
         ("drain", "no verb 'drain', there are: list, "),
         ("paus", "no verb 'paus', did you mean pause? there are: "),
         ("launch python x.py", "no verb 'launch': dlcluster run -- train.py runs it on all nodes"),

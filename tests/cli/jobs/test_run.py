@@ -137,6 +137,7 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             ["srun", "-N", "2", "train.py"],
             "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
+        (["a.yaml"], "there are no task files, got 'a.yaml': name the command, as in: dlcluster run -- train.py"),
         (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
         (
             ["deepspeed", "--num_gpus", "8", "train.py", "--lr", "0.1"],
@@ -151,7 +152,7 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
         ),
     ],
 )
-def test_slurm_command_or_missing_script_is_refused(
+def test_slurm_command_task_file_or_missing_script_is_refused(
     master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("job.sh").touch()
