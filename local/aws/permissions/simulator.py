@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moto.core.responses import ActionResult
 from moto.iam.exceptions import NotFoundException
-from moto.iam.models import IAMBackend
+from moto.iam.models import IAMBackend, Role, User
 from moto.iam.responses import IamResponse
 
 from local.aws.buckets import bucket_policy
@@ -54,7 +54,8 @@ def _results(backend: IAMBackend, arn: str, permissions: list[Permission]) -> It
 def _decide(backend: IAMBackend, arn: str, permission: Permission) -> Decision:
     if arn.endswith(ADMINISTRATOR):
         return Decision.ALLOWED
-    owner = next((each for each in (*backend.roles.values(), *backend.users.values()) if each.arn == arn), None)
+    owners: tuple[Role | User, ...] = (*backend.roles.values(), *backend.users.values())
+    owner = next((each for each in owners if each.arn == arn), None)
     if owner is None:
         raise NotFoundException(f"{arn} does not exist.")
     if owner.name.startswith(TOOLKIT_ROLES):
