@@ -38,7 +38,7 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
 
 
 def test_job_of_a_push_is_shown_as_a_copy(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
-    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", command=["true"])]))
+    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", command=["/bin/bash", "-c", "true"])]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.endswith("  true (only copies files)\n")
 
