@@ -19,8 +19,8 @@ def noted(aws: Aws, access_key: str) -> list[dict[str, Any]]:
 
 
 def test_requests_are_in_the_file_while_the_server_runs(aws: Aws) -> None:
-    aws.client("logs", aws_access_key_id="of-a-node").describe_log_groups(logGroupNamePrefix="x")
-    (found,) = noted(aws, "of-a-node")
+    aws.client("logs", aws_access_key_id="local").describe_log_groups(logGroupNamePrefix="x")
+    *_, found = noted(aws, "local")
     assert (found["service"], found["action"], found["region"]) == ("logs", "DescribeLogGroups", REGION)
     assert datetime.fromisoformat(found["time"]).tzinfo
     assert "caller" not in found
