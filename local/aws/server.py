@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, cloud_control, file_systems, lustre, managed_policies, vpc_endpoints
+from local.aws import buckets, cloud_control, file_systems, lustre, managed_policies, policy_simulator, vpc_endpoints
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -50,7 +50,7 @@ from local.aws.ec2 import (
     volume_key,
 )
 from local.aws.launches import checks, network_interfaces, placement
-from local.aws.permissions import session_tokens, simulator
+from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
@@ -106,7 +106,7 @@ _PARTS = (
     session_tokens,
     vpc_endpoints,
     volume_key,
-    simulator,
+    policy_simulator,
 )
 """Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 
