@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
-from cli.aws.nodes import Member, Membership, read_membership
+from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
 from cli.errors import NoClusterError, NoMembersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
-from cli.sizes.pause import explaining_pause
+from cli.sizes.paused_error import explain_if_paused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,17 +19,17 @@ class ClusterContext:
     selection: Selection
     clients: Clients
     cluster: Cluster
-    membership: Membership
+    membership: ClusterMembership
 
     @property
-    def master(self) -> Member:
+    def master(self) -> ClusterNode:
         """Return the master. Raises ClusterError if there is none, with the reason if the cluster is paused."""
-        with self.explaining_pause():
+        with self.explain_if_paused():
             return self.membership.master
 
-    def explaining_pause(self) -> AbstractContextManager[None]:
+    def explain_if_paused(self) -> AbstractContextManager[None]:
         """Return a block in which an error about a missing node becomes "the cluster is paused", if it is."""
-        return explaining_pause(self.clients, self.cluster.name)
+        return explain_if_paused(self.clients, self.cluster.name)
 
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:
@@ -52,7 +52,7 @@ def look_up(selection: Selection, clients: Clients) -> ClusterContext:
         if cluster.capacity_block is None:
             raise
         # Its first nodes start with the Capacity Block.
-        membership = Membership(generation=0, desired_nodes=0, members=())
+        membership = ClusterMembership(generation=0, desired_nodes=0, members=())
     nodes = tuple(sorted(member.node_index for member in membership.members))
     remember(SeenCluster(name=cluster.name, region=clients.region, nodes=nodes))
     return ClusterContext(selection=selection, clients=clients, cluster=cluster, membership=membership)

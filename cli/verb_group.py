@@ -1,6 +1,7 @@
-"""List the verbs of ``dlcluster`` without importing them, and suggest verbs for unknown words."""
+"""List the verbs of ``dlcluster`` without importing them, and suggest commands for unknown words."""
 
 import difflib
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -55,41 +56,54 @@ VERBS_BY_PACKAGE: Final = {
 }
 """First line of each verb's help, by the package that contains the verb's module; the verb is its ``command``."""
 VERBS: Final = {name: text for verbs in VERBS_BY_PACKAGE.values() for name, text in verbs.items()}
-SYNONYMS: Final = {
-    "cdk deploy creates or updates a cluster": "deploy create update apply create-cluster update-cluster",
-    "cdk destroy removes a cluster": "down destroy delete remove terminate delete-cluster",
-    "dlcluster list lists the clusters of a region": "ls clusters list-clusters",
-    "dlcluster status lists the nodes": "nodes node info sinfo top htop describe describe-cluster "
-    "describe-cluster-instances",
-    "dlcluster status lists the nodes, dlcluster jobs the jobs": "scontrol",
-    "dlcluster cost shows a cluster's cost per hour and so far": "price bill cost-report",
-    "dlcluster pause terminates all nodes and keeps the cluster": "sleep hibernate suspend",
-    "dlcluster pause terminates all nodes, dlcluster resume brings them back": "update-compute-fleet",
-    "the setting idle_stop, such as 30m, pauses an idle cluster": "autostop autodown",
-    "docs/start/costs.md lists instance types with their GPUs and prices": "show-gpus gpus",
-    "dlcluster resize 3 makes a cluster of the master and three workers": "scale grow shrink",
-    "dlcluster resume brings the nodes of a paused cluster back": "start wake",
-    "dlcluster run -- train.py runs it on all nodes": "launch exec train submit sbatch srun salloc",
-    "dlcluster stop ends a job, cdk destroy removes a cluster": "cancel kill scancel",
-    "dlcluster jobs lists the jobs": "queue ps squeue sacct history",
-    "dlcluster why explains a failed deploy, with the nodes' last log lines": "events export-cluster-logs "
-    "get-cluster-log-events get-cluster-stack-events",
-    "dlcluster check compares the nodes' GPUs and networks": "test health diagnose",
-    "dlcluster jupyter runs JupyterLab on the master": "notebook lab",
-    "dlcluster ssh logs in to the master": "login connect shell",
-    "dlcluster allow-ip lets an address reach the SSH port": "allow whitelist firewall",
-    "dlcluster push copies to every node, dlcluster pull from one": "sync rsync scp cp",
-    "dlcluster preflight checks the settings in cdk.json": "configure init validate",
-    "dlcluster bake makes an image of a worker": "image snapshot create-image build-image",
-    "dlcluster --version prints it": "version",
+ADVICE_BY_WORD: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("deploy", "create", "update", "apply", "create-cluster", "update-cluster"),
+        "cdk deploy creates or updates a cluster",
+    ),
+    **dict.fromkeys(
+        ("down", "destroy", "delete", "remove", "terminate", "delete-cluster"), "cdk destroy removes a cluster"
+    ),
+    **dict.fromkeys(("ls", "clusters", "list-clusters"), "dlcluster list lists the clusters of a region"),
+    **dict.fromkeys(
+        ("nodes", "node", "info", "sinfo", "top", "htop", "describe", "describe-cluster", "describe-cluster-instances"),
+        "dlcluster status lists the nodes",
+    ),
+    **dict.fromkeys(("scontrol",), "dlcluster status lists the nodes, dlcluster jobs the jobs"),
+    **dict.fromkeys(("price", "bill", "cost-report"), "dlcluster cost shows a cluster's cost per hour and so far"),
+    **dict.fromkeys(("sleep", "hibernate", "suspend"), "dlcluster pause terminates all nodes and keeps the cluster"),
+    **dict.fromkeys(
+        ("update-compute-fleet",), "dlcluster pause terminates all nodes, dlcluster resume brings them back"
+    ),
+    **dict.fromkeys(("autostop", "autodown"), "the setting idle_stop, such as 30m, pauses an idle cluster"),
+    **dict.fromkeys(("show-gpus", "gpus"), "docs/start/costs.md lists instance types with their GPUs and prices"),
+    **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
+    **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
+    **dict.fromkeys(
+        ("launch", "exec", "train", "submit", "sbatch", "srun", "salloc"),
+        "dlcluster run -- train.py runs it on all nodes",
+    ),
+    **dict.fromkeys(("cancel", "kill", "scancel"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
+    **dict.fromkeys(("queue", "ps", "squeue", "sacct", "history"), "dlcluster jobs lists the jobs"),
+    **dict.fromkeys(
+        ("events", "export-cluster-logs", "get-cluster-log-events", "get-cluster-stack-events"),
+        "dlcluster why explains a failed deploy, with the nodes' last log lines",
+    ),
+    **dict.fromkeys(("test", "health", "diagnose"), "dlcluster check compares the nodes' GPUs and networks"),
+    **dict.fromkeys(("notebook", "lab"), "dlcluster jupyter runs JupyterLab on the master"),
+    **dict.fromkeys(("login", "connect", "shell"), "dlcluster ssh logs in to the master"),
+    **dict.fromkeys(("allow", "whitelist", "firewall"), "dlcluster allow-ip lets an address reach the SSH port"),
+    **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
+    **dict.fromkeys(("configure", "init", "validate"), "dlcluster preflight checks the settings in cdk.json"),
+    **dict.fromkeys(("image", "snapshot", "create-image", "build-image"), "dlcluster bake makes an image of a worker"),
+    **dict.fromkeys(("version",), "dlcluster --version prints it"),
 }
-"""Commands to use, with the words that people try as verbs."""
-ELSEWHERE: Final = {word: advice for advice, words in SYNONYMS.items() for word in words.split()}
-ENDING: Final = frozenset({"pause", "resize", "stop", "delete-bucket", "delete-storage"})
-"""Verbs that end something, and are no guess."""
+"""What to use in place of each word that people try as a command."""
+DESTRUCTIVE: Final = frozenset({"pause", "resize", "stop", "delete-bucket", "delete-storage"})
+"""Commands never suggested for a misspelling, because they destroy something."""
 MIN_SIMILARITY: Final = 0.6
-"""Smallest ratio of difflib for suggesting a verb that ends nothing."""
-MISSPELT: Final = 0.85
+"""Smallest ratio of difflib for suggesting a command that destroys nothing."""
+MISSPELLED: Final = 0.85
 """Smallest ratio for all other words: ``lauch`` is launch, ``drain`` is not train."""
 
 
@@ -133,17 +147,15 @@ def module_of(verb: str) -> str:
 
 
 def _refuse(word: str) -> NoReturn:
-    if word in ELSEWHERE:
-        raise UsageError(f"no verb {word!r}: {ELSEWHERE[word]}")
     similar = _similar(word)
-    if similar in ELSEWHERE:
-        raise UsageError(f"no verb {word!r}: {ELSEWHERE[similar]}")
+    if similar is not None and similar in ADVICE_BY_WORD:
+        raise UsageError(f"unknown command {word!r}: {ADVICE_BY_WORD[similar]}")
     suggestion = f"did you mean {similar}? " if similar else ""
-    raise UsageError(f"no verb {word!r}, {suggestion}there are: {', '.join(VERBS)}")
+    raise UsageError(f"unknown command {word!r}; {suggestion}available commands: {', '.join(VERBS)}")
 
 
 def _similar(word: str) -> str | None:
-    """Return the verb or synonym that the user may have meant."""
-    misspelt = difflib.get_close_matches(word, [*VERBS, *ELSEWHERE], n=1, cutoff=MISSPELT)
-    harmless = [verb for verb in VERBS if verb not in ENDING]
-    return next(iter(misspelt or difflib.get_close_matches(word, harmless, n=1, cutoff=MIN_SIMILARITY)), None)
+    """Return the command or the word with advice that is most like `word`; None if none is alike."""
+    misspelled = difflib.get_close_matches(word, [*VERBS, *ADVICE_BY_WORD], n=1, cutoff=MISSPELLED)
+    harmless = [verb for verb in VERBS if verb not in DESTRUCTIVE]
+    return next(iter(misspelled or difflib.get_close_matches(word, harmless, n=1, cutoff=MIN_SIMILARITY)), None)

@@ -38,6 +38,7 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "local/errors.py": "the errors of a package",
     "local/run_dir.py": "shared by the packages of local",
     "local/faults/clients.py": "one cache for all faults",
+    "cli/preflight/price.py": "one check a file",
     "cli/verbs/jobs/jobs.py": "one verb a file",
     "cli/verbs/jobs/logs.py": "one verb a file",
     "cli/verbs/access/policy.py": "one verb a file",

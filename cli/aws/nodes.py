@@ -1,7 +1,7 @@
 """Read the nodes of a cluster: the membership record, joined with EC2's view of each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,24 +27,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
-    """One node of the membership record."""
+class ClusterNode(MemberRecord):
+    """One node of the membership record, with the names that dlcluster shows and accepts."""
 
-    node_index: int
-    instance_id: str
-    address: str
-    """Private address."""
-    node_type: str
-    host_key: str
-    """Public ed25519 host key, which the node itself wrote to the table."""
+    ssh_key: str = ""
     draining: bool = False
-    """True if the node is in standby or about to end: the hosts and workers files omit it, but it keeps its index."""
-    mount: str = ""
-    """State of the shared directory (contract.MOUNT_STATES); empty without shared storage."""
-    setup: str = ""
-    """Outcome of the setup (contract.SETUP_FIELD); empty without one."""
-    release: str = ""
-    """Release that the node runs (contract.RELEASE_FIELD); empty if unknown."""
+    """True if the node is in standby or about to be terminated: no list of hosts names it, but it keeps its index."""
+
+    @classmethod
+    def of(cls, record: MemberRecord) -> "ClusterNode":
+        """Return the node of a member's record."""
+        return cls(**asdict(record))
 
     @property
     def has_failed_setup(self) -> bool:
@@ -68,12 +61,12 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Membership:
-    """The membership record for dlcluster; agents have bootstrap.cluster.membership."""
+class ClusterMembership:
+    """The membership record as dlcluster uses it."""
 
     generation: int
     desired_nodes: int
-    members: tuple[Member, ...]
+    members: tuple[ClusterNode, ...]
     shared_storage: str = ""
     """File system that all nodes mount; empty while unknown."""
     master_trains: bool = True
@@ -85,7 +78,7 @@ class Membership:
         return self.desired_nodes if self.master_trains else max(self.desired_nodes - 1, 0)
 
     @property
-    def master(self) -> Member:
+    def master(self) -> ClusterNode:
         """Return the node that can be reached from outside. Raises ClusterError if there is none."""
         for member in self.members:
             if member.node_type == MASTER and (not member.draining or member.has_failed_setup):
@@ -109,14 +102,14 @@ MAX_FILTER_VALUES: Final = 200
 """Largest number of values in a filter ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
 STILL_THERE: Final = ("pending", RUNNING, "stopping", "stopped")
-TERMINATE: Final = "aws ec2 terminate-instances --instance-ids"
+TERMINATE_COMMAND: Final = "aws ec2 terminate-instances --instance-ids"
 NO_MASTER: Final = "the cluster has no master now: it may be starting or being replaced"
 GONE: Final = Instance(instance_type="", zone="", public_address="", state="gone")
 
 
 def read_membership(
     dynamodb: "DynamoDBClient", *, table: str, networks: Networks, cluster_name: str | None
-) -> Membership:
+) -> ClusterMembership:
     """Return the membership record of a cluster's table; `cluster_name`, if known, is for messages.
 
     Any process on the master can write the record, so no part of it is used before all of it has been checked.
@@ -137,26 +130,12 @@ def read_membership(
         raise ClusterError(
             f"{cluster} has a membership record that cannot be used: {error} (its master replaces it within a minute)"
         ) from error
-    return Membership(
+    return ClusterMembership(
         generation=record.generation,
         desired_nodes=record.desired_nodes,
-        members=tuple(map(_member, record.members)),
+        members=tuple(map(ClusterNode.of, record.members)),
         shared_storage=record.shared_storage,
         master_trains=record.master_trains,
-    )
-
-
-def _member(record: MemberRecord) -> Member:
-    return Member(
-        node_index=record.node_index,
-        instance_id=record.instance_id,
-        address=record.address,
-        node_type=record.node_type,
-        host_key=record.host_key,
-        draining=record.draining,
-        mount=record.mount,
-        setup=record.setup,
-        release=record.release,
     )
 
 
@@ -199,12 +178,12 @@ def _pages(ec2: "EC2Client", filters: "Sequence[FilterTypeDef]") -> "Iterator[In
             yield from reservation["Instances"]
 
 
-def running_count(membership: Membership, instances: Mapping[str, Instance]) -> int:
+def running_count(membership: ClusterMembership, instances: Mapping[str, Instance]) -> int:
     """Count running members that are not draining."""
     return sum(instances[member.instance_id].state == RUNNING and not member.draining for member in membership.members)
 
 
-def missing_count(membership: Membership, instances: Mapping[str, Instance], *, desired_nodes: int) -> int:
+def missing_count(membership: ClusterMembership, instances: Mapping[str, Instance], *, desired_nodes: int) -> int:
     """Count desired nodes that are missing: never joined, stopped or lost."""
     return max(desired_nodes - running_count(membership, instances), 0)
 
@@ -220,12 +199,12 @@ def instance_of(described: "InstanceTypeDef") -> Instance:
     )
 
 
-def master_address(ec2: "EC2Client", membership: Membership, *, cluster_name: str) -> str:
+def master_address(ec2: "EC2Client", membership: ClusterMembership, *, cluster_name: str) -> str:
     """Return the master's public address after checking with EC2 that the instance belongs to the cluster."""
     return _public_address(check_instance(ec2, membership.master, cluster_name=cluster_name))
 
 
-def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "InstanceTypeDef":
+def check_instance(ec2: "EC2Client", member: ClusterNode, *, cluster_name: str) -> "InstanceTypeDef":
     """Return EC2's description of a member after checking that the instance runs and belongs to the cluster.
 
     Any process on the master can write the record and, with another instance's id, lead a login there.
@@ -259,7 +238,7 @@ def _public_address(instance: "InstanceTypeDef") -> str:
         raise ClusterError(f"the master {name} has an invalid public address: {error}") from error
 
 
-def choose_node(name: str, members: Iterable[Member], *, cluster_name: str) -> Member:
+def choose_node(name: str, members: Iterable[ClusterNode], *, cluster_name: str) -> ClusterNode:
     """Return the node that `name` denotes: master, worker2, 2, deeplearning-worker2 or an instance id."""
     members = tuple(members)
     short = name.removeprefix(f"{cluster_name}-")

@@ -103,6 +103,6 @@ def delete_versions(s3: Any, bucket: str) -> Iterator[int]:
             yield len(objects)
 
 
-def delete_line(bucket: str, *, region: str) -> str:
+def delete_command(bucket: str, *, region: str) -> str:
     """Return the command that deletes a bucket with every version."""
     return f"dlcluster delete-bucket {bucket} --region {region}"

@@ -73,8 +73,8 @@ class ScalingGroups:
     """Sum of the groups' desired capacity."""
     since: datetime
     """Time when the first group was created."""
-    staying: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not end, with the reason (reason_to_stay)."""
+    pause_survivors: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not terminate, each with the reason (reason_to_survive_pause)."""
     in_block: bool = False
     """True if the nodes run in a Capacity Block, whose dates decide when."""
 
@@ -83,8 +83,8 @@ class ScalingGroups:
         return self.desired if self.names else default
 
 
-def reason_to_stay(instance: "InstanceTypeDef") -> str:
-    """Return why an instance stays when its group's size becomes zero; empty if it does not stay.
+def reason_to_survive_pause(instance: "InstanceTypeDef") -> str:
+    """Return the reason for which a size of zero does not terminate an instance; empty if it does.
 
     See "Temporarily remove instances from your Auto Scaling group" and "Use instance scale-in protection" (Amazon EC2
     Auto Scaling User Guide).
@@ -113,7 +113,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         instance_ids=tuple(instance["InstanceId"] for instance in instances),
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
-        staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
+        pause_survivors={each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))},
         in_block=any(tag["Key"] == CAPACITY_BLOCK_PAUSES_TAG for group in groups for tag in group.get("Tags", [])),
     )
 

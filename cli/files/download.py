@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError, UsageError
 from cli.ssh.remote import MasterConnection
 
@@ -53,7 +53,7 @@ class Download:
     warnings: list[str] = field(default_factory=list)
 
 
-def remote_tar(path: str, member: Member, *, master: Member) -> Archive:
+def remote_tar(path: str, member: ClusterNode, *, master: ClusterNode) -> Archive:
     """Return the archive of a path on a node."""
     # The shell line starts in the home directory.
     parent, name = posixpath.split(posixpath.normpath(path.removeprefix("~/") or "~")) if path else ("", "")

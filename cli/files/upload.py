@@ -19,7 +19,7 @@ from typing import Final
 from cli.errors import ClusterError, UsageError
 from cli.files.local_files import LocalFile, find_files, find_ignored
 from cli.output import printable
-from cli.ssh.remote import MasterConnection, Output, last_line
+from cli.ssh.remote import CommandResult, MasterConnection, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
 """Folder of the copies in the login user's home on the master."""
@@ -138,7 +138,7 @@ def _shell_line_in(folder: str, command: str) -> str:
     return f"cd && mkdir -p {shlex.quote(folder)} && cd {shlex.quote(folder)} && {command}"
 
 
-def _check(done: Output) -> bytes:
+def _check(done: CommandResult) -> bytes:
     if done.exit_code:
         raise ClusterError(f"cannot copy to the master: {last_line(done.stderr) or f'exit code {done.exit_code}'}")
     return done.stdout

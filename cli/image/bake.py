@@ -1,9 +1,9 @@
 """Make an image of a worker that leaves its cluster for it."""
 
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import TERMINATE, Member, check_instance
+from cli.aws.nodes import TERMINATE_COMMAND, ClusterNode, check_instance
 from cli.cluster_context import ClusterContext
-from cli.image.baked_workers import ended_after, terminate_baked_workers
+from cli.image.baked_workers import terminate_baked_workers, terminating_after
 from cli.image.images import await_image, create_image, require_permissions
 from cli.image.worker import choose_worker, clean, require_idle, take_out
 from cli.sizes.question import require_yes
@@ -12,11 +12,11 @@ from cli.up.lock import Lock
 
 
 def bake(
-    found: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
+    context: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
 ) -> tuple[str, str]:
     """Make the image of a worker; return the IDs of both. Raises ClusterError."""
-    ec2, name, sha256 = found.clients.ec2, found.cluster.name, setup.sha256
-    worker = choose_worker(found, setup)
+    ec2, name, sha256 = context.clients.ec2, context.cluster.name, setup.sha256
+    worker = choose_worker(context, setup)
     node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
     require_yes(_question(worker), yes=yes)
@@ -26,17 +26,17 @@ def bake(
     require_permissions(ec2, node, cluster_name=name, sha256=sha256)
     # A bake that was killed may have left its worker.
     terminate_baked_workers(ec2, cluster_name=name)
-    with ended_after(ec2, lock, cluster_name=name, detached=worker.instance_id):
-        take_out(found, worker, setup)
+    with terminating_after(ec2, lock, cluster_name=name, detached=worker.instance_id):
+        take_out(context, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
         await_image(ec2, image_id, keep_alive=lock.hold)
     return image_id, worker.instance_id
 
 
-def _question(worker: Member) -> str:
+def _question(worker: ClusterNode) -> str:
     return (
         f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
-        f"{TERMINATE} --instance-ids {worker.instance_id}\n"
+        f"{TERMINATE_COMMAND} {worker.instance_id}\n"
         f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
     )

@@ -1,4 +1,4 @@
-"""Mark the workers that leave their group for an image, and find and end those that have left."""
+"""Mark the workers that leave their group for an image, and find and terminate those that have left."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
-from cli.aws.nodes import STILL_THERE, TERMINATE, tag_values
+from cli.aws.nodes import STILL_THERE, TERMINATE_COMMAND, tag_values
 from cli.image.images import pending_images
 from cli.up.lock import Lock
 
@@ -32,7 +32,7 @@ def unmark(ec2: "EC2Client", instance_id: str) -> None:
 
 
 def mark_detached(ec2: "EC2Client", instance_id: str, *, group: str) -> None:
-    """Tag a worker that is detached, so that `terminate_baked_workers` ends it once it is in no group."""
+    """Tag a worker that is detached, so that `terminate_baked_workers` terminates it once it is in no group."""
     ec2.create_tags(Resources=[instance_id], Tags=[{"Key": DETACHED_TAG, "Value": group}])
 
 
@@ -44,24 +44,24 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
     """
     # Without its instance, a pending image may fail.
     pending = pending_images(ec2, cluster_name=cluster_name)
-    left = _end_detached(ec2, cluster_name, detached, except_ids=pending)
+    left = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
     for _ in range(DETACH_POLLS):
         if detached is None or not left.get(detached):
             break
         time.sleep(POLL_S)
-        left = _end_detached(ec2, cluster_name, detached, except_ids=pending)
+        left = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
     for name, is_in_group in left.items():
         if name in pending:
-            why = f"runs on until image {pending[name]} of it is complete"
-            _say(f"{name} {why}; dlcluster bake then ends it, or: {TERMINATE} {name}")
+            state = f"runs on until image {pending[name]} of it is complete"
+            _say(f"{name} {state}; dlcluster bake then terminates it, or: {TERMINATE_COMMAND} {name}")
         elif not is_in_group:
-            _say(f"{name} was chosen for an image and is in no group: {end_it(name)}")
+            _say(f"{name} was chosen for an image and is in no group: {how_to_terminate(name)}")
         elif name == detached:
             waited = DETACH_POLLS * POLL_S
-            _say(f"{name} still has its group's tag after {waited:.0f} s: {end_it(name)}")
+            _say(f"{name} still has its group's tag after {waited:.0f} s: {how_to_terminate(name)}")
 
 
-def _end_detached(
+def _terminate_detached(
     ec2: "EC2Client", cluster_name: str, detached: str | None, *, except_ids: Container[str]
 ) -> dict[str, bool]:
     """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
@@ -72,13 +72,15 @@ def _end_detached(
         if is_in_group or not is_ours or name in except_ids:
             left[name] = is_in_group
             continue
-        _say(f"ending {name}, the worker of an image")
+        _say(f"terminating {name}, the worker of an image")
         ec2.terminate_instances(InstanceIds=[name])
     return left
 
 
 @contextmanager
-def ended_after(ec2: "EC2Client", lock: Lock, *, cluster_name: str, detached: str | None = None) -> Iterator[None]:
+def terminating_after(
+    ec2: "EC2Client", lock: Lock, *, cluster_name: str, detached: str | None = None
+) -> Iterator[None]:
     """Terminate the workers of images after the block, also if it fails, unless another bake has taken over.
 
     If AWS does not answer, name the worker that was `detached`, and keep the error of the block.
@@ -87,18 +89,18 @@ def ended_after(ec2: "EC2Client", lock: Lock, *, cluster_name: str, detached: st
         yield
     except BaseException:
         with suppress(Exception):
-            _end_if_held(ec2, lock, cluster_name, detached)
+            _terminate_if_held(ec2, lock, cluster_name, detached)
         raise
-    _end_if_held(ec2, lock, cluster_name, detached)
+    _terminate_if_held(ec2, lock, cluster_name, detached)
 
 
-def _end_if_held(ec2: "EC2Client", lock: Lock, cluster_name: str, detached: str | None) -> None:
+def _terminate_if_held(ec2: "EC2Client", lock: Lock, cluster_name: str, detached: str | None) -> None:
     try:
         if lock.is_held():
             terminate_baked_workers(ec2, cluster_name=cluster_name, detached=detached)
     except BaseException:
         if detached is not None:
-            _say(f"cannot tell whether {detached} still runs: {end_it(detached)}")
+            _say(f"cannot tell whether {detached} still runs: {how_to_terminate(detached)}")
         raise
 
 
@@ -108,9 +110,9 @@ def _say(line: str) -> None:
         print(f"dlcluster: {line}", file=sys.stderr)
 
 
-def end_it(instance_id: str) -> str:
-    """Return what the user does about a worker that may have been erased for an image."""
-    return f"unless dlcluster status lists it as a node, end it with: {TERMINATE} {instance_id}"
+def how_to_terminate(instance_id: str) -> str:
+    """Tell the user how to terminate a worker that may have been erased for an image."""
+    return f"unless dlcluster status lists it as a node, terminate it with: {TERMINATE_COMMAND} {instance_id}"
 
 
 def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:

@@ -12,13 +12,13 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import DeployedSetup
-from cli.aws.nodes import RUNNING, Member, check_instance, find_instances, read_membership
+from cli.aws.nodes import RUNNING, ClusterNode, check_instance, find_instances, read_membership
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.image.baked_workers import mark_chosen, mark_detached, unmark
 from cli.jobs.records import running_jobs
 from cli.output import printable
-from cli.ssh.from_master import bootstrap_line
+from cli.ssh.from_master import bootstrap_command
 from cli.ssh.remote import MasterConnection, last_line
 
 if TYPE_CHECKING:
@@ -31,25 +31,25 @@ CLEAN_TIMEOUT_S: Final = 600.0
 POLL_S: Final = 2.0
 
 
-def newest_node(found: ClusterContext) -> "InstanceTypeDef":
+def newest_node(context: ClusterContext) -> "InstanceTypeDef":
     """Return EC2's description of the node that was launched last, a worker if there is one."""
-    members = found.membership.members
-    newest = _launched_last(found, [each for each in members if each.node_type == WORKER] or members)
-    return check_instance(found.clients.ec2, newest, cluster_name=found.cluster.name)
+    members = context.membership.members
+    newest = _launched_last(context, [each for each in members if each.node_type == WORKER] or members)
+    return check_instance(context.clients.ec2, newest, cluster_name=context.cluster.name)
 
 
-def _launched_last(found: ClusterContext, members: Sequence[Member]) -> Member:
+def _launched_last(context: ClusterContext, members: Sequence[ClusterNode]) -> ClusterNode:
     """Return the running member that was launched last: a replacement takes the lowest free index."""
-    instances = find_instances(found.clients.ec2, [member.instance_id for member in members])
+    instances = find_instances(context.clients.ec2, [member.instance_id for member in members])
     running = [member for member in members if instances[member.instance_id].state == RUNNING]
     never = datetime.min.replace(tzinfo=timezone.utc)
     return max(running or members, key=lambda each: (instances[each.instance_id].launched or never, each.node_index))
 
 
-def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
+def choose_worker(context: ClusterContext, setup: DeployedSetup) -> ClusterNode:
     """Return the newest worker that has the deployed setup and release. Raises ClusterError."""
-    cluster = found.cluster
-    workers = [member for member in found.membership.members if member.node_type == WORKER]
+    cluster = context.cluster
+    workers = [member for member in context.membership.members if member.node_type == WORKER]
     if not workers:
         raise ClusterError(f"cluster {cluster.name} has no worker to make an image of: dlcluster resize 1")
     done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
@@ -63,7 +63,7 @@ def choose_worker(found: ClusterContext, setup: DeployedSetup) -> Member:
         raise ClusterError(
             f"no worker with the setup runs release {cluster.release}: replace one (dlcluster status names them)"
         )
-    return _launched_last(found, current)
+    return _launched_last(context, current)
 
 
 def require_idle(connection: MasterConnection) -> None:
@@ -74,19 +74,19 @@ def require_idle(connection: MasterConnection) -> None:
         )
 
 
-def take_out(found: ClusterContext, worker: Member, setup: DeployedSetup) -> None:
+def take_out(context: ClusterContext, worker: ClusterNode, setup: DeployedSetup) -> None:
     """Detach a worker from its group, which launches another in its place, and wait until no list names it."""
-    clients, cluster = found.clients, found.cluster
+    clients, cluster = context.clients, context.cluster
     _detach(clients, worker, group=group_name(cluster.name, WORKER), sha256=setup.sha256)
     print(f"dlcluster: {worker.short_name} leaves the cluster, and another takes its place", file=sys.stderr)
     end = time.monotonic() + LEAVE_TIMEOUT_S
-    while worker.instance_id in _member_ids(found):
+    while worker.instance_id in _member_ids(context):
         if time.monotonic() >= end:
             raise ClusterError(f"waited {LEAVE_TIMEOUT_S:.0f} s for {worker.instance_id} to leave the membership")
         time.sleep(POLL_S)
 
 
-def _detach(clients: Clients, worker: Member, *, group: str, sha256: str) -> None:
+def _detach(clients: Clients, worker: ClusterNode, *, group: str, sha256: str) -> None:
     ec2, name = clients.ec2, worker.instance_id
     mark_chosen(ec2, name, sha256=sha256)
     # In its group, the cleaned worker would fail the health checks and be terminated before its image is there.
@@ -102,19 +102,19 @@ def _detach(clients: Clients, worker: Member, *, group: str, sha256: str) -> Non
     mark_detached(ec2, name, group=group)
 
 
-def _member_ids(found: ClusterContext) -> set[str]:
-    cluster = found.cluster
+def _member_ids(context: ClusterContext) -> set[str]:
+    cluster = context.cluster
     membership = read_membership(
-        found.clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+        context.clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
     return {member.instance_id for member in membership.members}
 
 
-def clean(connection: MasterConnection, worker: Member, setup: DeployedSetup) -> None:
+def clean(connection: MasterConnection, worker: ClusterNode, setup: DeployedSetup) -> None:
     """Remove keys, homes, logs and node state from the worker's disk. Raises ClusterError."""
     print(f"dlcluster: removing keys, homes, logs and node state from {worker.instance_id}", file=sys.stderr)
-    line = bootstrap_line(worker, "prepare-image", "--sha256", setup.sha256)
-    done = connection.output(line, deadline_s=CLEAN_TIMEOUT_S)
+    command = bootstrap_command(worker, "prepare-image", "--sha256", setup.sha256)
+    done = connection.output(command, deadline_s=CLEAN_TIMEOUT_S)
     if done.exit_code:
-        why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"{worker.instance_id} cannot be prepared for an image: {printable(why)}")
+        reason = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
+        raise ClusterError(f"{worker.instance_id} cannot be prepared for an image: {printable(reason)}")

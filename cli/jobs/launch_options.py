@@ -157,12 +157,12 @@ class LaunchOptions:
         if UNSENDABLE.intersection(environ[key]):
             raise UsageError(f"--env {key} passes on only one line, and the value of {key} has several")
 
-    def hidden(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def secret_values(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return this shell's variables to pass on by ``--env KEY``."""
         return {item: environ[item] for item in self.env if not ASSIGNED.search(item)}
 
-    def words(self) -> list[str]:
-        """Return the options as words of the launcher's command line."""
+    def to_args(self) -> list[str]:
+        """Return the options as arguments for the launcher."""
         given = {
             "-n": self.nnodes,
             "--nproc-per-node": self.nproc_per_node,
@@ -180,9 +180,9 @@ class LaunchOptions:
             "--force": self.force,
             OVERWRITE: self.sync_overwrite,
         }
-        words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-        words += [word for name, items in lists.items() for item in items for word in (name, item)]
-        return [*words, *(name for name, is_given in flags.items() if is_given)]
+        args = [arg for name, value in given.items() if value is not None for arg in (name, str(value))]
+        args += [arg for name, items in lists.items() for item in items for arg in (name, item)]
+        return [*args, *(name for name, is_given in flags.items() if is_given)]
 
 
 def _on_nodes(directory: str) -> str:

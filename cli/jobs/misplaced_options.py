@@ -11,7 +11,7 @@ from cli.errors import UsageError
 from cli.jobs.script import PYTHON, SCRIPT
 from cli.verb import END_OF_OPTIONS, Verb
 
-MISSPELT: Final = 0.8
+MISSPELLED: Final = 0.8
 """Smallest ratio of difflib at which an unknown option counts as one of run: ``--nproc_per_node``, not ``--lr``."""
 EXAMPLE: Final = ("train.py",)
 ELLIPSIS: Final = "..."
@@ -27,7 +27,7 @@ class RunVerb(Verb):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             name, own = error.option_name, _own_options(self)
-            at, similar = _position(name, words), difflib.get_close_matches(name.replace("_", "-"), own, 1, MISSPELT)
+            at, similar = _position(name, words), difflib.get_close_matches(name.replace("_", "-"), own, 1, MISSPELLED)
             if at is None or similar:
                 # click would also suggest the hidden options, which are refused.
                 raise click.NoSuchOption(name, possibilities=similar, ctx=ctx) from error

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from cli.errors import ClusterError, UsageError
-from cli.ssh.remote import MasterConnection, Output, last_line
+from cli.ssh.remote import CommandResult, MasterConnection, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 WAITING: Final = "WAITING"
@@ -117,7 +117,7 @@ def read_job(connection: MasterConnection, job_id: str) -> Job:
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> Output:
+def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> CommandResult:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
     done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
     if done.exit_code:
@@ -133,7 +133,7 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _json(done: Output) -> Any:
+def _json(done: CommandResult) -> Any:
     try:
         return json.loads(done.stdout)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Start a command on all nodes with the launcher on the master."""
+"""Start a command on all nodes with the launcher on the master, or run the launcher itself there."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -15,27 +16,44 @@ from cli.jobs.advice import for_laptop
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
-from cli.ssh.remote import MasterConnection, ending_with_connection, last_line
+from cli.shared_options import Selection
+from cli.ssh.access import remote_command
+from cli.ssh.master import ssh_target
+from cli.ssh.remote import MasterConnection, ending_with_connection, last_line, run_command
 
+LAUNCHER: Final = "launch"
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
-ONLY_FILES: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
+COPY_ONLY_OPTIONS: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:")
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
 HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master; not shown here."""
+
+
+def run_on_master(selection: Selection, command: Sequence[str]) -> int:
+    """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
+    target = ssh_target(find_selected_cluster(selection))
+    code = run_command(
+        target, remote_command(tuple(command)), stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno()
+    )
+    if code:
+        print("dlcluster: launch ran in the master's home directory, and nothing was copied there", file=sys.stderr)
+    return code
 
 
 def start_job(
     connection: MasterConnection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None
 ) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
-    hidden = options.hidden(os.environ)
+    secret_values = options.secret_values(os.environ)
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
-    line = _reading(hidden) + ending_with_connection(["launch", "--detach", *sync, *options.words(), "--", *command])
+    line = _reading(secret_values) + ending_with_connection(
+        ["launch", "--detach", *sync, *options.to_args(), "--", *command]
+    )
     try:
         done = connection.output(
             line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}",
-            chunks=[f"{value}\n".encode(errors="surrogateescape") for value in hidden.values()],
+            chunks=[f"{value}\n".encode(errors="surrogateescape") for value in secret_values.values()],
             holds_input=True,
         )
     except KeyboardInterrupt:
@@ -85,7 +103,7 @@ def warn_of_jobs(connection: MasterConnection, sent: Upload, *, starts_another: 
 def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites: bool = False) -> None:
     """Copy the directory uploaded to the master to every node. Raises ClusterError."""
     overwrite = [OVERWRITE] if overwrites else []
-    line = shlex.join(["launch", "--sync-dst-dir", sent.name, *overwrite, *ONLY_FILES, "true"])
+    line = shlex.join(["launch", "--sync-dst-dir", sent.name, *overwrite, *COPY_ONLY_OPTIONS, "true"])
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"

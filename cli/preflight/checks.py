@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from cli.aws.clients import Clients, aws_errors, connect
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
-from cli.preflight import existing_network, sizes, stack
-from cli.preflight.account import kms_key, permissions, service_role, session_manager, setup, volume_key
+from cli.preflight import existing_network, price, sizes, stack
+from cli.preflight.account import kms_key, permissions, prerequisites, service_role, session_manager, volume_key
 from cli.preflight.finding import Finding, problem, warning
 from cli.preflight.nodes import efa, image, offering, reservation
 from cli.preflight.quotas import capacity, interfaces, network, volumes
@@ -15,9 +15,9 @@ from cli.preflight.target import Check, PreflightTarget
 from stacks.settings.props import ClusterProps
 
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
-    ("credentials", setup.check_credentials),
-    ("settings", setup.check_settings),
-    ("key pair", setup.check_key_pair),
+    ("credentials", prerequisites.check_credentials),
+    ("settings", prerequisites.check_settings),
+    ("key pair", prerequisites.check_key_pair),
     ("instance type", offering.check_offering),
     (efa.SUBJECT, efa.check_efa),
     (reservation.SUBJECT, reservation.check_reservation),
@@ -35,9 +35,9 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("bucket", bucket.check_bucket),
     ("data buckets", data_buckets.check_data_buckets),
     ("shared storage", shared_storage.check_shared_storage),
-    ("cdk bootstrap", setup.check_cdk_bootstrap),
+    ("cdk bootstrap", prerequisites.check_cdk_bootstrap),
     ("stack", stack.check_stack),
-    ("expiry", stack.check_deletion),
+    ("expiry", stack.check_expiry_deletion),
     ("sizes", sizes.check_sizes),
     ("permissions", permissions.check_deploy_permission),
     ("permissions", permissions.check_launch_permissions),
@@ -48,7 +48,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("service role", service_role.check_efs_role),
     ("service role", service_role.check_spot_role),
     ("log-in", session_manager.check_session_encryption),
-    ("price", sizes.check_price),
+    ("price", price.check_price),
 )
 
 
@@ -67,7 +67,7 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     """Yield the findings of every check; stop at the first if AWS does not answer or refuses the credentials."""
     try:
         with aws_errors(clients.region):
-            caller = clients.sts.get_caller_identity()
+            target = PreflightTarget.of(clients, props, context)
     except UsageError:
         raise  # the region or the endpoint: no credentials would help
     except NoAnswerError as error:
@@ -76,9 +76,6 @@ def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) 
     except ClusterError as error:
         yield problem("credentials", str(error), error.fix or CredentialsError.fix)
         return
-    target = PreflightTarget(
-        clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
-    )
     shown = set()
     for finding in (each for subject, check in CHECKS for each in _run_check(subject, check, target)):
         # Several checks make the same call, which AWS refuses each time.

@@ -1,4 +1,4 @@
-"""Report what a deploy starts and ends, whether the cluster is paused, and what its nodes cost."""
+"""Report how many nodes a deploy starts and terminates, and whether the cluster is paused."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,6 @@ from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.groups import read_groups, sizes_of
-from stacks.prices.price_list import price_list
-from stacks.prices.rate import costs_by_use, price_line
 
 
 def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
@@ -25,8 +23,12 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         new=target.props.initial_sizes,
     )
     if target.props.is_block:
-        ended = f"the deploy ends {change.ended} nodes" if change.ended else "the deploy starts and ends no node"
-        yield ok("sizes", f"{ended}; the nodes start and end with the Capacity Block")
+        outcome = (
+            f"the deploy terminates {change.terminated} nodes"
+            if change.terminated
+            else "the deploy starts and terminates no node"
+        )
+        yield ok("sizes", f"{outcome}; the nodes start and end with the Capacity Block")
         return
     message = "; ".join(describe(change))
     if change.is_refused:
@@ -35,9 +37,3 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         yield warning("sizes", message, "")
     else:
         yield ok("sizes", message)
-
-
-def check_price(target: PreflightTarget) -> Iterator[Finding]:
-    """Report the cost per hour, busy or idle, by the list prices of the region."""
-    line = price_line(target.props, price_list(target.region))
-    yield ok("price", f"{line}, busy or idle; {costs_by_use(target.props)} cost extra")

@@ -19,13 +19,13 @@ from stacks.settings.storage import NO_SHARED_STORAGE
 
 def check_stack(target: PreflightTarget) -> Iterator[Finding]:
     """Report the stack of the cluster's name, and whether a deploy can use it."""
-    name, found = target.props.cluster_name, find_current_stack(target)
-    if found is None:
+    name, stack = target.props.cluster_name, find_current_stack(target)
+    if stack is None:
         yield ok("stack", f"there is no stack {name} yet")
         return
-    status = found["StackStatus"]
+    status = stack["StackStatus"]
     now = f"stack {name} is {status}"
-    outputs = {out.get("OutputKey", ""): out.get("OutputValue", "") for out in found.get("Outputs", [])}
+    outputs = {out.get("OutputKey", ""): out.get("OutputValue", "") for out in stack.get("Outputs", [])}
     if status == "REVIEW_IN_PROGRESS":
         yield ok("stack", f"{now}: nothing was created yet")
     elif status in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED"):
@@ -45,7 +45,10 @@ def check_stack(target: PreflightTarget) -> Iterator[Finding]:
 
 
 def _changed_immutable_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
-    """Find changes of settings that some stacks predate and so have off (stacks/immutable_settings.py)."""
+    """Report changed settings that older stacks lack a guard for. In those stacks the setting is off.
+
+    The guard is in stacks/immutable_settings.py.
+    """
     props = target.props
     none = NO_SHARED_STORAGE
     made = props.makes_file_system and SHARED_STORAGE_OUTPUT in outputs
@@ -69,7 +72,7 @@ def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator
         yield warning("stack", sentence, "add it to data_keys")
 
 
-def check_deletion(target: PreflightTarget) -> Iterator[Finding]:
+def check_expiry_deletion(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the schedule of ``expiry_action`` delete can delete the stack, a quarter of an hour after its end."""
     props, iam, role = target.props, target.clients.iam, execution_role(target)
     if props.expires_at is None or props.expiry_action != DELETE:
@@ -80,8 +83,8 @@ def check_deletion(target: PreflightTarget) -> Iterator[Finding]:
         fix = f"cdk bootstrap aws://{target.account}/{target.region}"
         yield problem("expiry", f"there is no {role}, as which CloudFormation would delete the stack", fix)
         return
-    name, found = props.cluster_name, find_current_stack(target)
-    if found is not None and found.get("EnableTerminationProtection"):
+    name, stack = props.cluster_name, find_current_stack(target)
+    if stack is not None and stack.get("EnableTerminationProtection"):
         fix = f"aws cloudformation update-termination-protection --region {target.region} --stack-name {name}"
         sentence = f"stack {name} has termination protection: its end cannot delete it"
         yield problem("expiry", sentence, f"{fix} --no-enable-termination-protection")

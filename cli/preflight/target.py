@@ -28,6 +28,12 @@ class PreflightTarget:
     caller: str
     """ARN of the caller."""
 
+    @classmethod
+    def of(cls, clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> "PreflightTarget":
+        """Return the target with the account and ARN of the caller."""
+        caller = clients.sts.get_caller_identity()
+        return cls(clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"])
+
     @property
     def region(self) -> str:
         """Return the region of the deploy."""

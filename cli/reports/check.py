@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import TERMINATE_COMMAND, ClusterNode
 from cli.errors import ClusterError
 from cli.output import printable
 
@@ -62,7 +62,7 @@ class NodeFinding:
     @property
     def line(self) -> str:
         """Return the finding, with the command that replaces the node."""
-        return f"{self.sentence}; to replace it: aws ec2 terminate-instances --instance-ids {self.instance_id}"
+        return f"{self.sentence}; to replace it: {TERMINATE_COMMAND} {self.instance_id}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +98,7 @@ class CheckReport:
         return asdict(self)
 
 
-def parse_report(output: str, members: Iterable[Member]) -> CheckReport:
+def parse_report(output: str, members: Iterable[ClusterNode]) -> CheckReport:
     """Parse the report in the job's output, whose lines begin with the node. Raises ClusterError."""
     by_name = {member.short_name: member.instance_id for member in members}
     for line in reversed(output.splitlines()):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bootstrap.contract import VERSION
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 
 MAX_NAMED: Final = 4
@@ -14,7 +14,7 @@ REPLACE: Final = "dlcluster pause and resume replace the nodes"
 """Command that brings running nodes to the stack's release; a deploy leaves them unchanged."""
 
 
-def release_lines(members: Sequence[Member], *, stack: str, here: str = VERSION) -> list[str]:
+def release_lines(members: Sequence[ClusterNode], *, stack: str, here: str = VERSION) -> list[str]:
     """Return nothing if all have the same release, else one line; `stack` and a node's release may be unknown.
 
     Nodes that are about to end do not count.
@@ -57,7 +57,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"[0-9]{1,9}", version))
 
 
-def check_secrets_are_known(members: Sequence[Member]) -> None:
+def check_secrets_are_known(members: Sequence[ClusterNode]) -> None:
     """Raise ClusterError if a node's release predates secrets; such a node does not even report its release."""
     if behind := [member.short_name for member in members if not member.release and not member.draining]:
         names = ", ".join(behind) if len(behind) <= MAX_NAMED else f"{len(behind)} nodes"

@@ -18,15 +18,23 @@ from bootstrap.contract import (
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
-from cli.aws.nodes import RUNNING, TERMINATE, Instance, Member, Membership, missing_count, running_count
+from cli.aws.nodes import (
+    RUNNING,
+    TERMINATE_COMMAND,
+    ClusterMembership,
+    ClusterNode,
+    Instance,
+    missing_count,
+    running_count,
+)
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
 MOUNT_REASONS: Final = {
-    NOT_KNOWN: "no id of a file system yet",
-    NO_ADDRESS: "its name leads to no mount target",
+    NOT_KNOWN: "file system ID not known yet",
+    NO_ADDRESS: "its DNS name resolves to no mount target",
     UNREACHABLE: "its mount target does not answer",
     REFUSED: "the file system refuses the mount",
     NO_CLIENT: "the image has no client for it",
@@ -45,11 +53,11 @@ class Status:
 
     cluster_name: str
     region: str
-    membership: Membership
+    membership: ClusterMembership
     instances: Mapping[str, Instance]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
-    staying: Mapping[str, str] = field(default_factory=dict)
+    pause_survivors: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     baked: Sequence[str] = ()
     """Instances that were chosen for an image and are in no group."""
@@ -78,18 +86,18 @@ class Status:
     def summary(self) -> str:
         """Summarize all nodes in one line."""
         if self.desired_nodes == 0:
-            staying = sum(
-                member.instance_id in self.staying for member in self.membership.members if not member.draining
+            survivors = sum(
+                member.instance_id in self.pause_survivors for member in self.membership.members if not member.draining
             )
-            leaving = self.running - staying
-            left = f", nodes still shutting down: {leaving}" if leaving > 0 else ""
+            terminating = self.running - survivors
+            left = f", nodes still shutting down: {terminating}" if terminating > 0 else ""
             hint = "" if self.capacity_block else "; dlcluster resume brings its nodes back"
             return f"{self.cluster_name}: paused{left}{hint}"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
-            leaving = self.running - self.desired_nodes
-            verb = "is" if leaving == 1 else "are"
-            counts = f"{self.running} nodes running, {self.desired_nodes} desired: {leaving} {verb} leaving"
+            terminating = self.running - self.desired_nodes
+            others = f"{terminating} {_be(terminating)} terminating"
+            counts = f"{self.running} nodes running, {self.desired_nodes} desired: {others}"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
 
     def schedule_lines(self, now: datetime) -> Iterator[str]:
@@ -124,29 +132,33 @@ class Status:
         return self.pause.pauses_at or self.pause.idle_since + timedelta(seconds=self.pause.idle_stop_s)
 
     def warnings(self, now: datetime) -> Iterator[str]:
-        """Yield, line by line, what costs money although the cluster should be paused, or outside of its groups."""
+        """Yield one warning per instance that costs money unexpectedly.
+
+        It runs in a paused cluster, or in no Auto Scaling group.
+        """
         for name in self.baked:
             yield (
-                f"{name} has left its group for an image: unless a dlcluster bake is at work, run it again, or end "
-                f"the instance: {TERMINATE} {name}"
+                f"{name} has left its group for an image: if no dlcluster bake is running, run it again or "
+                f"terminate the instance: {TERMINATE_COMMAND} {name}"
             )
         if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
-            yield f"{self.cluster_name} is not paused though its Capacity Block ends: dlcluster pause ends its nodes"
+            advice = "dlcluster pause terminates its nodes"
+            yield f"{self.cluster_name} is not paused though its Capacity Block ends: {advice}"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
             yield (
                 f"{self.cluster_name} expired at {iso(self.expires)} and is not paused: most likely the role of its "
                 "schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
-                "CloudTrail shows; dlcluster pause ends its nodes"
+                "CloudTrail shows; dlcluster pause terminates its nodes"
             )
         if not self.desired_nodes:
-            for name, reason in self.staying.items():
-                yield f"{name} is {reason} and does not end by itself: dlcluster pause ends it"
+            for name, reason in self.pause_survivors.items():
+                yield f"{name} is {reason} and does not terminate by itself: dlcluster pause terminates it"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row per node, with the cells of COLUMNS."""
         return [self._row(member) for member in self.membership.members]
 
-    def _row(self, member: Member) -> tuple[str, ...]:
+    def _row(self, member: ClusterNode) -> tuple[str, ...]:
         instance = self.instances[member.instance_id]
         state = instance.state
         if member.draining and state == RUNNING:
@@ -174,7 +186,7 @@ class Status:
             "release": {"dlcluster": VERSION, "stack": self.release or None, "differences": self.release_lines()},
         }
 
-    def _node(self, member: Member) -> dict[str, Any]:
+    def _node(self, member: ClusterNode) -> dict[str, Any]:
         instance = self.instances[member.instance_id]
         return {
             "index": member.node_index,
@@ -224,8 +236,14 @@ class Status:
 
     def missing_lines(self, reasons: Sequence[str]) -> list[str]:
         """Return the lines below the table of a cluster with missing nodes."""
-        numbers = f"{len(self.membership.members)} in the list, {self.running} of them running"
+        joined = len(self.membership.members)
+        have = "has" if joined == 1 else "have"
+        numbers = f"{joined} {have} joined, {self.running} of these {_be(self.running)} running"
         return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why shows more)", *reasons]
+
+
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _setup(outcome: str) -> dict[str, str] | None:

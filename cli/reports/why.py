@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cli.aws.diagnosis import Diagnosis
 from cli.aws.node_logs import NodeLog
-from cli.aws.orphaned_buckets import delete_line
+from cli.aws.orphaned_buckets import delete_command
 from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
 from cli.output import printable
@@ -14,25 +14,25 @@ from cli.output import printable
 MAX_REASONS: Final = 5
 
 
-def why_text(found: Diagnosis) -> str:
+def why_text(diagnosis: Diagnosis) -> str:
     """Return the text, with one block each for the stack, its instances, its nodes' logs and orphaned buckets."""
     blocks = (
-        _stack(found),
-        _activities(found),
-        *(_log(found, log) for log in found.logs),
-        _left(found),
-        _unknown(found),
+        _stack(diagnosis),
+        _activities(diagnosis),
+        *(_log(diagnosis, log) for log in diagnosis.logs),
+        _left(diagnosis),
+        _unknown(diagnosis),
     )
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 
-def why_document(found: Diagnosis) -> dict[str, Any]:
+def why_document(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the same as a JSON object; text from nodes is unchanged, because JSON escapes it."""
     return {
-        "cluster": found.cluster_name,
-        "region": found.region,
-        "stack": {"name": found.stack.name, "status": found.stack.status},
-        "nodes": found.presence.sentence or None,
+        "cluster": diagnosis.cluster_name,
+        "region": diagnosis.region,
+        "stack": {"name": diagnosis.stack.name, "status": diagnosis.stack.status},
+        "nodes": diagnosis.presence.sentence or None,
         "failures": [
             {
                 "time": _iso(event.time),
@@ -41,7 +41,7 @@ def why_document(found: Diagnosis) -> dict[str, Any]:
                 "status": event.status,
                 "reason": event.reason,
             }
-            for event in found.failures
+            for event in diagnosis.failures
         ],
         "activities": [
             {
@@ -51,12 +51,12 @@ def why_document(found: Diagnosis) -> dict[str, Any]:
                 "status": activity.status,
                 "reason": activity.reason,
             }
-            for activity in found.activities
+            for activity in diagnosis.activities
         ],
-        "log_group": found.log_group or None,
-        "logs": [{"instance_id": log.instance_id, "lines": list(log.lines)} for log in found.logs],
-        "left_buckets": list(found.left_buckets),
-        "unanswered": list(found.unknown),
+        "log_group": diagnosis.log_group or None,
+        "logs": [{"instance_id": log.instance_id, "lines": list(log.lines)} for log in diagnosis.logs],
+        "left_buckets": list(diagnosis.left_buckets),
+        "unanswered": list(diagnosis.unknown),
     }
 
 
@@ -64,14 +64,14 @@ def _iso(time: datetime) -> str:
     return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _stack(found: Diagnosis) -> Iterator[str]:
-    nodes = f", {found.presence.sentence}" if found.presence.sentence else ""
-    yield f"stack {found.stack.name} is {found.stack.status}{nodes}"
-    if not found.failures:
+def _stack(diagnosis: Diagnosis) -> Iterator[str]:
+    nodes = f", {diagnosis.presence.sentence}" if diagnosis.presence.sentence else ""
+    yield f"stack {diagnosis.stack.name} is {diagnosis.stack.status}{nodes}"
+    if not diagnosis.failures:
         yield "  no deploy or destroy of it failed"
         return
-    yield f"  its last failure, {found.failures[0].time:%Y-%m-%d %H:%M:%S}, the cause first:"
-    yield from map(_failure, found.failures)
+    yield f"  its last failure, {diagnosis.failures[0].time:%Y-%m-%d %H:%M:%S}, the cause first:"
+    yield from map(_failure, diagnosis.failures)
 
 
 def _failure(event: Event) -> str:
@@ -80,36 +80,37 @@ def _failure(event: Event) -> str:
     return f"  {event.logical_id} ({event.resource_type}) {event.status}: {reason}"
 
 
-def _activities(found: Diagnosis) -> Iterator[str]:
+def _activities(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield each reason for a failed launch once, and the groups' newest activities: a node may be on its way."""
-    failures = distinct_failures(found.activities)
+    failures = distinct_failures(diagnosis.activities)
     if failures:
         failed = sum(failure.count for failure in failures)
-        yield f"EC2 Auto Scaling, {failed} of the last {len(found.activities)} activities failed, newest reason first"
+        total = len(diagnosis.activities)
+        yield f"EC2 Auto Scaling, {failed} of the last {total} activities failed, newest reason first"
         yield from (f"  {failure}" for failure in failures[:MAX_REASONS])
     if len(failures) > MAX_REASONS:
         yield f"  and {len(failures) - MAX_REASONS} older reasons"
-    newest = [activity for activity in newest_of_groups(found.activities) if not activity.is_failure]
+    newest = [activity for activity in newest_of_groups(diagnosis.activities) if not activity.is_failure]
     if newest:
         yield "EC2 Auto Scaling, what the groups did last"
         yield from (f"  {activity}" for activity in newest)
 
 
-def _log(found: Diagnosis, log: NodeLog) -> Iterator[str]:
-    yield f"last log lines of {log.instance_id} (log group {found.log_group})"
+def _log(diagnosis: Diagnosis, log: NodeLog) -> Iterator[str]:
+    yield f"last log lines of {log.instance_id} (log group {diagnosis.log_group})"
     yield from (f"  {line}" for message in log.lines for line in message.splitlines())
     if not log.lines:
         yield "  none: its agent never reached CloudWatch Logs; the end of the boot log may tell more:"
         yield f"  aws ec2 get-console-output --latest --output text --instance-id {log.instance_id}"
 
 
-def _left(found: Diagnosis) -> Iterator[str]:
-    if not found.left_buckets:
+def _left(diagnosis: Diagnosis) -> Iterator[str]:
+    if not diagnosis.left_buckets:
         return
-    heading = f"buckets left by earlier clusters named {found.cluster_name}, not in use"
+    heading = f"buckets left by earlier clusters named {diagnosis.cluster_name}, not in use"
     yield f"{heading}; each command deletes one, after a question:"
-    yield from (f"  {delete_line(bucket, region=found.region)}" for bucket in found.left_buckets)
+    yield from (f"  {delete_command(bucket, region=diagnosis.region)}" for bucket in diagnosis.left_buckets)
 
 
-def _unknown(found: Diagnosis) -> Iterator[str]:
-    yield from (f"part of the answer is missing: {reason}" for reason in found.unknown)
+def _unknown(diagnosis: Diagnosis) -> Iterator[str]:
+    yield from (f"part of the answer is missing: {reason}" for reason in diagnosis.unknown)

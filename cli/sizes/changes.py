@@ -42,8 +42,8 @@ class Change:
         return sum(max(self.after[each].desired - self.now[each].desired, 0) for each in NODE_TYPES)
 
     @property
-    def ended(self) -> int:
-        """Return the number of nodes that the deploy ends."""
+    def terminated(self) -> int:
+        """Return the number of nodes that the deploy terminates."""
         return sum(max(self.now[each].desired - self.after[each].desired, 0) for each in NODE_TYPES)
 
 
@@ -68,10 +68,10 @@ def describe(change: Change) -> Iterator[str]:
         yield f"worker_count {old} -> {new}"
     if change.started:
         yield f"{paused}CloudFormation will start {_count(change.started)}"
-    if change.ended:
-        yield f"CloudFormation will end the {_newest(change.ended)}"
-    if not change.started and not change.ended:
-        yield f"{paused}the deploy starts and ends no node"
+    if change.terminated:
+        yield f"CloudFormation will terminate the {_newest(change.terminated)}"
+    if not change.started and not change.terminated:
+        yield f"{paused}the deploy starts and terminates no node"
     if leaves_no_master(change):
         yield "workers do nothing without a master: dlcluster resume starts it"
 

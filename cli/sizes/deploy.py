@@ -16,8 +16,8 @@ from cli.settings_file import write_setting
 CDK: Final = "cdk"
 
 
-def deploy_line(context: Sequence[str], parameters: Mapping[str, str] | None = None) -> list[str]:
-    """Return the words of the command that deploys ./cdk.json; `parameters` are the stack's."""
+def deploy_command(context: Sequence[str], parameters: Mapping[str, str] | None = None) -> list[str]:
+    """Return the command, as a list of arguments, that deploys ./cdk.json; `parameters` are the stack's."""
     pairs = [f"{name}={value}" for name, value in (parameters or {}).items()]
     return [
         *(CDK, "deploy"),
@@ -34,22 +34,22 @@ def require_cdk() -> None:
 
 def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: str, deploy: bool) -> None:
     """Write a setting to ./cdk.json and deploy, or print the command that does. Raises ClusterError."""
-    line = deploy_line(context)
+    command = deploy_command(context)
     if deploy:
         require_cdk()
     write_setting(Path.cwd() / APP_FILE, name, value)
     if not deploy:
-        print(f"dlcluster: {APP_FILE} has {name} {value} now; to apply it, run: {shlex.join(line)}", file=sys.stderr)
+        print(f"dlcluster: {APP_FILE} has {name} {value} now; to apply it, run: {shlex.join(command)}", file=sys.stderr)
         return
-    print(f"dlcluster: {APP_FILE} has {name} {value} now; running {shlex.join(line)}", file=sys.stderr)
-    if status := run_deploy(line, region=region):
+    print(f"dlcluster: {APP_FILE} has {name} {value} now; running {shlex.join(command)}", file=sys.stderr)
+    if status := run_deploy(command, region=region):
         raise ClusterError(
             f"cdk deploy failed with exit code {status}; {APP_FILE} keeps {name} {value}: "
             "fix the error above and run the same command again (dlcluster why says more)"
         )
 
 
-def run_deploy(line: Sequence[str], *, region: str) -> int:
-    """Run the words of ``deploy_line``; return the exit code."""
+def run_deploy(command: Sequence[str], *, region: str) -> int:
+    """Run what ``deploy_command`` returns; return the exit code."""
     # The CDK itself asks on this terminal before it widens any permission.
-    return subprocess.run(line, env={**os.environ, "AWS_REGION": region}, stdout=sys.stderr, check=False).returncode
+    return subprocess.run(command, env={**os.environ, "AWS_REGION": region}, stdout=sys.stderr, check=False).returncode

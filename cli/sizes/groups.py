@@ -8,7 +8,7 @@ from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
-from cli.aws.scaling import reason_to_stay
+from cli.aws.scaling import reason_to_survive_pause
 from cli.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ class GroupState:
     size: GroupSize
     instances: Mapping[str, str]
     """Lifecycle state by instance id."""
-    staying: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not end, with the reason."""
+    pause_survivors: Mapping[str, str] = field(default_factory=dict)
+    """Instances that a size of zero does not terminate, each with the reason."""
     zones: frozenset[str] = frozenset()
     """Zones of the instances."""
-    places: frozenset[str] = frozenset()
+    launch_zones: frozenset[str] = frozenset()
     """Zones in which the group launches."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -43,10 +43,10 @@ def read_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> GroupSta
     """Return the state of both groups. Raises ClusterError unless both exist."""
     names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
     answer = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[*names.values()])["AutoScalingGroups"]
-    found = {group["AutoScalingGroupName"]: _state(group) for group in answer}
-    if missing := sorted(set(names.values()) - found.keys()):
+    states = {group["AutoScalingGroupName"]: _state(group) for group in answer}
+    if missing := sorted(set(names.values()) - states.keys()):
         raise ClusterError(f"cluster {cluster_name} has no Auto Scaling group {' and '.join(missing)}")
-    return {node_type: found[name] for node_type, name in names.items()}
+    return {node_type: states[name] for node_type, name in names.items()}
 
 
 def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
@@ -55,9 +55,9 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
         name=group["AutoScalingGroupName"],
         size=GroupSize(min_size=group["MinSize"], desired=group["DesiredCapacity"], max_size=group["MaxSize"]),
         instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
-        staying={each["InstanceId"]: reason for each in instances if (reason := reason_to_stay(each))},
+        pause_survivors={each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))},
         zones=frozenset(each["AvailabilityZone"] for each in instances),
-        places=frozenset(group.get("AvailabilityZones", [])),
+        launch_zones=frozenset(group.get("AvailabilityZones", [])),
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
     )
 
@@ -72,9 +72,9 @@ def zones_of(groups: GroupStates) -> frozenset[str]:
     return frozenset[str]().union(*(group.zones for group in groups.values()))
 
 
-def places_of(groups: GroupStates) -> frozenset[str]:
+def launch_zones_of(groups: GroupStates) -> frozenset[str]:
     """Return the zones in which the groups launch."""
-    return frozenset[str]().union(*(group.places for group in groups.values()))
+    return frozenset[str]().union(*(group.launch_zones for group in groups.values()))
 
 
 def instance_ids(groups: GroupStates) -> list[str]:
@@ -82,9 +82,9 @@ def instance_ids(groups: GroupStates) -> list[str]:
     return [instance_id for node_type in NODE_TYPES for instance_id in groups[node_type].instances]
 
 
-def staying_instances(groups: GroupStates) -> dict[str, str]:
-    """Return the instances of both groups that a size of zero does not end, with the reason."""
-    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].staying.items()}
+def pause_survivors(groups: GroupStates) -> dict[str, str]:
+    """Return the instances of both groups that a size of zero does not terminate, each with the reason."""
+    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].pause_survivors.items()}
 
 
 def is_paused(groups: GroupStates) -> bool:
@@ -99,7 +99,7 @@ def pause_groups(clients: Clients, cluster_name: str) -> None:
 
 
 def terminate_instances(clients: Clients, instances: Iterable[str]) -> None:
-    """End instances that a size of zero does not end; they drain like any other node."""
+    """Terminate instances that a size of zero does not terminate; they drain like any other node."""
     for instance_id in instances:
         # Nothing replaces them: their group's size is zero, and AWS does not decrement it further.
         clients.autoscaling.terminate_instance_in_auto_scaling_group(
@@ -115,12 +115,12 @@ def resume_groups(clients: Clients, cluster_name: str, declared: ClusterSizes) -
         )
 
 
-def open_groups(clients: Clients, groups: GroupStates, declared: ClusterSizes) -> None:
-    """Raise the limits of paused groups without starting nodes: LaunchInstances raises the desired size."""
+def raise_max_sizes(clients: Clients, groups: GroupStates, declared: ClusterSizes) -> None:
+    """Raise the maximum sizes of paused groups without starting nodes: LaunchInstances raises the desired size."""
     for node_type, group in groups.items():
-        most = declared[node_type].max_size
-        if group.size.max_size < most:
-            size = GroupSize(min_size=0, desired=group.size.desired, max_size=most)
+        max_size = declared[node_type].max_size
+        if group.size.max_size < max_size:
+            size = GroupSize(min_size=0, desired=group.size.desired, max_size=max_size)
             clients.autoscaling.update_auto_scaling_group(**size.request(group.name))
 
 

@@ -11,7 +11,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import MAX_GRACE_S
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster, deployed_setup
-from cli.aws.nodes import RUNNING, Member, find_instances, read_membership
+from cli.aws.nodes import RUNNING, ClusterNode, find_instances, read_membership
 from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
 from cli.output import printable
@@ -26,7 +26,9 @@ READY_TIMEOUT_S: Final = 1800.0
 """Deadline for nodes without setup to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
-STILL_STARTING: Final = "EC2 Auto Scaling keeps starting nodes: dlcluster resume waits again, dlcluster pause ends them"
+STILL_STARTING: Final = (
+    "EC2 Auto Scaling keeps starting nodes: dlcluster resume waits again, dlcluster pause terminates them"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +38,7 @@ class Progress:
     missing: str = ""
     failures: tuple[Activity, ...] = ()
     """Failed launches, one per reason."""
-    members: tuple[Member, ...] = ()
+    members: tuple[ClusterNode, ...] = ()
 
 
 def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
@@ -54,7 +56,7 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
 
 def await_ready(
     clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float | None = None
-) -> tuple[Member, ...]:
+) -> tuple[ClusterNode, ...]:
     """Wait until every declared node is a member and running; return the members. Raises ClusterError.
 
     The default of ``timeout_s`` is READY_TIMEOUT_S plus the time that the deployed setup may take. Failed launches are

@@ -24,7 +24,7 @@ def resolve_access(context: ClusterContext) -> Access:
     own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
     address, session = None, (*own, "ssm-proxy", *named, cluster.name)
     if not cluster.is_private:
-        with context.explaining_pause():
+        with context.explain_if_paused():
             address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
     return Access(
         cluster_name=cluster.name,
@@ -62,6 +62,6 @@ def ssh_path(path: str, name: str) -> str:
     return path
 
 
-def remote_line(command: tuple[str, ...]) -> str:
+def remote_command(command: tuple[str, ...]) -> str:
     """Return a single word unchanged, as a line for the node's shell; quote several, so that they stay separate."""
     return command[0] if len(command) == 1 else shlex.join(command)

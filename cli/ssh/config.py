@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 
 CONNECT_TIMEOUT_S: Final = 20
 """Timeout in seconds of a login from the user's machine, with ssh or paramiko.
@@ -17,6 +17,8 @@ CONNECT_TIMEOUT_S: Final = 20
 It covers the jump through the master and the host key from the table. Between nodes: launcher/transport/ssh.py.
 """
 
+NODE_CONNECT_TIMEOUT_S: Final = 10
+"""Timeout in seconds of a login from the master to a node."""
 KEEPALIVE_S: Final = 15
 """Seconds between keepalives, by which a login detects that its peer is gone."""
 KEEPALIVES_UNANSWERED: Final = 4
@@ -29,7 +31,7 @@ class Access:
 
     cluster_name: str
     login_user: str
-    master: Member
+    master: ClusterNode
     master_address: str | None
     """The master's public address; None in a private cluster."""
     known_hosts_command: tuple[str, ...]
@@ -39,12 +41,12 @@ class Access:
     identity: str | None = None
     """Private key file. None: the files that ssh tries by default."""
 
-    def host_name(self, member: Member) -> str:
+    def host_name(self, member: ClusterNode) -> str:
         """Return a node's name in ssh configurations, distinct for each cluster."""
         return f"{self.cluster_name}-{member.short_name}"
 
 
-def options(access: Access, member: Member) -> dict[str, str]:
+def options(access: Access, member: ClusterNode) -> dict[str, str]:
     """Return the options for one node, except the jump through the master.
 
     Through Session Manager each node is reached directly, and its address is not used.
@@ -75,7 +77,7 @@ def options(access: Access, member: Member) -> dict[str, str]:
     return own
 
 
-def _through_session_manager(access: Access, member: Member) -> dict[str, str]:
+def _through_session_manager(access: Access, member: ClusterNode) -> dict[str, str]:
     """Return options that look up the node when ssh connects, so that no instance id or address can be stale."""
     words = (*access.session_command, member.short_name)
     return {
@@ -93,7 +95,7 @@ def _quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def ssh_arguments(access: Access, member: Member) -> list[str]:
+def ssh_arguments(access: Access, member: ClusterNode) -> list[str]:
     """Return ssh's arguments for one node; the last one is the destination."""
     own = options(access, member)
     if member != access.master and not access.session_command:
@@ -108,12 +110,12 @@ def _as_arguments(own: Mapping[str, str]) -> list[str]:
     return [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
 
 
-def config_text(access: Access, members: Sequence[Member]) -> str:
+def config_text(access: Access, members: Sequence[ClusterNode]) -> str:
     """Return a block for ~/.ssh/config with which plain ssh, scp and rsync work."""
     return "\n".join(_config_block(access, member) for member in members)
 
 
-def _config_block(access: Access, member: Member) -> str:
+def _config_block(access: Access, member: ClusterNode) -> str:
     own = options(access, member)
     # Use no instance ids: the block outlives them, and a stale one could lead to another user's machine.
     names = [access.host_name(member)]
@@ -127,7 +129,7 @@ def _config_block(access: Access, member: Member) -> str:
     return "\n".join(lines) + "\n"
 
 
-def known_hosts_text(members: Sequence[Member], host: str | None) -> str:
+def known_hosts_text(members: Sequence[ClusterNode], host: str | None) -> str:
     """Return known-hosts lines of the member with the name `host`, or of all members."""
     lines = []
     for member in members:

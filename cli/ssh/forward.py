@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.ssh.config import CONNECT_TIMEOUT_S, Access, ssh_arguments
 
@@ -22,7 +22,7 @@ QUIET: Final = ("-o", "LogLevel=ERROR")
 
 @contextmanager
 def forwarding(
-    access: Access, member: Member, *, here: int, port: int, command: Sequence[str] = (), is_quiet: bool = False
+    access: Access, member: ClusterNode, *, here: int, port: int, command: Sequence[str] = (), is_quiet: bool = False
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Yield the ssh process that forwards port `here` to the node's `port`; it ends with the block.
 

@@ -24,7 +24,7 @@ def ssh_target(context: ClusterContext) -> SshTarget:
     """Return the master's address, login and host key; in a private cluster, also how to start a session."""
     clients, cluster = context.clients, context.cluster
     master, start = context.master, None
-    with context.explaining_pause():
+    with context.explain_if_paused():
         if cluster.is_private:
             check_instance(clients.ec2, master, cluster_name=cluster.name)
             address, start = master.host_names[0], functools.partial(start_session, clients, master.instance_id)

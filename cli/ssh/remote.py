@@ -45,7 +45,7 @@ class SshTarget:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Output:
+class CommandResult:
     """Output and exit code of a command."""
 
     exit_code: int
@@ -75,17 +75,17 @@ class MasterConnection:
         chunks: Iterable[bytes] = (),
         holds_input: bool = False,
         deadline_s: float | None = None,
-    ) -> Output:
+    ) -> CommandResult:
         """Run a command with `chunks` as its standard input; return its output.
 
         With `holds_input`, its input then stays open until the connection ends (ending_with_connection). Raises
         ClusterError at the deadline: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, self._deadline(deadline_s, channel):
-            stdout, stderr = _Drain(channel.recv), _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
+            stdout, stderr = _StreamReader(channel.recv), _StreamReader(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             all_sent = _send(channel, chunks, ends=not holds_input)
             output, errors = stdout.read_all(), stderr.read_all().decode(errors="replace")
-            done = Output(stdout=output, stderr=errors, exit_code=self._exit_code(channel))
+            done = CommandResult(stdout=output, stderr=errors, exit_code=self._exit_code(channel))
             if not (all_sent or done.exit_code):
                 raise ClusterError("the command on the master ended before it had read its input")
             return done
@@ -98,7 +98,7 @@ class MasterConnection:
         """
         with self._channel(command) as channel:
             channel.shutdown_write()
-            stderr = _Drain(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
+            stderr = _StreamReader(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             yield channel.makefile("rb", READ_SIZE)
             message, code = first_line(stderr.read_all().decode(errors="replace")), self._exit_code(channel)
             if code == TAR_CHANGED and message:
@@ -107,12 +107,12 @@ class MasterConnection:
                 raise ClusterError(message or "the command on the master failed")
 
     @contextmanager
-    def running(self, command: str) -> Iterator[Output]:
+    def running(self, command: str) -> Iterator[CommandResult]:
         """Run a command and yield its first line of output; close its standard input at the end of the block."""
         with self._channel(command) as channel:
             line = channel.makefile("rb").readline()
             stderr = "" if line else channel.makefile_stderr("rb").read(MAX_ERROR_BYTES).decode(errors="replace")
-            yield Output(exit_code=0 if line else self._exit_code(channel), stdout=line, stderr=stderr)
+            yield CommandResult(exit_code=0 if line else self._exit_code(channel), stdout=line, stderr=stderr)
 
     @contextmanager
     def _channel(self, command: str, *, forward_agent: bool = False) -> Iterator[paramiko.Channel]:
@@ -154,7 +154,7 @@ class MasterConnection:
         return ClusterError(f"the connection to {self._address} was lost")
 
 
-class _Drain(threading.Thread):
+class _StreamReader(threading.Thread):
     """Thread that reads a channel's stream to its end: all streams share a window, so none may stay unread."""
 
     def __init__(self, receive: Callable[[int], bytes], *, max_bytes: int | None = None) -> None:

@@ -9,7 +9,7 @@ import click
 from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import TABLE, TABLE_RULE
-from cli.aws.nodes import Membership, read_membership
+from cli.aws.nodes import ClusterMembership, read_membership
 from cli.errors import UsageError
 from cli.shared_options import Selection
 
@@ -26,7 +26,7 @@ def table_options(function: Function) -> Function:
 
 def read_named_membership(
     selection: Selection, *, cluster: str | None, table: str | None, networks: str | None
-) -> tuple[Clients, Membership]:
+) -> tuple[Clients, ClusterMembership]:
     """Return clients and the membership, from the given table or by looking up the cluster. Raises ClusterError."""
     checked_table = None if table is None else _table(table)
     checked_networks = None if networks is None else _networks(networks)

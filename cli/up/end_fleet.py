@@ -1,4 +1,4 @@
-"""End every node of a fleet, including those that EC2 is still launching for an unanswered call."""
+"""Terminate every node of a fleet, including those that EC2 is still launching for an unanswered call."""
 
 import sys
 import time
@@ -10,43 +10,46 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import NODE_TYPES, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
+from cli.aws.nodes import TERMINATE_COMMAND
 from cli.errors import ClusterError
-from cli.sizes.groups import instance_ids, is_paused, pause_groups, read_groups, staying_instances
+from cli.sizes.groups import instance_ids, is_paused, pause_groups, pause_survivors, read_groups
 from cli.sizes.waiting import await_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 from cli.up.lock import Lock
 
 POLL_S: Final = 5.0
-LATE_LOOKS: Final = 24
+EMPTY_POLLS_REQUIRED: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
 END_TIMEOUT_S: Final = 600.0
-"""Deadline for a fleet to end, in seconds. It is shorter than a pause's: no ranks save on an incomplete fleet, and the
-lock would become stale (lock.STALE_S)."""
+"""Deadline for a fleet to terminate, in seconds.
+
+It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale (lock.STALE_S).
+"""
 LATE_TIMEOUT_S: Final = 600.0
-"""Deadline for the end of instances that arrived late, in seconds."""
+"""Deadline for the termination of instances that arrived late, in seconds."""
 CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 
 
 def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
-    """End every node, and wait until all are gone. Raises ClusterError.
+    """Terminate every node, and wait until all are gone. Raises ClusterError.
 
     After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
     """
     groups = read_groups(clients.autoscaling, cluster.name)
     attempt = recorded_attempt(groups)
-    if found := instance_ids(groups):
-        print(f"dlcluster: ending {', '.join(found)}", file=sys.stderr)
+    if instances := instance_ids(groups):
+        print(f"dlcluster: terminating {', '.join(instances)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
         lock.hold()  # all waits together are longer than lock.STALE_S
-    if staying := staying_instances(groups):
+    if survivors := pause_survivors(groups):
         raise ClusterError(
-            f"{', '.join(staying)} would keep running: run dlcluster pause to end them, then dlcluster up"
+            f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )
     await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
     lock.hold()
-    _await_late(clients, cluster, attempt, looks=LATE_LOOKS if unanswered else 1)
+    _await_late(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
     forget_attempt(clients, cluster.name)
 
@@ -63,29 +66,29 @@ def _pause(clients: Clients, name: str) -> None:
         time.sleep(POLL_S)
 
 
-def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, looks: int) -> None:
-    """Wait until `looks` consecutive polls find no instance of the fleet. Raises ClusterError."""
+def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, polls: int) -> None:
+    """Wait until `polls` consecutive polls find no instance of the fleet. Raises ClusterError."""
     end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
-    if looks > 1:
-        print(f"dlcluster: watching {looks * POLL_S:.0f} s for late instances", file=sys.stderr)
+    if polls > 1:
+        print(f"dlcluster: watching {polls * POLL_S:.0f} s for late instances", file=sys.stderr)
     while True:
-        left = _running(clients, cluster.name, attempt)
-        empty = 0 if left else empty + 1
-        if empty >= looks:
+        late = _running(clients, cluster.name, attempt)
+        empty = 0 if late else empty + 1
+        if empty >= polls:
             return
-        if left and time.monotonic() > end:
-            advice = "end them: aws ec2 terminate-instances --instance-ids"
-            raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to end; {advice} {' '.join(left)}")
+        if late and time.monotonic() > end:
+            advice = f"terminate them: {TERMINATE_COMMAND} {' '.join(late)}"
+            raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to terminate; {advice}")
         time.sleep(POLL_S)
 
 
 def _running(clients: Clients, name: str, attempt: ZoneAttempt | None) -> list[str]:
     """Return the instances that cost money, found by group and by the attempt's tokens, since either may miss some."""
     groups = [group_name(name, node_type) for node_type in NODE_TYPES]
-    found = _find(clients, "tag:aws:autoscaling:groupName", groups)
+    instances = _find(clients, "tag:aws:autoscaling:groupName", groups)
     if attempt is not None:
-        found |= _find(clients, "client-token", attempt.client_tokens)
-    return sorted(found)
+        instances |= _find(clients, "client-token", attempt.client_tokens)
+    return sorted(instances)
 
 
 def _find(clients: Clients, filter_name: str, values: Sequence[str]) -> set[str]:
@@ -95,4 +98,5 @@ def _find(clients: Clients, filter_name: str, values: Sequence[str]) -> set[str]
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         ]
     )
-    return {each["InstanceId"] for page in pages for found in page["Reservations"] for each in found["Instances"]}
+    reservations = [reservation for page in pages for reservation in page["Reservations"]]
+    return {instance["InstanceId"] for reservation in reservations for instance in reservation["Instances"]}

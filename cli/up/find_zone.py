@@ -11,12 +11,12 @@ from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
-from cli.up.checks import fleet_rate, sort_by_score
 from cli.up.fleet import ZoneOutcome
 from cli.up.lock import TakenError, interruptible
 from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table
+from cli.up.requirements import fleet_rate, sort_by_score
 from cli.up.zone_rounds import ZoneRounds
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
@@ -26,21 +26,22 @@ from stacks.settings.props import ClusterProps
 def find_zone_with_capacity(
     placement: Placement,
     props: ClusterProps,
-    lacking: Mapping[str, str],
+    zones_without_type: Mapping[str, str],
     *,
     until: datetime | None,
     prices: PriceList,
     scores: Mapping[str, int] | None = None,
 ) -> str:
-    """Return the zone in which every node was launched; ``lacking`` are the zones without the type.
+    """Return the zone in which every node was launched.
 
-    With ``scores`` the zones are tried by these, the best first, otherwise in the order of the settings.
+    `zones_without_type` maps a zone to the reason. If `scores` is given, try the zones in descending order of score,
+    otherwise in the order of the settings.
 
     Raises ClusterError if no zone has room; no node is left then. After any other error nodes may be left, and a line
     says so.
     """
     try:
-        zone = _find(placement, props, lacking, until=until, prices=prices, scores=scores)
+        zone = _find(placement, props, zones_without_type, until=until, prices=prices, scores=scores)
     except BaseException as error:
         if not isinstance(error, (TakenError, OtherSizesError)):
             _warn_of_cost(placement, props, prices)
@@ -54,30 +55,30 @@ def find_zone_with_capacity(
 def _find(
     placement: Placement,
     props: ClusterProps,
-    lacking: Mapping[str, str],
+    zones_without_type: Mapping[str, str],
     *,
     until: datetime | None,
     prices: PriceList,
     scores: Mapping[str, int] | None,
 ) -> str:
-    found = recover(placement, props.fleet_sizes)
-    if found.is_kept:
-        placement.remember(found.zone)
-        return found.zone
-    zone = found.zone
-    if not found.is_complete:
-        zones = sort_by_score([each for each in props.zones if each not in lacking], scores or {})
+    resume_point = recover(placement, props.fleet_sizes)
+    if resume_point.is_kept:
+        placement.write_zone(resume_point.zone)
+        return resume_point.zone
+    zone = resume_point.zone
+    if not resume_point.is_complete:
+        zones = sort_by_score([each for each in props.zones if each not in zones_without_type], scores or {})
         rounds = ZoneRounds(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
-        for outcome in rounds.run(found.zone):
+        for outcome in rounds.run(resume_point.zone):
             tried.append(outcome)
             if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
         if not tried[-1].is_complete:
-            _refuse(tried, lacking, props, prices, until=until, scores=scores)
+            _refuse(tried, zones_without_type, props, prices, until=until, scores=scores)
         zone = tried[-1].zone
     print(f"dlcluster: all {props.worker_count + 1} nodes are launched in {zone}", file=sys.stderr)
-    placement.keep(zone)
+    placement.deploy_in(zone)
     return zone
 
 
@@ -94,21 +95,21 @@ def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) 
     rate = "an unknown price" if total is None else f"{total:.2f} USD"
     print(
         f"dlcluster: up to {props.worker_count + 1} nodes may be running at {rate} an hour: "
-        "run dlcluster up again to continue, or dlcluster pause to end them",
+        "run dlcluster up again to continue, or dlcluster pause to terminate them",
         file=sys.stderr,
     )
 
 
 def _refuse(
     tried: list[ZoneOutcome],
-    lacking: Mapping[str, str],
+    zones_without_type: Mapping[str, str],
     props: ClusterProps,
     prices: PriceList,
     *,
     until: datetime | None,
     scores: Mapping[str, int] | None,
 ) -> NoReturn:
-    print(printable(table(tried, lacking, scores), keep="\n"), end="", file=sys.stderr)
+    print(printable(table(tried, zones_without_type, scores), keep="\n"), end="", file=sys.stderr)
     costs = paused_line(fleet_rate(props, prices), prices, has_unmetered_storage=props.makes_file_system)
     left = f"{props.cluster_name} has no nodes and {costs}"
     left += cost_of_failed_attempts(tried, props, prices)

@@ -15,15 +15,15 @@ from cli.errors import ClusterError
 from cli.sizes.groups import (
     GroupStates,
     instance_ids,
-    open_groups,
-    places_of,
+    launch_zones_of,
+    raise_max_sizes,
     read_groups,
     resume_groups,
     zones_of,
 )
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
 from cli.up.end_fleet import end_fleet
-from cli.up.launch import OF_THE_ZONE, Launch, Launched
+from cli.up.launch import ZONE_CAPACITY_CODES, Launch, Launched
 from cli.up.lock import Lock, TakenError
 
 
@@ -70,8 +70,8 @@ class Fleet:
         """
         self.lock.hold()
         name, groups = self.cluster.name, self.read()
-        if (places := places_of(groups)) != {zone}:
-            where = f"the groups of {name} are in {' and '.join(sorted(places))}, not in {zone}"
+        if (launch_zones := launch_zones_of(groups)) != {zone}:
+            where = f"the groups of {name} are in {' and '.join(sorted(launch_zones))}, not in {zone}"
             raise ClusterError(f"{where}: run dlcluster up again")
         attempt = find_attempt(groups, self.declared)
         if attempt is None or not self.continues(attempt, groups):
@@ -84,7 +84,7 @@ class Fleet:
                 self.end(unanswered=True)
                 groups = self.read()
             attempt = begin_attempt(self.clients, name, zone, self.declared)
-        open_groups(self.clients, groups, self.declared)
+        raise_max_sizes(self.clients, groups, self.declared)
         launch = Launch(
             clients=self.clients, name=name, attempt=attempt, declared=self.declared, before_call=self.lock.hold
         )
@@ -108,7 +108,7 @@ class Fleet:
 
         A deploy in between may have moved the groups away from their nodes.
         """
-        is_there = places_of(groups) == {attempt.zone} and zones_of(groups) <= {attempt.zone}
+        is_there = launch_zones_of(groups) == {attempt.zone} and zones_of(groups) <= {attempt.zone}
         return is_there and (not attempt.is_old or self._has_all(groups))
 
     def end(self, *, unanswered: bool = False) -> None:
@@ -124,5 +124,5 @@ class Fleet:
             zone=zone,
             launched={node_type: each.count for node_type, each in launched.items()},
             reason=failed.reason,
-            is_final=failed.code not in OF_THE_ZONE,
+            is_final=failed.code not in ZONE_CAPACITY_CODES,
         )

@@ -27,12 +27,12 @@ RETRY_S: Final = 5.0
 _UNANSWERED: Final = (
     *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
     *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
-    *("InternalServerError", "ProvisionedThroughputExceeded"),  # DynamoDB's, which has the lock
+    *("InternalServerError", "ProvisionedThroughputExceeded"),  # From DynamoDB, which stores the lock.
 )
-"""Beginnings of the codes that leave open whether the call launches anything."""
+"""Beginnings of the codes of a failed call that leave open whether it launches anything."""
 NO_CODE: Final = "NoCode"
 """Our own code for an error of EC2 that has none."""
-OF_THE_ZONE: Final = frozenset(
+ZONE_CAPACITY_CODES: Final = frozenset(
     (
         *("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity", "UnfulfillableCapacity"),
         *("InsufficientReservedInstanceCapacity", "InsufficientCapacityOnHost", "InsufficientFreeAddressesInSubnet"),
@@ -40,7 +40,11 @@ OF_THE_ZONE: Final = frozenset(
         *("RequestLimitExceeded", "InternalError", "ServiceUnavailable", "Unavailable"),
     )
 )
-"""Codes after which another zone, or a later attempt, may succeed."""
+"""Codes in a response's Errors after which another zone, or a later attempt, may succeed.
+
+Some are also in _UNANSWERED: as the code of a failed call they leave the outcome open, but in the response's Errors
+they mean that nothing was launched.
+"""
 
 
 class UnansweredError(ClusterError):
@@ -71,7 +75,10 @@ class Launch:
     attempt: ZoneAttempt
     declared: ClusterSizes
     before_call: Callable[[], None] = lambda: None
-    """Raises an error if nothing more may be launched; AWS may leave it unanswered for as long as the launch itself."""
+    """Called before each request. It raises an error if nothing more may be launched.
+
+    A launch may stay unanswered for ANSWER_TIMEOUT_S, so check every time.
+    """
 
     def run(self, groups: GroupStates) -> dict[NodeType, Launched]:
         """Launch the workers, then the master if all were launched. Raises ClusterError.
@@ -79,24 +86,25 @@ class Launch:
         The workers come first because room for many nodes is harder to find. Skip a group that already has its nodes,
         because AWS does not document how long it remembers a token.
         """
-        came: dict[NodeType, Launched] = {}
+        launched: dict[NodeType, Launched] = {}
         for node_type in (WORKER, MASTER):
-            wanted, there = self.declared[node_type].desired, len(groups[node_type].instances)
-            came[node_type] = Launched(count=there) if there >= wanted else self._group(node_type, wanted)
-            if came[node_type].code:
+            desired, existing = self.declared[node_type].desired, len(groups[node_type].instances)
+            is_complete = existing >= desired
+            launched[node_type] = Launched(count=existing) if is_complete else self._launch_group(node_type, desired)
+            if launched[node_type].code:
                 break
-        return came
+        return launched
 
-    def _group(self, node_type: NodeType, wanted: int) -> Launched:
-        came = 0
-        for batch, first in enumerate(range(0, wanted, MAX_BATCH)):
-            count, code, message = self._batch(node_type, batch, min(MAX_BATCH, wanted - first))
-            came += count
+    def _launch_group(self, node_type: NodeType, desired: int) -> Launched:
+        launched = 0
+        for batch, first in enumerate(range(0, desired, MAX_BATCH)):
+            count, code, message = self._launch_batch(node_type, batch, min(MAX_BATCH, desired - first))
+            launched += count
             if code:
-                return Launched(count=came, code=code, message=message)
-        return Launched(count=came)
+                return Launched(count=launched, code=code, message=message)
+        return Launched(count=launched)
 
-    def _batch(self, node_type: NodeType, batch: int, wanted: int) -> tuple[int, str, str]:
+    def _launch_batch(self, node_type: NodeType, batch: int, requested: int) -> tuple[int, str, str]:
         """Repeat one launch until AWS reports its outcome; return the instances, and EC2's code and message."""
         group, end, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
         while True:
@@ -104,27 +112,27 @@ class Launch:
                 self.before_call()
                 answer: Any = self.clients.autoscaling.launch_instances(
                     AutoScalingGroupName=group,
-                    RequestedCapacity=wanted,
+                    RequestedCapacity=requested,
                     AvailabilityZones=[self.attempt.zone],
                     RetryStrategy="none",
                     ClientToken=self.attempt.client_token(node_type, batch),
                 )
             except ClientError as error:
-                missing = error.response["Error"].get("Code", "")
-                if not missing.startswith(_UNANSWERED):
+                problem = error.response["Error"].get("Code", "")
+                if not problem.startswith(_UNANSWERED):
                     raise
             except (HTTPClientError, NoConnectionError) as error:
-                missing = type(error).__name__
+                problem = type(error).__name__
             else:
                 count = sum(len(each.get("InstanceIds", [])) for each in answer.get("Instances", []))
                 for refusal in answer.get("Errors", [])[:1]:
                     return count, refusal.get("ErrorCode", NO_CODE), refusal.get("ErrorMessage", "")
-                if count >= wanted:
+                if count >= requested:
                     return count, "", ""
-                missing = f"{count} of {wanted} instances were launched, and EC2 gave no error"
+                problem = f"{count} of {requested} instances were launched, and EC2 gave no error"
             if time.monotonic() > end:
-                raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {missing}")
+                raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {problem}")
             if not is_printed:
-                print(f"dlcluster: waiting for LaunchInstances of {group}: {missing}", file=sys.stderr)
+                print(f"dlcluster: waiting for LaunchInstances of {group}: {problem}", file=sys.stderr)
                 is_printed = True
             time.sleep(RETRY_S)

@@ -93,42 +93,42 @@ class Lock:
         """Acquire the lock, or renew it. Raises TakenError if another call holds it, or has taken it since."""
         table = self._table()
         for _ in range(ATTEMPTS):
-            found = self._read(table)
-            is_own = found is not None and found.owner == self._identity
-            if found is not None and not is_own and not found.is_dead:
-                since = f"{datetime.fromtimestamp(found.seen).astimezone():%H:%M}"
+            owner = self._read(table)
+            is_own = owner is not None and owner.owner == self._identity
+            if owner is not None and not is_own and not owner.is_dead:
+                since = f"{datetime.fromtimestamp(owner.seen).astimezone():%H:%M}"
                 raise TakenError(
-                    f"{found.user} is running dlcluster {self.verb} for {self.name} on {found.host}, last seen "
+                    f"{owner.user} is running dlcluster {self.verb} for {self.name} on {owner.host}, last seen "
                     f"at {since}: wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
                 )
             if self._was_owner and not is_own:
                 verb = f"dlcluster {self.verb}"
                 raise TakenError(f"another {verb} for {self.name} has taken over: run {verb} again to continue")
             self._was_owner = is_own
-            if self._write(table, found):
+            if self._write(table, owner):
                 return
         began = f"others have started dlcluster {self.verb} for {self.name} {ATTEMPTS} times within a second"
         raise TakenError(f"{began}: try again")
 
     def is_held(self) -> bool:
         """Return whether no other call has become the owner since."""
-        found = self._read(self._table())
-        return found is not None and found.owner == self._identity
+        owner = self._read(self._table())
+        return owner is not None and owner.owner == self._identity
 
     def release(self) -> None:
         """Let other calls start; if AWS cannot be reached, they wait until this owner is stale."""
         with suppress(Exception):
             table = self._table()
-            found = self._read(table)
-            if found is not None and found.owner == self._identity:
+            owner = self._read(table)
+            if owner is not None and owner.owner == self._identity:
                 key = {TABLE_KEY: {"S": self.verb}}
-                self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(found))
+                self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(owner))
 
     def _table(self) -> str:
         clients = self.clients
         if not self._table_name:
-            found = find_cluster(clients.cloudformation, name=self.name, region=clients.region)
-            self._table_name = found.table
+            cluster = find_cluster(clients.cloudformation, name=self.name, region=clients.region)
+            self._table_name = cluster.table
         return self._table_name
 
     def _read(self, table: str) -> _Owner | None:
@@ -184,8 +184,8 @@ def _owner(item: Mapping[str, Any]) -> _Owner:
         return str(item.get(name, {}).get("S", ""))
 
     def number(name: str) -> int:
-        found = str(item.get(name, {}).get("N", ""))
-        return int(found) if re.fullmatch(r"[0-9]{1,10}", found) else 0
+        digits = str(item.get(name, {}).get("N", ""))
+        return int(digits) if re.fullmatch(r"[0-9]{1,10}", digits) else 0
 
     return _Owner(
         owner=text("owner"),

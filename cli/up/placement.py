@@ -13,7 +13,7 @@ from cli.aws.stack_history import describe_stack
 from cli.cdk_context import APP_FILE
 from cli.errors import ClusterError
 from cli.settings_file import write_setting
-from cli.sizes.deploy import deploy_line, require_cdk, run_deploy
+from cli.sizes.deploy import deploy_command, require_cdk, run_deploy
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.lock import Lock
 
@@ -66,30 +66,30 @@ class Placement:
                 advice = "run dlcluster up again to continue"
                 raise ClusterError(f"{self.name} has nodes now, which a deploy cannot move: {advice}")
         others = [each for each in self.zones if each != zone]
-        words = [*self.context, f"zones={','.join((zone, *others))}", f"{ZONE}="]
-        self._deploy(words, self._guard(NO_ZONE))
+        context = [*self.context, f"zones={','.join((zone, *others))}", f"{ZONE}="]
+        self._deploy(context, self._guard(NO_ZONE))
 
-    def keep(self, zone: str) -> None:
+    def deploy_in(self, zone: str) -> None:
         """Write the zone to cdk.json and deploy: the template then declares the nodes that run there."""
         self.lock.hold()
-        self.remember(zone)
+        self.write_zone(zone)
         self._deploy(self.context, self._guard(zone))
 
-    def remember(self, zone: str) -> None:
+    def write_zone(self, zone: str) -> None:
         """Write the zone to cdk.json; without it, a later deploy would be refused."""
         write_setting(Path.cwd() / APP_FILE, ZONE, zone)
 
-    def free(self) -> None:
+    def clear_zone(self) -> None:
         """Remove the zone from cdk.json, because the nodes may start in another."""
         write_setting(Path.cwd() / APP_FILE, ZONE, None)
 
     def _guard(self, value: str) -> Mapping[str, str]:
-        """Return the parameter that otherwise fixes the zone; none before the stack exists."""
+        """Return the parameter that otherwise keeps the zone immutable; none before the stack exists."""
         return dict.fromkeys(zone_parameters(describe_stack(self.clients.cloudformation, self.name)), value)
 
-    def _deploy(self, words: Sequence[str], parameters: Mapping[str, str]) -> None:
+    def _deploy(self, context: Sequence[str], parameters: Mapping[str, str]) -> None:
         require_cdk()
-        if status := run_deploy(deploy_line(words, parameters), region=self.clients.region):
+        if status := run_deploy(deploy_command(context, parameters), region=self.clients.region):
             raise ClusterError(
                 f"cdk deploy failed with exit code {status}: fix the error above and run dlcluster up again "
                 "(dlcluster why says more)"
@@ -102,9 +102,9 @@ def has_groups(stack: "StackTypeDef | None") -> bool:
 
 
 def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:
-    """Return the stack's parameter that fixes the zone, with its value."""
-    found = stack.get("Parameters", []) if stack else []
-    values = {each.get("ParameterKey", ""): each.get("ParameterValue", "") for each in found}
+    """Return the stack's parameter that makes the zone immutable, with its value."""
+    parameters = stack.get("Parameters", []) if stack else []
+    values = {each.get("ParameterKey", ""): each.get("ParameterValue", "") for each in parameters}
     return {key: value for key, value in values.items() if f"{IMMUTABLE_ZONE}CreatedWith" in key}
 
 

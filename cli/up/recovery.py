@@ -16,8 +16,8 @@ class OtherSizesError(ClusterError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """The state in which a call finds a cluster."""
+class ResumePoint:
+    """The point from which a call of ``dlcluster up`` goes on."""
 
     zone: str = ""
     """Zone in which to continue; empty if every group is empty."""
@@ -27,32 +27,32 @@ class Found:
     """True if the template also declares them."""
 
 
-def recover(placement: Placement, declared: ClusterSizes) -> Found:
+def recover(placement: Placement, declared: ClusterSizes) -> ResumePoint:
     """Return where to continue; end the nodes of an attempt that cannot go on. Raises ClusterError."""
     stack = placement.settled_stack()
     if stack is None or not has_groups(stack):
-        return Found()
+        return ResumePoint()
     fleet = fleet_of(placement, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
         if sizes_of(groups) == declared:
-            return Found(zone=zone, is_complete=True, is_kept=True)
+            return ResumePoint(zone=zone, is_complete=True, is_kept=True)
         if not is_paused(groups):
             raise OtherSizesError(
                 f"{placement.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
-                "changes them there, dlcluster pause ends the nodes, so that up can look for room"
+                "changes them there, dlcluster pause terminates the nodes, so that up can look for room"
             )
         placement.lock.hold()
-        placement.free()
+        placement.clear_zone()
     else:
         placement.lock.hold()
         groups = fleet.read()
-        if found := _unfinished(placement, fleet, groups):
-            return found
+        if unfinished := _unfinished(placement, fleet, groups):
+            return unfinished
         _refuse_unrecorded(placement, groups)
     fleet.end(unanswered=recorded_attempt(groups) is not None)
-    return Found()
+    return ResumePoint()
 
 
 def running_zone(placement: Placement, declared: ClusterSizes) -> str:
@@ -75,15 +75,15 @@ def cluster_of(placement: Placement) -> Cluster:
     return find_cluster(clients.cloudformation, name=placement.name, region=clients.region)
 
 
-def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> Found | None:
+def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> ResumePoint | None:
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:
         can_continue = attempt.zone in placement.zones and fleet.continues(attempt, groups)
-        return Found(zone=attempt.zone) if can_continue else None
+        return ResumePoint(zone=attempt.zone) if can_continue else None
     zones = zones_of(groups)
     if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
-        return Found(zone=next(iter(zones)), is_complete=True)
+        return ResumePoint(zone=next(iter(zones)), is_complete=True)
     return None
 
 
@@ -94,5 +94,5 @@ def _refuse_unrecorded(placement: Placement, groups: GroupStates) -> None:
     zones = " and ".join(sorted(zones_of(groups)))
     raise OtherSizesError(
         f"{placement.name} runs in {zones} with other sizes or zones than cdk.json has ({', '.join(nodes)}): up "
-        "with the earlier settings keeps the nodes, dlcluster pause ends them"
+        "with the earlier settings keeps the nodes, dlcluster pause terminates them"
     )

@@ -58,7 +58,9 @@ def ended_line(outcome: ZoneOutcome, props: ClusterProps, prices: PriceList) -> 
     )
 
 
-def table(tried: Sequence[ZoneOutcome], lacking: Mapping[str, str], scores: Mapping[str, int] | None = None) -> str:
+def table(
+    tried: Sequence[ZoneOutcome], zones_without_type: Mapping[str, str], scores: Mapping[str, int] | None = None
+) -> str:
     """Return the table of reasons, a line a zone: EC2's newest, and the types that a zone never has."""
     tries = Counter(outcome.zone for outcome in tried)
     newest = {outcome.zone: outcome for outcome in tried}
@@ -66,7 +68,7 @@ def table(tried: Sequence[ZoneOutcome], lacking: Mapping[str, str], scores: Mapp
         (zone, str(tries[zone]), str(each.nodes), each.reason or "all nodes were launched")
         for zone, each in newest.items()
     ]
-    rows += [(zone, "0", "0", reason) for zone, reason in lacking.items()]
+    rows += [(zone, "0", "0", reason) for zone, reason in zones_without_type.items()]
     lines: list[tuple[str, ...]] = [COLUMNS, *rows]
     if scores is not None:
         score_cells = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]

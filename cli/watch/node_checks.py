@@ -68,14 +68,14 @@ class NodeCheck:
 
 def check_nodes(connection: MasterConnection, node_indexes: Iterable[int]) -> dict[int, NodeCheck]:
     """Return each node's answer by its index. Raises ClusterError if the master does not answer."""
-    wanted = tuple(node_indexes)
-    rounds = -(-len(wanted) // AT_ONCE)
-    done = connection.output(remote_line(wanted), deadline_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
-    return parse_answers(done.stdout.decode(errors="replace"), wanted)
+    indexes = tuple(node_indexes)
+    rounds = -(-len(indexes) // AT_ONCE)
+    done = connection.output(checks_command(indexes), deadline_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
+    return parse_answers(done.stdout.decode(errors="replace"), indexes)
 
 
-def remote_line(node_indexes: Iterable[int]) -> str:
-    """Return a line for the master's shell, which prints ``INDEX ANSWER`` for each line of each node's answer."""
+def checks_command(node_indexes: Iterable[int]) -> str:
+    """Return a command for the master's shell, which prints ``INDEX ANSWER`` for each line of each node's answer."""
     ask = (
         f'answer=$(timeout {NODE_TIMEOUT_S} {_SSH} "$0$1" "$2" 2>/dev/null) || answer="no answer"; '
         'printf "%s\\n" "$answer" | sed "s/^/$1 /"'

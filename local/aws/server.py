@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, cloud_control, file_systems, lustre, managed_policies, policy_simulator, vpc_endpoints
+from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoints
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -49,6 +49,7 @@ from local.aws.ec2 import (
     subnets,
     volume_key,
 )
+from local.aws.iam import managed_policies, policy_simulator
 from local.aws.launches import checks, network_interfaces, placement
 from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize

@@ -9,8 +9,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from cli.aws.nodes import Member
-from cli.ssh.remote import Output
+from cli.aws.nodes import ClusterNode
+from cli.ssh.remote import CommandResult
 
 SHA256 = "0123456789abcdef" * 4
 DONE = f"done:{SHA256[:12]}"
@@ -54,7 +54,7 @@ class Account:
     """Requests of CreateImage."""
     launched: tuple[int, ...] = (1, 2, 3)
     """Minute of each node's launch, in the order of members."""
-    members: tuple[Member, ...] = ()
+    members: tuple[ClusterNode, ...] = ()
     release: str = ""
     marked: list[str] = field(default_factory=list)
     detached: list[str] = field(default_factory=list)
@@ -70,12 +70,12 @@ class Account:
             raise Killed
         self.did.append(name)
 
-    def output(self, command: str, **_deadline: float) -> Output:
+    def output(self, command: str, **_deadline: float) -> CommandResult:
         if command.startswith("launch"):
-            return Output(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
+            return CommandResult(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
         assert f"bootstrap prepare-image --sha256 {SHA256}" in command
         self.step("clean")
-        return Output(exit_code=0, stdout=b"", stderr="")
+        return CommandResult(exit_code=0, stdout=b"", stderr="")
 
     def get_caller_identity(self) -> dict[str, str]:
         return {"Arn": CALLER}

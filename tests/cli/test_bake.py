@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from cli.aws.nodes import Member, Membership
+from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
 from cli.main import main
 from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed, aws_error
@@ -36,17 +36,17 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
         clients = SimpleNamespace(
             ec2=account, autoscaling=account, dynamodb=account, sts=account, cloudformation=None, region="eu-west-1"
         )
-        membership = Membership(generation=1, desired_nodes=3, members=members)
+        membership = ClusterMembership(generation=1, desired_nodes=3, members=members)
         context: Any = SimpleNamespace(cluster=cluster, clients=clients, membership=membership)
 
         @contextmanager
         def connect_to_master(_selection: object) -> Iterator[Any]:
             yield context, account
 
-        def read_membership(*_arguments: Any, **_named: Any) -> Membership:
+        def read_membership(*_arguments: Any, **_named: Any) -> ClusterMembership:
             account.step("leave")
             left = tuple(each for each in members if each.instance_id not in account.detached)
-            return Membership(generation=2, desired_nodes=3, members=left)
+            return ClusterMembership(generation=2, desired_nodes=3, members=left)
 
         monkeypatch.setattr("cli.verbs.storage.bake.connect_to_master", connect_to_master)
         monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
@@ -57,8 +57,8 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
     return run
 
 
-def member(index: int, *, setup: str = DONE, release: str = "") -> Member:
-    return Member(
+def member(index: int, *, setup: str = DONE, release: str = "") -> ClusterNode:
+    return ClusterNode(
         node_index=index,
         instance_id=f"i-{index:017}",
         address=f"10.0.0.{index}",
@@ -150,7 +150,11 @@ def test_no_worker_is_ended_before_the_question_is_answered(
     monkeypatch.setattr("click.confirm", confirm)
     bake(account)
     assert (account.did, account.marked, account.record) == ([], [WORKER], None)
-    assert "The image has whatever jobs changed on worker3, which may be root there." in asked[0]
+    assert asked == [
+        "The image has whatever jobs changed on worker3, which may be root there. For a fresh worker: "
+        f"aws ec2 terminate-instances --instance-ids {WORKER}\n"
+        f"replace worker3 ({WORKER}) and erase its disk, after its image?"
+    ]
 
 
 def test_a_job_that_began_during_the_question_keeps_its_worker(
@@ -193,7 +197,7 @@ def test_a_node_that_somebody_else_may_have_detached_is_named_and_runs_on(
     other = "i-00000000000000009"
     account = Account(marked=[other], detached=[other], image=image)
     assert bake(account, "--yes") == 0
-    assert f"end it with: aws ec2 terminate-instances --instance-ids {other}\n" in capsys.readouterr().err
+    assert f"terminate it with: aws ec2 terminate-instances --instance-ids {other}\n" in capsys.readouterr().err
     assert other not in account.ended
 
 
@@ -201,7 +205,7 @@ def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys
     account = Account(fails_at="leave", group_tag_stays=100)
     with pytest.raises(Killed):
         bake(account, "--yes")
-    assert f"end it with: aws ec2 terminate-instances --instance-ids {WORKER}" in capsys.readouterr().err
+    assert f"terminate it with: aws ec2 terminate-instances --instance-ids {WORKER}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("other", [{"image_base": "ami-00000000000000002"}, {"image_architecture": "arm64"}])
@@ -315,7 +319,7 @@ def test_a_worker_is_named_when_credentials_end(
     named, last = capsys.readouterr().err.splitlines()[-2:]
     assert named == (
         f"dlcluster: cannot tell whether {WORKER} still runs: unless dlcluster status lists it as a node, "
-        f"end it with: aws ec2 terminate-instances --instance-ids {WORKER}"
+        f"terminate it with: aws ec2 terminate-instances --instance-ids {WORKER}"
     )
     assert last == "dlcluster: the first error"
 

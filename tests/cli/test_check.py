@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cli.aws.nodes import Member, Membership
+from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from cli.ssh.remote import Output
+from cli.ssh.remote import CommandResult
 from tests.cli.conftest import KEY, error_line
 from trainer.check.node_facts import NodeFacts
 from trainer.check.report import Report
@@ -39,28 +39,28 @@ def report(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
 class Master:
     """Lists one job, and runs the check."""
 
-    output_of_check: Output
+    output_of_check: CommandResult
     job_state: str = "SUCCEEDED"
     ran: list[str] = field(default_factory=list)
 
-    def output(self, command: str, *, holds_input: bool = False, deadline_s: float | None = None) -> Output:
+    def output(self, command: str, *, holds_input: bool = False, deadline_s: float | None = None) -> CommandResult:
         if command == "launch list --json":
-            return Output(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
+            return CommandResult(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
         assert holds_input
         assert deadline_s is not None
         self.ran.append(command)
         return self.output_of_check
 
 
-def check_output(found: Any) -> Output:
+def check_output(found: Any) -> CommandResult:
     lines = f"deeplearning-worker2 [0] noise\ndeeplearning-worker1 [0] {json.dumps(found)}\n"
-    return Output(exit_code=0, stdout=lines.encode(), stderr="")
+    return CommandResult(exit_code=0, stdout=lines.encode(), stderr="")
 
 
 def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str, master_trains: bool = True) -> int:
     """Run the verb against a cluster of four desired nodes, three of which are up."""
     members = tuple(
-        Member(
+        ClusterNode(
             node_index=index,
             instance_id=f"i-{index}",
             address=f"10.0.0.{index}",
@@ -69,7 +69,7 @@ def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str, master_t
         )
         for index in (1, 2, 3)
     )
-    membership = Membership(generation=1, desired_nodes=4, members=members, master_trains=master_trains)
+    membership = ClusterMembership(generation=1, desired_nodes=4, members=members, master_trains=master_trains)
     context = SimpleNamespace(cluster=SimpleNamespace(name="demo"), membership=membership)
 
     @contextmanager
@@ -169,14 +169,14 @@ def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_failed_check_prints_the_jobs_own_reason(
     code: int, stderr: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(monkeypatch, Master(Output(exit_code=code, stdout=b"", stderr=stderr))) == EXIT_FAILED
+    assert check(monkeypatch, Master(CommandResult(exit_code=code, stdout=b"", stderr=stderr))) == EXIT_FAILED
     assert error_line(capsys) == f"the check failed: {reason}"
 
 
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        (Output(exit_code=0, stdout=b"nothing\n", stderr=""), "the check on the nodes printed no report"),
+        (CommandResult(exit_code=0, stdout=b"nothing\n", stderr=""), "the check on the nodes printed no report"),
         (
             check_output(report(nodes=[node("worker9")])),
             "the check on the nodes printed a report that cannot be used: KeyErr",
@@ -189,7 +189,7 @@ def test_failed_check_prints_the_jobs_own_reason(
     ],
 )
 def test_a_report_that_cannot_be_used_is_one_line(
-    output: Output, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    output: CommandResult, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, Master(output)) == EXIT_FAILED
     assert error_line(capsys).startswith(reason)

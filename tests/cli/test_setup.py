@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cli.aws.nodes import Member, Membership
+from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from cli.ssh.remote import Output
+from cli.ssh.remote import CommandResult
 from tests.cli.conftest import KEY
 
 SHA256 = "0123456789abcdef" * 4
@@ -38,11 +38,11 @@ class Master:
     def __post_init__(self) -> None:
         self.together = threading.Barrier(max(self.waits_for, 1), timeout=60)
 
-    def output(self, command: str, *, deadline_s: float | None = None) -> Output:
+    def output(self, command: str, *, deadline_s: float | None = None) -> CommandResult:
         words = shlex.split(command)
         if words[0] == "launch":
             printed = json.dumps([{**JOB, "state": self.job_state}])
-            return Output(exit_code=0, stdout=printed.encode(), stderr="")
+            return CommandResult(exit_code=0, stdout=printed.encode(), stderr="")
         assert deadline_s is not None
         assert deadline_s > 900
         self.ran.append(words)
@@ -50,9 +50,11 @@ class Master:
             self.together.wait()
         if words[0] == "ssh" and self.refusals:
             self.refusals -= 1
-            return Output(exit_code=255, stdout=b"", stderr="Permission denied (publickey).\n")
+            return CommandResult(exit_code=255, stdout=b"", stderr="Permission denied (publickey).\n")
         fails = self.fails_on in words
-        return Output(exit_code=int(fails), stdout=b"", stderr="bootstrap: E: no package\x1b foo\n" if fails else "")
+        return CommandResult(
+            exit_code=int(fails), stdout=b"", stderr="bootstrap: E: no package\x1b foo\n" if fails else ""
+        )
 
 
 @dataclass
@@ -74,7 +76,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
     def run(master: Master, *words: str, setup: str | None = OUTPUT, nodes: int = 3) -> int:
         members = tuple(
-            Member(
+            ClusterNode(
                 node_index=index,
                 instance_id=f"i-{index:017}",
                 address=f"10.0.0.{index}",
@@ -86,7 +88,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         )
         context: Any = SimpleNamespace(
             cluster=SimpleNamespace(name="demo", setup=setup),
-            membership=Membership(generation=1, desired_nodes=nodes, members=members),
+            membership=ClusterMembership(generation=1, desired_nodes=nodes, members=members),
         )
 
         @contextmanager

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from cli.aws.nodes import Member
+from bootstrap.contract import NodeType
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.ssh.forward import LOOPBACK, free_port
 from cli.verbs.access import tunnel
@@ -32,8 +33,8 @@ def test_the_wanted_port_is_taken_if_it_is_free() -> None:
         assert free_port(port) == port
 
 
-def member(node_type: str) -> Member:
-    return Member(node_index=2, instance_id="i-1", address="10.0.0.1", node_type=node_type, host_key="")
+def member(node_type: NodeType) -> ClusterNode:
+    return ClusterNode(node_index=2, instance_id="i-1", address="10.0.0.1", node_type=node_type, host_key="")
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def test_a_port_on_which_a_program_listens_gets_its_tunnel() -> None:
         ("master", 8888, "; dlcluster jupyter starts JupyterLab there itself"),
     ],
 )
-def test_port_on_which_nothing_listens_is_reported_with_advice(node_type: str, named: int, verb: str) -> None:
+def test_port_on_which_nothing_listens_is_reported_with_advice(node_type: NodeType, named: int, verb: str) -> None:
     name = "master" if node_type == "master" else "worker2"
     advice = f"start the program first (dlcluster ssh {name}), then the tunnel{verb}"
     with held_port() as port, probing(port) as process, pytest.raises(ClusterError) as failure:

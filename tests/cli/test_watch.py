@@ -15,7 +15,7 @@ import pytest
 
 from cli.errors import EXIT_INTERRUPTED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
-from cli.ssh.remote import Output
+from cli.ssh.remote import CommandResult
 from cli.watch import loop, snapshot
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members
@@ -34,11 +34,11 @@ class Master:
         self.jobs = [record(), record(state="FAILED")]
         self.logins = 0
 
-    def output(self, command: str, **_: object) -> Output:
+    def output(self, command: str, **_: object) -> CommandResult:
         if self.answers == "lost":
             raise ClusterError("the connection to 203.0.113.5 was lost")
         printed = json.dumps(self.jobs) if command.startswith("launch list") else self.answers
-        return Output(exit_code=0, stdout=printed.encode(), stderr="")
+        return CommandResult(exit_code=0, stdout=printed.encode(), stderr="")
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_watch_continues_while_the_master_is_replaced(
     assert main(["status", "--watch"]) == EXIT_INTERRUPTED
     out = capsys.readouterr().out
     assert out.count("nodes and jobs are not known: the cluster has no master now: it may be starting") == 1
-    assert "2 of 3 nodes missing: 1 in the list, 1 of them running" in out
+    assert "2 of 3 nodes missing: 1 has joined, 1 of these is running" in out
     assert (out.count(f"job {JOB}"), master.logins) == (2, 2)
 
 

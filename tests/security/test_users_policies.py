@@ -14,7 +14,7 @@ from cli.aws.clusters import Cluster as FoundCluster
 from cli.aws.clusters import deployed_setup, find_cluster
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from cli.ssh.remote import Output
+from cli.ssh.remote import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.conftest import KEY, error_line, put_members
 from tests.local.aws.harness import REGION, user_with_policy
@@ -46,9 +46,9 @@ NEEDED = {
 class IdleMaster:
     """Answer like a master without jobs; no other command may reach it."""
 
-    def output(self, command: str, **_: Any) -> Output:
+    def output(self, command: str, **_: Any) -> CommandResult:
         assert command.startswith("launch "), command
-        return Output(exit_code=0, stdout=b"[]", stderr="")
+        return CommandResult(exit_code=0, stdout=b"[]", stderr="")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,24 +23,24 @@ def check_image(target: PreflightTarget) -> Iterator[Finding]:
         yield problem("AMI", f"there is no SSM parameter {name} in {target.region}", _other_images(target))
         return
     # Use a filter: a name that is not found would be an error.
-    found = target.clients.ec2.describe_images(
+    images = target.clients.ec2.describe_images(
         Filters=[{"Name": "image-id", "Values": [str(ami)]}], IncludeDeprecated=True
     )["Images"]
-    if not found:
+    if not images:
         fix = f"cdk context --reset '{pinned}'" if pinned in target.context else "set ami to an image that you can use"
         yield problem("AMI", f"{ami} is not in {target.region}, or not shared with {target.account}", fix)
         return
-    faults = list(_faults(target, found[0]))
+    faults = list(_faults(target, images[0]))
     yield from faults
     if not faults:
-        size = f"{_root_gib(found[0])} of {target.props.root_volume_gib} GiB"
-        yield ok("AMI", f"{ami} ({found[0].get('Name', name)}) suits {target.props.instance_type} and takes {size}")
+        size = f"{_root_gib(images[0])} of {target.props.root_volume_gib} GiB"
+        yield ok("AMI", f"{ami} ({images[0].get('Name', name)}) suits {target.props.instance_type} and takes {size}")
     today = datetime.now(timezone.utc).date()
     other_family_fix = _other_family_fix(target)
     renew_fix = f"cdk context --reset '{pinned}' takes the newest for nodes launched after the next deploy"
     if pinned not in target.context:
         renew_fix = other_family_fix
-    yield from image_age.age(found[0], today=today, renew_fix=renew_fix, other_family_fix=other_family_fix)
+    yield from image_age.age(images[0], today=today, renew_fix=renew_fix, other_family_fix=other_family_fix)
 
 
 def _other_family_fix(target: PreflightTarget) -> str:
@@ -74,24 +74,24 @@ def _other_images(target: PreflightTarget) -> str:
     )
 
 
-def _faults(target: PreflightTarget, found: "ImageTypeDef") -> Iterator[Finding]:
-    ami, props = found.get("ImageId", ""), target.props
-    if found.get("State") != "available":
-        yield problem("AMI", f"{ami} is {found.get('State')}", "set ami to one that is available")
+def _faults(target: PreflightTarget, image: "ImageTypeDef") -> Iterator[Finding]:
+    ami, props = image.get("ImageId", ""), target.props
+    if image.get("State") != "available":
+        yield problem("AMI", f"{ami} is {image.get('State')}", "set ami to one that is available")
     wanted = "arm64" if instance_types.is_arm(props.instance_type) else "x86_64"
-    if found.get("Architecture") != wanted:
-        sentence = f"{ami} is for {found.get('Architecture')}, {props.instance_type} is {wanted}"
+    if image.get("Architecture") != wanted:
+        sentence = f"{ami} is for {image.get('Architecture')}, {props.instance_type} is {wanted}"
         yield problem("AMI", sentence, f"set ami to one for {wanted}, or another instance_type")
-    if found.get("RootDeviceName") != ROOT_DEVICE:
-        sentence = f"{ami} has its root on {found.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
+    if image.get("RootDeviceName") != ROOT_DEVICE:
+        sentence = f"{ami} has its root on {image.get('RootDeviceName')}, the cluster's nodes on {ROOT_DEVICE}"
         yield problem("AMI", sentence, "set ami to Ubuntu 22.04 or later")
-    min_gib = _root_gib(found)
+    min_gib = _root_gib(image)
     if min_gib > props.root_volume_gib:
         sentence = f"the root volume of {ami} has {min_gib} GiB, root_volume_gib is {props.root_volume_gib}"
         yield problem("AMI", sentence, f"-c root_volume_gib={min_gib}")
 
 
-def _root_gib(found: "ImageTypeDef") -> int:
-    root = found.get("RootDeviceName")
-    mappings = found.get("BlockDeviceMappings", [])
+def _root_gib(image: "ImageTypeDef") -> int:
+    root = image.get("RootDeviceName")
+    mappings = image.get("BlockDeviceMappings", [])
     return next((m["Ebs"].get("VolumeSize", 0) for m in mappings if m.get("DeviceName") == root and "Ebs" in m), 0)

@@ -34,7 +34,7 @@ def check_reservation(target: PreflightTarget) -> Iterator[Finding]:
     if name is None:
         return
     try:
-        [found] = target.clients.ec2.describe_capacity_reservations(CapacityReservationIds=[name])[
+        [reservation] = target.clients.ec2.describe_capacity_reservations(CapacityReservationIds=[name])[
             "CapacityReservations"
         ]
     except ClientError as error:
@@ -43,34 +43,34 @@ def check_reservation(target: PreflightTarget) -> Iterator[Finding]:
         listing = f"list yours with: aws ec2 describe-capacity-reservations --region {target.region}"
         yield problem(SUBJECT, f"there is no {name} in {target.region}", listing)
         return
-    if (is_block := found.get("ReservationType") == CAPACITY_BLOCK) != target.props.is_block:
+    if (is_block := reservation.get("ReservationType") == CAPACITY_BLOCK) != target.props.is_block:
         kind, word = ("a", CAPACITY_BLOCK) if is_block else ("no", RESERVATION)
         yield problem(SUBJECT, f"{name} is {kind} Capacity Block", f"set purchase to {word}")
         return
-    faults = [*_faults(target, name, found), *_misfits(name, found)]
+    faults = [*_faults(target, name, reservation), *_misfits(name, reservation)]
     kind = target.props.instance_type
     yield from faults or [ok(SUBJECT, f"{name} holds {target.props.node_counts[kind]} x {kind}")]
     if is_block:
-        yield from _block_times(target, name, found)
-    elif (end := found.get("EndDate")) is not None:
+        yield from _block_times(target, name, reservation)
+    elif (end := reservation.get("EndDate")) is not None:
         sentence = f"{name} ends at {iso(end)}, and nodes launched after that fail"
         yield warning(SUBJECT, sentence, "set expires before that, or give the reservation no end")
 
 
-def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+def _faults(target: PreflightTarget, name: str, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
     props = target.props
-    state, usable = found.get("State", ""), ("scheduled", "active") if props.is_block else ("active",)
+    state, usable = reservation.get("State", ""), ("scheduled", "active") if props.is_block else ("active",)
     if state not in usable:
         yield problem(SUBJECT, f"{name} is {state}", f"choose one that is {' or '.join(usable)}")
-    if (reserved := found.get("InstanceType")) != props.instance_type:
+    if (reserved := reservation.get("InstanceType")) != props.instance_type:
         yield problem(
             SUBJECT, f"{name} is for {reserved}, the nodes are {props.instance_type}", "choose another of them"
         )
     zone = deploy_zone(target)
-    if (its := found.get("AvailabilityZone")) != zone:
+    if (its := reservation.get("AvailabilityZone")) != zone:
         yield problem(SUBJECT, f"{name} is in {its}, the cluster in {zone}", f"put the cluster in {its}")
     # A block that has not started has nothing available yet.
-    total, available = (found.get("TotalInstanceCount", 0), found.get("AvailableInstanceCount", 0))
+    total, available = (reservation.get("TotalInstanceCount", 0), reservation.get("AvailableInstanceCount", 0))
     free = (total if state == "scheduled" else available) + _own_instances(target, name)
     needed = props.node_counts.get(props.instance_type, 0)
     if free < needed:
@@ -79,10 +79,10 @@ def _faults(target: PreflightTarget, name: str, found: "CapacityReservationTypeD
         yield problem(SUBJECT, sentence, "make it larger, or lower worker_count")
 
 
-def _block_times(target: PreflightTarget, name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+def _block_times(target: PreflightTarget, name: str, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
     """Report when the nodes start and end, and whether the deploy removes the end of another block's nodes."""
     now = datetime.now(timezone.utc)
-    starts, ends = found.get("StartDate"), found.get("EndDate")
+    starts, ends = reservation.get("StartDate"), reservation.get("EndDate")
     if starts is None or ends is None:
         yield problem(SUBJECT, f"{name} has no start and end", "choose another")
         return
@@ -95,7 +95,7 @@ def _block_times(target: PreflightTarget, name: str, found: "CapacityReservation
             SUBJECT,
             f"the nodes start at {iso(starts)} and end at {iso(block.pauses)}, because {name} ends at {iso(ends)}",
         )
-    yield from _stale_dates(target, found)
+    yield from _stale_dates(target, reservation)
     deployed = _deployed_block(target)
     if deployed is None or deployed.block_id != name:
         yield from _late_start(block, now)
@@ -116,14 +116,14 @@ def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
         yield warning(SUBJECT, f"{name} starts at {iso(block.starts)}, perhaps before the deploy has ended", fix)
 
 
-def _stale_dates(target: PreflightTarget, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+def _stale_dates(target: PreflightTarget, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
     """Compare the block's times with those in cdk.context.json, from which the synth creates the schedules."""
     name = target.props.capacity_reservation or ""
     for key, answers in target.context.items():
         if not key.startswith(LOOK_UP) or name not in key:
             continue
         answer = answers[0] if isinstance(answers, list) and answers and isinstance(answers[0], dict) else {}
-        for what, live in (("StartDate", found.get("StartDate")), ("EndDate", found.get("EndDate"))):
+        for what, live in (("StartDate", reservation.get("StartDate")), ("EndDate", reservation.get("EndDate"))):
             kept = answer.get(what)
             if live is not None and parse_time(str(kept)) != live:
                 sentence = f"{what} of {name} is {iso(live)}, and cdk.context.json has {kept}"
@@ -139,15 +139,15 @@ def _deployed_block(target: PreflightTarget) -> DeployedBlock | None:
     )
 
 
-def _misfits(name: str, found: "CapacityReservationTypeDef") -> Iterator[Finding]:
+def _misfits(name: str, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
     """Find the attributes because of which EC2 would launch none of the nodes into the reservation."""
     fix = "choose another"
-    if (group := found.get("PlacementGroupArn")) is not None:
+    if (group := reservation.get("PlacementGroupArn")) is not None:
         group_name = group.rpartition("/")[2]
         yield problem(SUBJECT, f"{name} is for placement group {group_name}, the nodes are in none", fix)
-    if (platform := found.get("InstancePlatform", PLATFORM)) != PLATFORM:
+    if (platform := reservation.get("InstancePlatform", PLATFORM)) != PLATFORM:
         yield problem(SUBJECT, f"{name} is for {platform}, the nodes are {PLATFORM}", fix)
-    if (tenancy := found.get("Tenancy", TENANCY)) != TENANCY:
+    if (tenancy := reservation.get("Tenancy", TENANCY)) != TENANCY:
         yield problem(SUBJECT, f"{name} has tenancy {tenancy}, the nodes {TENANCY}", fix)
 
 

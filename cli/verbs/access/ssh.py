@@ -10,7 +10,7 @@ from cli.cluster_context import find_selected_cluster
 from cli.completion import complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
-from cli.ssh.access import remote_line, resolve_access
+from cli.ssh.access import remote_command, resolve_access
 from cli.ssh.config import ssh_arguments
 from cli.ssh.expired_addresses import remove_expired_addresses
 from cli.verb import verb
@@ -33,7 +33,7 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
     remove_expired_addresses(context.clients, context.cluster)
     reached = resolve_access(context)  # Without a master no node is reachable.
     member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
-    words = [remote_line(command)] if command else []
+    words = [remote_command(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]
     try:
         os.execvp(arguments[0], arguments)

@@ -12,7 +12,7 @@ from cli.aws.nodes import check_instance, choose_node
 from cli.completion import complete_cluster, complete_node
 from cli.errors import ClusterError
 from cli.shared_options import Selection
-from cli.sizes.pause import explaining_pause
+from cli.sizes.paused_error import explain_if_paused
 from cli.ssh.session_manager import start_session
 from cli.ssh.table_options import read_named_membership, table_options
 from cli.verb import verb
@@ -27,7 +27,7 @@ from cli.verb import verb
 def command(selection: Selection, *, table: str | None, networks: str | None, name: str, node: str) -> int:
     """Connect ssh to a node through Session Manager; the block that ssh-config prints calls this."""
     clients, membership = read_named_membership(selection, cluster=name, table=table, networks=networks)
-    with explaining_pause(clients, name):
+    with explain_if_paused(clients, name):
         if node in (MASTER, f"{name}-{MASTER}"):
             member = membership.master  # not a master that is about to end
         else:

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from bootstrap.contract import MASTER
-from cli.aws.nodes import Member, choose_node
+from cli.aws.nodes import ClusterNode, choose_node
 from cli.cluster_context import find_selected_cluster
 from cli.completion import complete_node
 from cli.errors import EXIT_INTERRUPTED, ClusterError
@@ -76,7 +76,7 @@ def _answer(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> bytes:
     return answer
 
 
-def check_port(process: "subprocess.Popen[bytes]", member: Member, port: int) -> None:
+def check_port(process: "subprocess.Popen[bytes]", member: ClusterNode, port: int) -> None:
     """Read the probe's line. Raises ClusterError if no program on the node accepts connections, with what to start."""
     if not _answer(process, timeout_s=PROBE_TIMEOUT_S).endswith(NOTHING_LISTENS):
         return

@@ -10,7 +10,7 @@ from cli.output import json_option, print_json, print_table, printable
 from cli.reports.check import COLUMNS, parse_report
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import MasterConnection, Output, ending_with_connection, last_line
+from cli.ssh.remote import CommandResult, MasterConnection, ending_with_connection, last_line
 from cli.verb import verb
 
 PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER}/check", "--json")
@@ -56,7 +56,7 @@ def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
         raise ClusterError(f"job {name} runs, and a check would share its network: wait, or dlcluster stop {name}")
 
 
-def _measure(connection: MasterConnection) -> Output:
+def _measure(connection: MasterConnection) -> CommandResult:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
     done = connection.output(ending_with_connection(PROGRAM), holds_input=True, deadline_s=DEADLINE_S)
     if done.exit_code:

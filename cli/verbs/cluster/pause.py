@@ -1,4 +1,4 @@
-"""``dlcluster pause``: end all nodes of a cluster, and keep the cluster."""
+"""``dlcluster pause``: terminate all nodes of a cluster, and keep the cluster."""
 
 import sys
 
@@ -15,10 +15,10 @@ from cli.sizes.groups import (
     instance_ids,
     is_paused,
     pause_groups,
+    pause_survivors,
     read_groups,
     require_settled,
     sizes_of,
-    staying_instances,
     terminate_instances,
 )
 from cli.sizes.question import require_yes, warn_of_running_jobs
@@ -36,31 +36,37 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
 
     Running jobs end. The bucket, the network, the master's public address and the settings stay. cdk deploy changes
     them and starts nodes only if worker_count or min_workers has changed, or if it fails and is rolled back. Nodes in
-    standby and protected from scale-in are named, and end too. A second call is harmless, and completes one that was
-    interrupted.
+    standby or protected from scale-in are named, and terminated too. A second call is harmless, and completes one that
+    was interrupted.
     """
     clients = connect(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
-    ended = instance_ids(groups)
-    staying = staying_instances(groups)
-    if staying or not is_paused(groups):
-        for name, reason in staying.items():
-            print(f"dlcluster: {name} is {reason}, and ends too", file=sys.stderr)
-        if ended:
+    instances = instance_ids(groups)
+    survivors = pause_survivors(groups)
+    if survivors or not is_paused(groups):
+        for name, reason in survivors.items():
+            print(f"dlcluster: {name} is {reason}, and is terminated too", file=sys.stderr)
+        if instances:
             warn_of_running_jobs(selection)
         advice = "pull results first: dlcluster pull"
-        require_yes(f"end all nodes of {cluster.name} ({len(ended)}) and erase their disks ({advice})?", yes=yes)
+        require_yes(
+            f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes
+        )
         pause_groups(clients, cluster.name)
-        terminate_instances(clients, staying)
+        terminate_instances(clients, survivors)
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
     template = read_template(clients.cloudformation, cluster.stack_name)
     rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)
     if as_json:
         print_json(
-            cluster=cluster.name, region=clients.region, state="paused", ended=ended, usd_per_hour=round(rate.paused, 4)
+            cluster=cluster.name,
+            region=clients.region,
+            state="paused",
+            ended=instances,
+            usd_per_hour=round(rate.paused, 4),
         )
         return 0
     print(f"{cluster.name} is paused")

@@ -38,8 +38,8 @@ def command(
 ) -> int:
     """Change the number of workers, the nodes besides the master: write ./cdk.json, print the changes, and deploy.
 
-    Run it in the directory of cdk deploy, with the -c options of your deploys. The newest workers end first. On a
-    paused cluster the master starts too. A second call completes one that was interrupted.
+    Run it in the directory of cdk deploy, with the -c options of your deploys. The newest workers are terminated first.
+    On a paused cluster the master starts too. A second call completes one that was interrupted.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} cannot be combined with the argument")
@@ -59,7 +59,7 @@ def command(
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
     if deploy and not yes:
-        if change.ended:
+        if change.terminated:
             warn_of_running_jobs(selection)
         require_yes(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)

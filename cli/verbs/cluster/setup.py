@@ -10,12 +10,12 @@ import click
 
 from bootstrap.contract import SETUP_DONE, SETUP_HASH_LENGTH
 from cli.aws.clusters import DeployedSetup, deployed_setup
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.jobs.records import running_jobs
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
-from cli.ssh.from_master import SSH_FAILED, bootstrap_line
+from cli.ssh.from_master import SSH_FAILED, bootstrap_command
 from cli.ssh.master import connect_to_master
 from cli.ssh.remote import MasterConnection, last_line
 from cli.verb import verb
@@ -62,12 +62,12 @@ def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
         raise ClusterError(f"job {printable(running[-1])} runs, and a setup may change what it uses: dlcluster stop")
 
 
-def _first_one_then_many(members: Sequence[Member]) -> Iterator[Sequence[Member]]:
+def _first_one_then_many(members: Sequence[ClusterNode]) -> Iterator[Sequence[ClusterNode]]:
     yield from (members[:1],) if members else ()
     yield from (members[first : first + AT_ONCE] for first in range(1, len(members), AT_ONCE))
 
 
-def _run_on_all(connection: MasterConnection, members: Sequence[Member], setup: DeployedSetup) -> None:
+def _run_on_all(connection: MasterConnection, members: Sequence[ClusterNode], setup: DeployedSetup) -> None:
     """Run the setup on several nodes at a time, to the end on each. Raises ClusterError naming those that failed."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         failures = [*threads.map(lambda member: _run_on(connection, member, setup), members)]
@@ -75,17 +75,17 @@ def _run_on_all(connection: MasterConnection, members: Sequence[Member], setup: 
         raise ClusterError("; ".join(failed))
 
 
-def _run_on(connection: MasterConnection, member: Member, setup: DeployedSetup) -> str:
-    """Run the setup on one node, from the master; return why it failed, the last line of its output, or nothing."""
-    words = ["apply-setup", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
-    line = bootstrap_line(member, *words)
+def _run_on(connection: MasterConnection, member: ClusterNode, setup: DeployedSetup) -> str:
+    """Run the setup on one node, from the master; return the last line of its output if it failed, else nothing."""
+    args = ["apply-setup", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
+    command = bootstrap_command(member, *args)
     end = time.monotonic() + LOGIN_S
-    while (done := connection.output(line, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
+    while (done := connection.output(command, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
         # A master whose setup had failed is in no list; nodes admit it again once they know that it is back.
         if time.monotonic() >= end:
             break
         time.sleep(RETRY_S)
     if done.exit_code:
-        why = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
-        return f"{member.short_name}: {printable(why)}"
+        reason = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
+        return f"{member.short_name}: {printable(reason)}"
     return ""

@@ -8,10 +8,11 @@ import click
 from cli.aws.clients import connect
 from cli.cdk_context import read_context, read_props
 from cli.output import json_option, print_json, print_table
+from cli.preflight.target import PreflightTarget
 from cli.shared_options import Selection
 from cli.sizes.question import require_yes
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
-from cli.up import checks
+from cli.up import requirements
 from cli.up.find_zone import find_zone_with_capacity
 from cli.up.lock import Lock
 from cli.up.placement import SETTLE_TIMEOUT_S, Placement
@@ -53,11 +54,11 @@ def command(
     settings = read_context(Path.cwd(), context)
     props = read_props(settings)
     end = search_end(until)
-    checks.require_zones(props, context, cluster=selection.cluster)
+    requirements.require_zones(props, context, cluster=selection.cluster)
     if by_spot_score:
-        checks.require_spot(props)
+        requirements.require_spot(props)
     clients = connect(selection.region)
-    target, prices = checks.preflight_target(clients, props, settings), price_list(clients.region)
+    target, prices = PreflightTarget.of(clients, props, settings), price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
     placement = Placement(
         clients=clients,
@@ -67,25 +68,25 @@ def command(
         context=context,
         settle_timeout_s=SETTLE_TIMEOUT_S + (props.setup_timeout_s or 0),
     )
-    lacking: dict[str, str] = {}
+    zones_without_type: dict[str, str] = {}
     scores: dict[str, int] | None = None
     if zone := running_zone(placement, props.fleet_sizes):
         print(f"dlcluster: already running in {zone}; cdk deploy applies other settings", file=sys.stderr)
     else:
-        lacking = checks.zones_without_type(target, props.zones)
-        checks.require_quota(target)
+        zones_without_type = requirements.zones_without_type(target, props.zones)
+        requirements.require_quota(target)
         if by_spot_score:
-            scores = checks.spot_scores(clients, props)
+            scores = requirements.spot_scores(clients, props)
         if scores is not None:
-            print(f"dlcluster: {scores_line(checks.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
+            print(f"dlcluster: {scores_line(requirements.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
         print_cost(props, prices, end)
         require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
-    zone = find_zone_with_capacity(placement, props, lacking, until=end, prices=prices, scores=scores)
+    zone = find_zone_with_capacity(placement, props, zones_without_type, until=end, prices=prices, scores=scores)
     cluster = cluster_of(placement)
     members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
         nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
-        rate = checks.fleet_rate(props, prices)
+        rate = requirements.fleet_rate(props, prices)
         print_json(cluster=cluster.name, region=clients.region, zone=zone, nodes=nodes, usd_per_hour=rate.total)
         return 0
     print(f"{cluster.name} is running in {zone}: {len(members)} nodes")

@@ -11,11 +11,10 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.misplaced_options import RunVerb
-from cli.jobs.on_master import LAUNCHER, run_on_master
 from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
-from cli.jobs.start import send_directory, start_job
+from cli.jobs.start import LAUNCHER, run_on_master, send_directory, start_job
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection
@@ -58,12 +57,14 @@ def command(
     """
     if not command:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
-    passed_on = LaunchOptions(**options)
-    passed_on.check(os.environ)
+    launch_options_given = LaunchOptions(**options)
+    launch_options_given.check(os.environ)
     if command[0] == LAUNCHER:
-        given = detach or not sync or to is not None or as_json or bool(passed_on.words())
-        return run_on_master(selection, command, given=given)
-    if passed_on.sync_overwrite and not sync:
+        has_dlcluster_options = detach or not sync or to is not None or as_json
+        if has_dlcluster_options or launch_options_given.to_args():
+            raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
+        return run_on_master(selection, command)
+    if launch_options_given.sync_overwrite and not sync:
         raise UsageError("--sync-overwrite cannot be combined with --no-sync, which sends nothing")
     if to is not None and not sync:
         raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
@@ -76,17 +77,17 @@ def command(
         check_is_sent(script)
         check_exists(command[0])
     with connect_to_master(selection) as (context, connection):
-        refuse_other_launchers(command, nnodes=passed_on.nnodes or context.membership.desired_training_nodes)
-        if passed_on.secret:
+        refuse_other_launchers(command, nnodes=launch_options_given.nnodes or context.membership.desired_training_nodes)
+        if launch_options_given.secret:
             check_secrets_are_known(context.membership.members)
         for line in release_lines(context.membership.members, stack=context.cluster.release):
             print(f"dlcluster: {line}", file=sys.stderr)
         sent = send_directory(connection, to=to) if sync else None
         if sent is not None:
-            note_independent_processes(script, nodes=passed_on.nnodes or len(context.membership.members))
-        job_id = start_job(connection, command, options=passed_on, sent=sent)
+            note_independent_processes(script, nodes=launch_options_given.nnodes or len(context.membership.members))
+        job_id = start_job(connection, command, options=launch_options_given, sent=sent)
         if not detach:
-            may_wait = passed_on.durable or passed_on.wait
+            may_wait = launch_options_given.durable or launch_options_given.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:

@@ -12,7 +12,7 @@ from cli.aws.clusters import deployed_setup
 from cli.cdk_context import read_context, read_props
 from cli.errors import UsageError
 from cli.image.bake import bake
-from cli.image.baked_workers import ended_after
+from cli.image.baked_workers import terminating_after
 from cli.image.images import await_image, find_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
@@ -57,7 +57,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
                 image_id, worker = bake(found, connection, setup, lock, yes=yes)
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
-                with ended_after(ec2, lock, cluster_name=name):
+                with terminating_after(ec2, lock, cluster_name=name):
                     await_image(ec2, image_id, keep_alive=lock.hold)
         finally:
             lock.release()

@@ -28,29 +28,29 @@ def command(selection: Selection, *, file_system: str | None, yes: bool, as_json
     clients = connect(selection.region)
     if file_system is None:
         return _list(clients, selection.cluster, as_json=as_json)
-    found = find_file_system(clients, file_system)
-    if found.used_by:
-        raise ClusterError(f"{file_system} is in use by stack {found.used_by}: run cdk destroy for it first")
-    if found.mount_targets:
+    details = find_file_system(clients, file_system)
+    if details.used_by:
+        raise ClusterError(f"{file_system} is in use by stack {details.used_by}: run cdk destroy for it first")
+    if details.mount_targets:
         listing = f"aws efs describe-mount-targets --region {clients.region} --file-system-id {file_system}"
-        raise ClusterError(f"{file_system} has {found.mount_targets} mount targets and may be in use: {listing}")
+        raise ClusterError(f"{file_system} has {details.mount_targets} mount targets and may be in use: {listing}")
     if not yes:
-        _ask(found)
+        _ask(details)
     clients.efs.delete_file_system(FileSystemId=file_system)
     if as_json:
-        print_json(region=clients.region, file_system=file_system, gb=found.gb)
+        print_json(region=clients.region, file_system=file_system, gb=details.gb)
     else:
-        print(f"deleted {file_system}, {found.gb:.1f} GB")
+        print(f"deleted {file_system}, {details.gb:.1f} GB")
     return 0
 
 
 def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
     prices = price_list(clients.region)
-    found = [each for each in made_file_systems(clients) if cluster in (None, each.cluster)]
+    file_systems = [each for each in made_file_systems(clients) if cluster in (None, each.cluster)]
     if as_json:
-        print_json(region=clients.region, file_systems=[_document(each, prices) for each in found])
+        print_json(region=clients.region, file_systems=[_document(each, prices) for each in file_systems])
         return 0
-    if not found:
+    if not file_systems:
         who = "no cluster" if cluster is None else f"no cluster {printable(cluster)!r}"
         print(f"dlcluster: {who} has left a file system in {clients.region}", file=sys.stderr)
         return 0
@@ -64,28 +64,29 @@ def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
                 f"{each.usd_per_month(prices):.2f}",
                 each.used_by,
             )
-            for each in found
+            for each in file_systems
         ],
     )
     return 0
 
 
-def _document(found: FileSystem, prices: PriceList) -> dict[str, object]:
+def _document(file_system: FileSystem, prices: PriceList) -> dict[str, object]:
     """Return a file system as a JSON object."""
     return {
-        "id": found.file_system_id,
-        "cluster": found.cluster,
-        "gb": found.gb,
-        "usd_per_month": found.usd_per_month(prices),
-        "mount_targets": found.mount_targets,
-        "used_by": found.used_by or None,
+        "id": file_system.file_system_id,
+        "cluster": file_system.cluster,
+        "gb": file_system.gb,
+        "usd_per_month": file_system.usd_per_month(prices),
+        "mount_targets": file_system.mount_targets,
+        "used_by": file_system.used_by or None,
     }
 
 
-def _ask(found: FileSystem) -> None:
+def _ask(file_system: FileSystem) -> None:
     """Ask the user to retype the ID. Raises UsageError without a terminal, ClusterError for a wrong answer."""
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError("cannot prompt without a terminal: use --yes")
-    question = f"Delete {found.file_system_id} of cluster {found.cluster}, {found.gb:.1f} GB, for good? Type its id"
-    if click.prompt(question).strip() != found.file_system_id:
+    name = f"{file_system.file_system_id} of cluster {file_system.cluster}"
+    question = f"Delete {name}, {file_system.gb:.1f} GB, for good? Type its id"
+    if click.prompt(question).strip() != file_system.file_system_id:
         raise ClusterError("nothing was deleted")

@@ -13,9 +13,9 @@ from bootstrap.cluster.table import Table
 from cli.aws.nodes import (
     GONE,
     RUNNING,
+    ClusterMembership,
+    ClusterNode,
     Instance,
-    Member,
-    Membership,
     choose_node,
     find_instances,
     missing_count,
@@ -26,7 +26,7 @@ from tests.bootstrap.identities import NETWORKS, instance_id, public_key
 from tests.cli.conftest import REGION, Deploy
 
 MEMBERS = tuple(
-    Member(
+    ClusterNode(
         node_index=node_index,
         instance_id=f"i-{node_index:017x}",
         address=f"10.0.0.{node_index}",
@@ -57,7 +57,7 @@ def test_a_node_has_many_names(name: str, node_index: int) -> None:
     assert choose_node(name, MEMBERS, cluster_name="demo").node_index == node_index
 
 
-def members_of(table: str) -> tuple[Member, ...]:
+def members_of(table: str) -> tuple[ClusterNode, ...]:
     client = boto3.client("dynamodb", region_name=REGION)
     return read_membership(client, table=table, networks=NETWORKS, cluster_name="demo").members
 
@@ -85,7 +85,7 @@ def test_agent_records_are_read_by_contract_names(deploy: Deploy) -> None:
         contract.HOST_KEY_FIELD,
     )
     assert [row[name] for name in names] == [1, own_id, "10.0.0.9", "master", key]
-    read = Member(node_index=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
+    read = ClusterNode(node_index=1, instance_id=own_id, address="10.0.0.9", node_type="master", host_key=key)
     found = read_membership(client, table=table, networks=NETWORKS, cluster_name="demo")
     assert (found.members, found.desired_nodes, found.desired_training_nodes) == ((read,), 5, 4)
 
@@ -137,7 +137,7 @@ def test_no_instances_make_no_call() -> None:
 
 def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
     leaving = replace(MEMBERS[0], draining=True)
-    membership = Membership(generation=7, desired_nodes=3, members=(leaving, *MEMBERS[1:]))
+    membership = ClusterMembership(generation=7, desired_nodes=3, members=(leaving, *MEMBERS[1:]))
     with pytest.raises(ClusterError, match="has no master now"):
         assert membership.master
     instance = Instance(instance_type="c5.large", zone="a", public_address="", state=RUNNING)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError, UsageError
 from cli.files.download import Archive, download, remote_tar
 from cli.ssh.remote import MasterConnection
 
-MASTER = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
+MASTER = ClusterNode(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
 LOG_TIME_NS = 1_234_567_890_123_456_789
 WORKER = replace(MASTER, node_index=2, node_type="worker")
 

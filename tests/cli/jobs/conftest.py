@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from cli.aws.nodes import Member
+from bootstrap.contract import NodeType
+from cli.aws.nodes import ClusterNode
 from cli.cluster_context import ClusterContext
 from cli.files.upload import Upload
 from cli.jobs import start
-from cli.ssh.remote import MasterConnection, Output
+from cli.ssh.remote import CommandResult, MasterConnection
 from tests.cli.conftest import KEY, RELEASE
 
 JOB = "20260101-000000-abcdef0"
@@ -29,9 +30,10 @@ def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def member(index: int) -> Member:
-    node_type, address = "worker" if index > 1 else "master", f"10.0.0.{index}"
-    return Member(
+def member(index: int) -> ClusterNode:
+    node_type: NodeType = "worker" if index > 1 else "master"
+    address = f"10.0.0.{index}"
+    return ClusterNode(
         node_index=index, instance_id=f"i-{index}", address=address, node_type=node_type, host_key=KEY, release=RELEASE
     )
 
@@ -40,7 +42,7 @@ class Master:
     """Answers lines by their beginning, and records what was run."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Output] = {}
+        self.answers: dict[str, CommandResult] = {}
         self.ran: list[str] = []
         self.inputs: list[bytes] = []
         self.on_stream: Callable[[], int] = lambda: 0
@@ -49,9 +51,9 @@ class Master:
         """Release of the stack."""
 
     def set_answer(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
-        self.answers[beginning] = Output(exit_code=code, stdout=stdout.encode(), stderr=stderr)
+        self.answers[beginning] = CommandResult(exit_code=code, stdout=stdout.encode(), stderr=stderr)
 
-    def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> Output:
+    def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> CommandResult:
         self.ran.append(command)
         self.inputs += chunks
         return next(answer for beginning, answer in self.answers.items() if beginning in command)
@@ -70,7 +72,7 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
     @contextmanager
     def connected(_: object) -> Iterator[tuple[ClusterContext, MasterConnection]]:
         members = tuple(member(index) for index in range(1, made.nodes + 1))
-        membership = type("Membership", (), {"members": members, "desired_training_nodes": made.nodes})
+        membership = type("ClusterMembership", (), {"members": members, "desired_training_nodes": made.nodes})
         cluster = type("Cluster", (), {"name": "demo", "release": made.release})
         context = type("Context", (), {"cluster": cluster, "membership": membership})
         yield cast(ClusterContext, context), cast(MasterConnection, made)

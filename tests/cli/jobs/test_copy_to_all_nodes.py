@@ -10,7 +10,7 @@ from cli.errors import ClusterError
 from cli.files.upload import Upload
 from cli.jobs.start import copy_to_all_nodes
 from cli.main import main
-from cli.ssh.remote import MasterConnection, Output
+from cli.ssh.remote import CommandResult, MasterConnection
 from cli.verbs.jobs import push
 from launcher.sync.request import IGNORE_FILE
 from tests.cli.jobs.conftest import SENT, Master
@@ -20,9 +20,9 @@ def test_files_reach_every_node_without_a_gpu() -> None:
     ran: list[str] = []
 
     class Master:
-        def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> Output:
+        def output(self, command: str, *, chunks: Iterable[bytes] = ()) -> CommandResult:
             ran.append(command)
-            return Output(exit_code=0, stdout=b"", stderr="")
+            return CommandResult(exit_code=0, stdout=b"", stderr="")
 
     copy_to_all_nodes(
         cast(MasterConnection, Master()), Upload(name="my-job", files=1, size=1, sent_files=1, sent_size=1)

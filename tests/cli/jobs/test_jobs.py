@@ -10,7 +10,7 @@ from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import question
-from cli.ssh.remote import Output, ending_with_connection
+from cli.ssh.remote import CommandResult, ending_with_connection
 from tests.cli.conftest import error_line
 from tests.cli.jobs.conftest import JOB, Master, record
 
@@ -175,7 +175,7 @@ def test_followed_logs_keep_the_exit_code(shell: str) -> None:
 def test_an_error_cannot_steer_the_terminal(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: str, **__: object) -> Output:
+    def fail(_: str, **__: object) -> CommandResult:
         raise ClusterError("cannot write out/\x1b[2J")
 
     monkeypatch.setattr(master, "output", fail)

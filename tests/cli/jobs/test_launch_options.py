@@ -36,7 +36,7 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert {each.name for each in shown} - OWN == {field.name for field in dataclasses.fields(LaunchOptions)}
     hosts = tmp_path / "hosts"
     hosts.write_text("one\ntwo\nthree\n")
-    given = ["-H", str(hosts), *ALL.words(), "--sync-dst-dir", "code"]
+    given = ["-H", str(hosts), *ALL.to_args(), "--sync-dst-dir", "code"]
     job = parse_options([*given, "--sync-overwrite", "--", "x.py"], environ={"HERE": "v"})
     assert [host.name for host in job.hosts] == ["one", "two"]
     assert job.environment == {"A": "b:c", "B": "d=e", "HERE": "v"}
@@ -45,14 +45,14 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert job.grace_s == 300
     assert job.queue_policy is not None
     assert job.queue_policy.timeout_s == 7200
-    assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).words(), "x"], environ={}).force
-    durable = LaunchOptions(durable=True, sync_overwrite=True).words()
+    assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).to_args(), "x"], environ={}).force
+    durable = LaunchOptions(durable=True, sync_overwrite=True).to_args()
     assert parse_options(["--launcher", "local", "--sync-dst-dir", "code", *durable, "x"], environ={}).durable
 
 
 def test_venv_below_the_local_home_is_below_the_home_on_nodes(home: Path) -> None:
-    assert LaunchOptions(venv=f"{home}/envs/vision").words() == ["--venv", "envs/vision"]
-    assert LaunchOptions(venv="/opt/vision").words() == ["--venv", "/opt/vision"]
+    assert LaunchOptions(venv=f"{home}/envs/vision").to_args() == ["--venv", "envs/vision"]
+    assert LaunchOptions(venv="/opt/vision").to_args() == ["--venv", "/opt/vision"]
 
 
 def test_a_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,9 +206,9 @@ def test_independent_processes_are_noted(
 def test_failed_launch_on_the_master_names_its_directory(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.jobs.on_master.find_selected_cluster", lambda selection: None)
-    monkeypatch.setattr("cli.jobs.on_master.ssh_target", lambda context: None)
-    monkeypatch.setattr("cli.jobs.on_master.run_command", lambda target, line, **_: 2 if "train.py" in line else 0)
+    monkeypatch.setattr("cli.jobs.start.find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr("cli.jobs.start.ssh_target", lambda context: None)
+    monkeypatch.setattr("cli.jobs.start.run_command", lambda target, line, **_: 2 if "train.py" in line else 0)
     said = "dlcluster: launch ran in the master's home directory, and nothing was copied there\n"
     assert (main(["run", "--", "launch", "train.py"]), capfd.readouterr().err) == (2, said)
     assert (main(["run", "--", "launch", "list"]), capfd.readouterr().err) == (0, "")

@@ -34,10 +34,15 @@ def deployed(account: Account, now: dict[Any, GroupSize]) -> None:
 @pytest.mark.parametrize(
     ("now", "settings", "level", "message"),
     [
-        ({**OLD}, {}, "ok", "worker_count stays 2; the deploy starts and ends no node"),
+        ({**OLD}, {}, "ok", "worker_count stays 2; the deploy starts and terminates no node"),
         ({**OLD}, {"worker_count": 4}, "ok", "worker_count 2 -> 4; CloudFormation will start 2 nodes"),
-        ({**OLD}, {"worker_count": 1}, "ok", "worker_count 2 -> 1; CloudFormation will end the newest node"),
-        (BOTH_PAUSED, {}, "ok", "worker_count stays 2; the cluster is paused: the deploy starts and ends no node"),
+        ({**OLD}, {"worker_count": 1}, "ok", "worker_count 2 -> 1; CloudFormation will terminate the newest node"),
+        (
+            BOTH_PAUSED,
+            {},
+            "ok",
+            "worker_count stays 2; the cluster is paused: the deploy starts and terminates no node",
+        ),
         (
             BOTH_PAUSED,
             {"worker_count": 4},

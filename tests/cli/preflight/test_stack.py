@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from cli.preflight.stack import check_deletion, check_stack
+from cli.preflight.stack import check_expiry_deletion, check_stack
 from tests.cli.preflight.conftest import NEW_STACK, Account
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -97,7 +97,7 @@ def expires(account: Account, *, protected: bool) -> None:
 @pytest.mark.parametrize("protected", [False, True])
 def test_termination_protection_prevents_the_scheduled_deletion(account: Account, protected: bool) -> None:
     expires(account, protected=protected)
-    found = account.finds(check_deletion)
+    found = account.finds(check_expiry_deletion)
     if protected:
         assert (found.level, found.sentence) == (
             "problem",
@@ -111,14 +111,14 @@ def test_termination_protection_prevents_the_scheduled_deletion(account: Account
 def test_missing_deletion_role_is_reported(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}
     account.refuses("iam", "get_role", "NoSuchEntity", EXECUTOR)
-    found = account.finds(check_deletion)
+    found = account.finds(check_expiry_deletion)
     assert found.level == "problem"
     assert found.fix == "cdk bootstrap aws://123456789012/eu-west-1"
 
 
 def test_a_pause_deletes_no_stack(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z"}
-    assert account.check(check_deletion) == []
+    assert account.check(check_expiry_deletion) == []
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.reports.releases import check_secrets_are_known, release_lines
 
-NODE = Member(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="", release="0.2.0:abc")
+NODE = ClusterNode(
+    node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="", release="0.2.0:abc"
+)
 WORKER = replace(NODE, node_index=2, node_type="worker")
 REPLACE = "dlcluster pause and resume replace the nodes"
 

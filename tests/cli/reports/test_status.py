@@ -1,4 +1,4 @@
-"""Test the report on missing nodes."""
+"""Test ``dlcluster status``."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ GROUP = {
     "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,
     "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
 }  # fmt: skip
-MISSING = "1 of 4 nodes missing: 3 in the list, 3 of them running (dlcluster why shows more)"
+MISSING = "1 of 4 nodes missing: 3 have joined, 3 of these are running (dlcluster why shows more)"
 
 
 def activity(minute: int, reason: str = "") -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_surplus_nodes_are_reported_as_leaving(fleet: Fleet, capsys: pytest.Capt
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
     assert main(["status"]) == 0
-    assert capsys.readouterr().out.startswith("demo: 3 nodes running, 2 desired: 1 is leaving, generation ")
+    assert capsys.readouterr().out.startswith("demo: 3 nodes running, 2 desired: 1 is terminating, generation ")
 
 
 def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
@@ -85,8 +85,8 @@ def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
     assert main(["status", "--json"]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert warning == (
-        f"{left} has left its group for an image: unless a dlcluster bake is at work, run it again, or end the "
-        f"instance: aws ec2 terminate-instances --instance-ids {left}"
+        f"{left} has left its group for an image: if no dlcluster bake is running, run it again or "
+        f"terminate the instance: aws ec2 terminate-instances --instance-ids {left}"
     )
     assert main(["status"]) == 0
     assert f"\n{warning}\n" in capsys.readouterr().out

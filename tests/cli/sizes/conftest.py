@@ -64,7 +64,7 @@ def _group(size: GroupSize, name: str) -> dict[str, Any]:
 
 
 @dataclass(kw_only=True)
-class Deployed:
+class FakeCluster:
     """The cluster: its stack, its groups, and a stand-in for its agents and for the CDK."""
 
     aws: Aws
@@ -86,15 +86,15 @@ class Deployed:
         if not changed.get("fails"):
             self.deployed = changed_template
 
-    def cdk(self, line: list[str], **_options: Any) -> "Ended":
+    def cdk(self, line: list[str], **_options: Any) -> "FakeProcess":
         """Deploy what cdk.json describes, like the CDK's command line."""
         self.lines.append(line)
         settings = json.loads(Path("cdk.json").read_text())["context"]["cluster"]
         workers = settings["worker_count"]
         if "expires" in settings:
-            return Ended()
+            return FakeProcess()
         self.update(declared_sizes(worker_count=workers, needed_workers=workers))
-        return Ended()
+        return FakeProcess()
 
     def expire_at(self, time: datetime, *, deletes: bool = False) -> None:
         """Deploy an end, which dlcluster reads from the output."""
@@ -106,7 +106,7 @@ class Deployed:
         self.stacks.update(changed, name=NAME)
         self.deployed = changed
 
-    def set_by_hand(self, sizes: Mapping[Any, GroupSize]) -> None:
+    def set_sizes_directly(self, sizes: Mapping[Any, GroupSize]) -> None:
         for node_type, size in sizes.items():
             self.autoscaling.update_auto_scaling_group(**size.request(group_name(NAME, node_type)))
 
@@ -132,7 +132,7 @@ class Deployed:
     def instances(self) -> dict[str, list[str]]:
         return {kind: [i["InstanceId"] for i in each["Instances"]] for kind, each in self.groups().items()}
 
-    def agents(self, _seconds: float = 0) -> None:
+    def write_members(self, _seconds: float = 0) -> None:
         """Write the members that the master's agent would see."""
         ids = self.instances()
         rows, node_types = [*ids[MASTER], *ids[WORKER]], [MASTER] * len(ids[MASTER]) + [WORKER] * len(ids[WORKER])
@@ -151,7 +151,7 @@ class Deployed:
 
 
 @dataclass(frozen=True)
-class Ended:
+class FakeProcess:
     """How a process ended."""
 
     returncode: int = 0
@@ -177,7 +177,9 @@ def clients(local_aws: Aws) -> Clients:
 
 
 @pytest.fixture
-def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+def deployed(
+    local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FakeCluster]:
     """Deploy a cluster of a master and two workers, and enter the directory from which it was deployed."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
@@ -186,14 +188,14 @@ def deployed(local_aws: Aws, clients: Clients, tmp_path: Path, monkeypatch: pyte
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     Path("cdk.json").write_text(CDK_JSON)
-    made = Deployed(aws=local_aws, stacks=Stacks(aws=local_aws))
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
+    made = FakeCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     for verb in ("pause", "resume", "resize", "cost", "extend"):
         monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
     monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
     made.create()
-    made.agents()
+    made.write_members()
     yield made
     for name in made.stacks.names:
         made.stacks.cloudformation.delete_stack(StackName=name)
@@ -208,14 +210,14 @@ STATES: Mapping[str, Mapping[Any, GroupSize]] = {
 """States of a cluster of a master and two workers, by what was set since the deploy."""
 
 
-def in_state(deployed: Deployed, state: str) -> Deployed:
-    deployed.set_by_hand(copy.copy(STATES[state]))
+def in_state(deployed: FakeCluster, state: str) -> FakeCluster:
+    deployed.set_sizes_directly(copy.copy(STATES[state]))
     return deployed
 
 
-def hold(deployed: Deployed) -> tuple[str, str]:
+def hold(deployed: FakeCluster) -> tuple[str, str]:
     """Put one worker in standby and protect the other; return both."""
-    deployed.set_by_hand({WORKER: GroupSize(min_size=0, desired=2, max_size=2)})
+    deployed.set_sizes_directly({WORKER: GroupSize(min_size=0, desired=2, max_size=2)})
     standby, protected = deployed.instances()[WORKER]
     _, workers = deployed.names()
     deployed.autoscaling.enter_standby(

@@ -12,29 +12,29 @@ from stacks.lifetime.expiry import Expiry
 from stacks.lifetime.schedules import UPDATE_GROUP
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import parse_block
-from tests.cli.sizes.conftest import NAME, Deployed
+from tests.cli.sizes.conftest import NAME, FakeCluster
 from tests.stacks.pinned_block import BLOCK, FACTS, SETTINGS
 
 _EXPIRY: Final = "Expiry"
 _BLOCK: Final = "Block"
 
 
-def expire(deployed: Deployed) -> None:
+def expire(deployed: FakeCluster) -> None:
     """Make the calls of ``expires``."""
     _call(deployed, _EXPIRY, "rate")
 
 
-def start_block(deployed: Deployed) -> None:
+def start_block(deployed: FakeCluster) -> None:
     """Make the calls at the start of a Capacity Block."""
     _call(deployed, _BLOCK, "cron")
 
 
-def end_block(deployed: Deployed) -> None:
+def end_block(deployed: FakeCluster) -> None:
     """Make the calls before the end of a Capacity Block."""
     _call(deployed, _BLOCK, "rate")
 
 
-def _call(deployed: Deployed, construct_id: str, expression: str) -> None:
+def _call(deployed: FakeCluster, construct_id: str, expression: str) -> None:
     """Make the calls of a construct's schedules whose expressions start like this."""
     found = [
         schedule

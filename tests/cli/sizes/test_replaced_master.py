@@ -7,11 +7,11 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
 from tests.cli.conftest import KEY, put_members
-from tests.cli.sizes.conftest import NAME, Deployed
+from tests.cli.sizes.conftest import NAME, FakeCluster
 from tests.local.aws.harness import REGION
 
 
-def lose_master(deployed: Deployed) -> str:
+def lose_master(deployed: FakeCluster) -> str:
     """Terminate the master before its group launches another; return its instance."""
     master, _ = deployed.names()
     deployed.autoscaling.suspend_processes(AutoScalingGroupName=master, ScalingProcesses=["Launch"])
@@ -20,7 +20,7 @@ def lose_master(deployed: Deployed) -> str:
     return lost
 
 
-def list_workers_alone(deployed: Deployed) -> None:
+def list_workers_alone(deployed: FakeCluster) -> None:
     """Write the membership of a new master that is not a member yet."""
     workers = enumerate(deployed.instances()[WORKER], 2)
     rows = [
@@ -32,7 +32,7 @@ def list_workers_alone(deployed: Deployed) -> None:
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["old master listed", "no master listed"])
 def test_verbs_without_the_master_answer_while_it_is_replaced(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str], *, is_listed: bool
+    deployed: FakeCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
 ) -> None:
     lost, workers = lose_master(deployed), deployed.instances()[WORKER]
     if not is_listed:
@@ -64,7 +64,7 @@ def test_verbs_without_the_master_answer_while_it_is_replaced(
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["old master listed", "no master listed"])
 def test_pause_without_a_master_says_that_jobs_are_unknown(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str], *, is_listed: bool
+    deployed: FakeCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
 ) -> None:
     lost = lose_master(deployed)
     if not is_listed:

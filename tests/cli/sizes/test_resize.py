@@ -9,15 +9,15 @@ from cli.aws.deployed_template import read_template
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.capacity import declared_sizes
-from tests.cli.sizes.conftest import CDK_JSON, DECLARED, NAME, Deployed, in_state
+from tests.cli.sizes.conftest import CDK_JSON, DECLARED, NAME, FakeCluster, in_state
 
 
 @pytest.mark.parametrize(
     ("state", "workers", "message"),
     [
         ("as deployed", "3", ["worker_count 2 -> 3", "CloudFormation will start 1 node"]),
-        ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will end the newest node"]),
-        ("as deployed", "2", ["worker_count stays 2", "the deploy starts and ends no node"]),
+        ("as deployed", "1", ["worker_count 2 -> 1", "CloudFormation will terminate the newest node"]),
+        ("as deployed", "2", ["worker_count stays 2", "the deploy starts and terminates no node"]),
         (
             "paused",
             "3",
@@ -30,7 +30,7 @@ from tests.cli.sizes.conftest import CDK_JSON, DECLARED, NAME, Deployed, in_stat
     ],
 )
 def test_resize_prints_the_changes_of_the_deploy(
-    deployed: Deployed, state: str, workers: str, message: list[str], capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, state: str, workers: str, message: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, state)
     assert main(["resize", workers, "--yes", "-c", "key_name=me"]) == 0
@@ -41,7 +41,7 @@ def test_resize_prints_the_changes_of_the_deploy(
 
 
 def test_resize_changes_nothing_when_the_sizes_would_be_refused(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     assert main(["resize", "2", "--yes", "-c", "min_workers=1"]) == EXIT_FAILED
@@ -52,7 +52,7 @@ def test_resize_changes_nothing_when_the_sizes_would_be_refused(
 
 
 def test_resize_of_a_paused_cluster_needs_no_second_look_at_the_stack(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_state(deployed, "paused")
     before = read_template(deployed.stacks.cloudformation, NAME)
@@ -61,7 +61,7 @@ def test_resize_of_a_paused_cluster_needs_no_second_look_at_the_stack(
     assert deployed.sizes() == declared_sizes(worker_count=3, needed_workers=3)
 
 
-def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resize_without_a_deploy_prints_its_line(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resize", "5", "--no-deploy", "--json"]) == 0
     output = capsys.readouterr()
     assert output.err.splitlines()[-1] == "dlcluster: cdk.json has worker_count 5 now; to apply it, run: cdk deploy"
@@ -71,10 +71,10 @@ def test_resize_without_a_deploy_prints_its_line(deployed: Deployed, capsys: pyt
 
 
 def test_failed_deploy_leaves_the_sizes_unchanged(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_words: object, **_options: object) -> object:
-        return type("Ended", (), {"returncode": 1})
+        return type("FakeProcess", (), {"returncode": 1})
 
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", refuse)
     assert main(["resize", "3", "--yes"]) == EXIT_FAILED

@@ -10,18 +10,18 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.sizes.conftest import Deployed, hold
+from tests.cli.sizes.conftest import FakeCluster, hold
 from tests.cli.sizes.schedule_calls import expire
 
 
-def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_what_outlives_an_end(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     standby, protected = hold(deployed)
     expire(deployed)
     assert deployed.instances() == {MASTER: [], WORKER: [standby, protected]}
     assert main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "demo: paused; dlcluster resume brings its nodes back"
-    ends = "does not end by itself: dlcluster pause ends it"
+    ends = "does not terminate by itself: dlcluster pause terminates it"
     assert f"{standby} is in standby and {ends}" in lines
     assert f"{protected} is protected from scale-in and {ends}" in lines
     # The sizes are already zero, but nodes are still ending.
@@ -34,7 +34,7 @@ def test_status_shows_what_outlives_an_end(deployed: Deployed, capsys: pytest.Ca
     ("ago_min", "paused", "warns"), [(10, False, 1), (10, True, 0), (1, False, 0), (-10, False, 0)]
 )
 def test_status_warns_of_a_missed_expiry(
-    deployed: Deployed, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, ago_min: int, paused: bool, warns: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) - timedelta(minutes=ago_min))
     if paused:
@@ -44,10 +44,10 @@ def test_status_warns_of_a_missed_expiry(
     assert len(warnings) == warns
     for warning in warnings:
         assert "and is not paused: most likely the role of its schedules or a policy of your organization" in warning
-        assert warning.endswith("dlcluster pause ends its nodes")
+        assert warning.endswith("dlcluster pause terminates its nodes")
 
 
-def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_cost_say_what_was_spent(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
     summary, *_, rate, spent, not_counted = capsys.readouterr().out.splitlines()
     assert summary == "demo: 3 of 3 nodes, generation 7"
@@ -75,7 +75,7 @@ def test_status_and_cost_say_what_was_spent(deployed: Deployed, capsys: pytest.C
 
 @pytest.mark.parametrize(("deletes", "rest_h"), [(False, 59.0), (True, 0.25)])
 def test_a_forecast_runs_to_the_end(
-    deployed: Deployed, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)
     assert main(["cost", "--json"]) == 0
@@ -93,7 +93,7 @@ def test_a_forecast_runs_to_the_end(
 
 @pytest.mark.parametrize(("deletes", "outcome"), [(False, "pauses it"), (True, "pauses it, then deletes its stack")])
 def test_status_shows_the_clusters_end(
-    deployed: Deployed, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, deletes: bool, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end = datetime.now(timezone.utc) + timedelta(hours=5, minutes=3, seconds=55)
     deployed.expire_at(end, deletes=deletes)

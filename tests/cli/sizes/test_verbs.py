@@ -22,7 +22,7 @@ from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
 from stacks.settings.capacity import declared_sizes
 from tests.cli.conftest import error_line
-from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, Deployed, hold, in_state
+from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
 VERBS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {
@@ -67,12 +67,12 @@ class Killer:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_rerun_completes_a_killed_verb(deployed: Deployed, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rerun_completes_a_killed_verb(deployed: FakeCluster, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words, expected = VERBS[verb]
     killed = 0
     for point in KILL_POINTS:
         deployed.update(DECLARED, user_data=str(point))
-        deployed.set_by_hand(STATES["paused"] if verb in OF_PAUSED else DECLARED)
+        deployed.set_sizes_directly(STATES["paused"] if verb in OF_PAUSED else DECLARED)
         killer = Killer(point)
         with monkeypatch.context() as patch:
             patch.setattr(BaseClient, CALL, killer.around(getattr(BaseClient, CALL)))
@@ -108,7 +108,7 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
     return run
 
 
-def test_pause_prints_the_remaining_costs(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     ended = [name for ids in deployed.instances().values() for name in ids]
     assert main(["pause", "--yes", "--json"]) == 0
     output = capsys.readouterr()
@@ -127,7 +127,7 @@ def test_pause_prints_the_remaining_costs(deployed: Deployed, capsys: pytest.Cap
     )
 
 
-def test_resume_lists_the_nodes_under_their_numbers(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_lists_the_nodes_under_their_numbers(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     before = deployed.instances()
     assert main(["pause", "--yes"]) == 0
     capsys.readouterr()
@@ -143,7 +143,7 @@ def test_resume_lists_the_nodes_under_their_numbers(deployed: Deployed, capsys: 
     assert "dlcluster: waiting for" in output
 
 
-def test_no_question_without_a_terminal(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_question_without_a_terminal(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["pause"], ["resize", "3"]):
         assert main(words) == EXIT_USAGE
         output = capsys.readouterr()
@@ -154,7 +154,7 @@ def test_no_question_without_a_terminal(deployed: Deployed, capsys: pytest.Captu
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", EXIT_INTERRUPTED), ("y\n", 0)])
 def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
-    deployed: Deployed, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.sizes.question.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
@@ -164,7 +164,7 @@ def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
 
 
 def test_resume_fails_when_nodes_do_not_start(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: None)
@@ -174,7 +174,7 @@ def test_resume_fails_when_nodes_do_not_start(
 
 
 def test_the_reason_of_a_failed_launch_is_printed_once(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
     for name in deployed.names():
@@ -207,7 +207,7 @@ def test_the_reason_of_a_failed_launch_is_printed_once(
 
 
 def test_ctrl_c_warns_that_nodes_keep_starting(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -218,13 +218,15 @@ def test_ctrl_c_warns_that_nodes_keep_starting(
     assert capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {STILL_STARTING}"
 
 
-def test_pause_terminates_protected_and_standby_nodes(deployed: Deployed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pause_terminates_protected_and_standby_nodes(
+    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     standby, protected = hold(deployed)
     assert main(["pause"]) == EXIT_USAGE
     output = capsys.readouterr().err.splitlines()
     assert output[:2] == [
-        f"dlcluster: {standby} is in standby, and ends too",
-        f"dlcluster: {protected} is protected from scale-in, and ends too",
+        f"dlcluster: {standby} is in standby, and is terminated too",
+        f"dlcluster: {protected} is protected from scale-in, and is terminated too",
     ]
     assert len(deployed.instances()[WORKER]) == 2
     assert main(["pause", "--yes"]) == 0
@@ -232,7 +234,7 @@ def test_pause_terminates_protected_and_standby_nodes(deployed: Deployed, capsys
 
 
 def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused").setup_fails_on = WORKER
     assert main(["resume"]) == EXIT_FAILED
@@ -241,17 +243,17 @@ def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
 
 
 def test_a_wait_ends_when_another_call_changes_the_sizes(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: deployed.set_by_hand({WORKER: PAUSED}))
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", lambda _: deployed.set_sizes_directly({WORKER: PAUSED}))
     assert main(["resume"]) == EXIT_FAILED
     assert "somebody else has changed the sizes of demo: run dlcluster resume again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["pause", "--yes"], ["resume"], ["resize", "3", "--yes"]])
 def test_sizes_stay_while_cloudformation_changes_the_stack(
-    deployed: Deployed, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    deployed: FakeCluster, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     original = getattr(BaseClient, CALL)
 

@@ -11,54 +11,54 @@ from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.capacity import declared_sizes
-from tests.cli.sizes.conftest import DECLARED, NAME, STATES, Deployed, in_state
+from tests.cli.sizes.conftest import DECLARED, NAME, STATES, FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
-from tests.cli.up.conftest import Cluster, cluster, places
+from tests.cli.up.conftest import UpCluster, cluster, places
 
 __all__ = ["cluster", "places"]
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"
 
 
-def deploy_something_else(deployed: Deployed) -> None:
+def deploy_something_else(deployed: FakeCluster) -> None:
     deployed.update(DECLARED, user_data="second")
 
 
-def deploy_three_workers(deployed: Deployed) -> None:
+def deploy_three_workers(deployed: FakeCluster) -> None:
     deployed.update(declared_sizes(worker_count=3, needed_workers=3))
 
 
-def deploy_one_needed(deployed: Deployed) -> None:
+def deploy_one_needed(deployed: FakeCluster) -> None:
     deployed.update(declared_sizes(worker_count=2, needed_workers=1))
 
 
-def fail_to_deploy(deployed: Deployed) -> None:
+def fail_to_deploy(deployed: FakeCluster) -> None:
     deployed.update(DECLARED, user_data="second", fails=True)
     assert deployed.stacks.status(NAME) == "UPDATE_ROLLBACK_COMPLETE"
 
 
-def pause_when_idle(deployed: Deployed) -> None:
+def pause_when_idle(deployed: FakeCluster) -> None:
     """Pause like the master's agent; tests/bootstrap/idle tests the decision."""
     master, _ = deployed.names()
     GroupRequests(lambda: deployed.autoscaling, group=master, instance_id="i-1").pause_cluster(NAME)
 
 
-def find_room(cluster: Deployed) -> None:
+def find_room(cluster: FakeCluster) -> None:
     """Run ``dlcluster up``; it refuses to touch other sizes than the declared ones, unless the cluster is paused."""
     before = cluster.sizes()
     code = main(["up", "--yes"])
     assert (code, cluster.sizes()) in [(0, DECLARED), (EXIT_FAILED, before)]
 
 
-def run(*words: str) -> Callable[[Deployed], None]:
-    def run_verb(_deployed: Deployed) -> None:
+def run(*words: str) -> Callable[[FakeCluster], None]:
+    def run_verb(_deployed: FakeCluster) -> None:
         assert main([*words]) == 0
 
     return run_verb
 
 
 UP = "`dlcluster up`"
-WRITERS: dict[str, Callable[[Deployed], None]] = {
+WRITERS: dict[str, Callable[[FakeCluster], None]] = {
     "`cdk deploy` of anything but sizes": deploy_something_else,
     "`cdk deploy` of `worker_count` 3": deploy_three_workers,
     "`cdk deploy` of `min_workers` 1": deploy_one_needed,
@@ -90,12 +90,12 @@ def test_docs_table_lists_every_writer_and_state() -> None:
 
 
 @pytest.fixture
-def writes_to(writer: str, request: pytest.FixtureRequest) -> Deployed:
+def writes_to(writer: str, request: pytest.FixtureRequest) -> FakeCluster:
     """Return the deployed cluster; for ``dlcluster up``, one whose zone it has chosen."""
     if writer != UP:
-        deployed: Deployed = request.getfixturevalue("deployed")
+        deployed: FakeCluster = request.getfixturevalue("deployed")
         return deployed
-    placed: Cluster = request.getfixturevalue("cluster")
+    placed: UpCluster = request.getfixturevalue("cluster")
     placed.aws.capacities.unlink()  # every zone has room
     assert placed.up() == 0
     return placed
@@ -103,7 +103,7 @@ def writes_to(writer: str, request: pytest.FixtureRequest) -> Deployed:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_each_writer_leaves_the_documented_sizes(writes_to: Deployed, writer: str, state: str) -> None:
+def test_each_writer_leaves_the_documented_sizes(writes_to: FakeCluster, writer: str, state: str) -> None:
     cell = CELL.fullmatch(dict(table())[writer][state])
     assert cell
     WRITERS[writer](in_state(writes_to, state))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import MASTER
-from cli.aws.nodes import Member
+from cli.aws.nodes import ClusterNode
 from cli.errors import EXIT_INTERRUPTED
 from cli.main import main
 from cli.ssh.browser import DISPLAYS, REMOTE_LOGIN, has_desktop, open_address
@@ -72,7 +72,7 @@ def forwarded(*_arguments: Any, here: int, **_options: Any) -> Iterator[SimpleNa
 @pytest.fixture
 def verbs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the verbs find a master and what they show, without AWS and ssh."""
-    master = Member(node_index=1, instance_id="i-1", address="10.0.0.4", node_type=MASTER, host_key="")
+    master = ClusterNode(node_index=1, instance_id="i-1", address="10.0.0.4", node_type=MASTER, host_key="")
     context = SimpleNamespace(membership=SimpleNamespace(members=()), cluster=SimpleNamespace(name="demo"))
     monkeypatch.setattr(tunnel, "find_selected_cluster", lambda _selection: context)
     monkeypatch.setattr(tunnel, "resolve_access", lambda _context: None)

@@ -15,7 +15,7 @@ from hypothesis import find, given
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.records import parse_membership
 from bootstrap.contract import CLUSTER_TAG
-from cli.aws.nodes import Member, Membership, _member
+from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.main import main
 from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget
@@ -187,7 +187,7 @@ def test_record_of_a_foreign_master_is_refused(
     words: list[str],
 ) -> None:
     monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("ssh was run"))
-    monkeypatch.setattr("cli.jobs.on_master.run_command", lambda *_, **__: pytest.fail("the command was run"))
+    monkeypatch.setattr("cli.jobs.start.run_command", lambda *_, **__: pytest.fail("the command was run"))
     fleet = deploy()
     name = another(fleet, deploy)
     ids = [name, *fleet.instance_ids[1:]]
@@ -203,7 +203,7 @@ NAME = r"deeplearning-(?:master|worker\d{1,4})"
 BASE64 = r"[A-Za-z0-9+/]{68}"
 
 
-def access(master: Member) -> Access:
+def access(master: ClusterNode) -> Access:
     command = ("/usr/bin/python3", "/opt/dlcluster", "known-hosts", "--table", "table")
     return Access(
         cluster_name="demo",
@@ -214,7 +214,7 @@ def access(master: Member) -> Access:
     )
 
 
-def accepted(item: dict[str, Any]) -> Membership | None:
+def accepted(item: dict[str, Any]) -> ClusterMembership | None:
     try:
         record = parse_membership(item, NETWORKS)
     except RecordError as error:
@@ -224,8 +224,8 @@ def accepted(item: dict[str, Any]) -> Membership | None:
     assert message == "" or (message.isprintable() and message.isascii() and len(message) < 300)
     if message:
         return None
-    members = tuple(map(_member, record.members))
-    return Membership(generation=record.generation, desired_nodes=record.desired_nodes, members=members)
+    members = tuple(map(ClusterNode.of, record.members))
+    return ClusterMembership(generation=record.generation, desired_nodes=record.desired_nodes, members=members)
 
 
 @given(forged_items())

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.aws.nodes import Member
+from bootstrap.contract import NodeType
+from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.ssh.config import Access, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget, connect, run_command
@@ -135,10 +136,8 @@ def test_ssh_reaches_a_worker_through_the_master(site: Site, name: str) -> None:
 
 def test_agent_is_not_forwarded_to_workers() -> None:
     """The hop through the master does not forward the agent either."""
-    master, worker = (
-        Member(node_index=index, instance_id="", address=address, node_type=node_type, host_key="")
-        for index, address, node_type in ((1, MASTER, "master"), (2, WORKER, "worker"))
-    )
+    master = ClusterNode(node_index=1, instance_id="", address=MASTER, node_type="master", host_key="")
+    worker = ClusterNode(node_index=2, instance_id="", address=WORKER, node_type="worker", host_key="")
     access = Access(
         cluster_name="demo", login_user="ubuntu", master=master, master_address=MASTER, known_hosts_command=("true",)
     )
@@ -204,11 +203,12 @@ def test_paths_with_special_characters_reach_ssh(
     monkeypatch.chdir(tmp_path)
     odd = tmp_path / name
     odd.mkdir()
+    node_types: tuple[NodeType, ...] = ("master", "worker")
     members = [
-        Member(node_index=node_index, instance_id="", address=address, node_type=node_type, host_key=server.host_key)
-        for node_index, address, node_type, server in zip(
-            (1, 2), (MASTER, WORKER), ("master", "worker"), site.nodes, strict=True
+        ClusterNode(
+            node_index=node_index, instance_id="", address=address, node_type=node_type, host_key=server.host_key
         )
+        for node_index, address, node_type, server in zip((1, 2), (MASTER, WORKER), node_types, site.nodes, strict=True)
     ]
     (odd / "known").write_text(known_hosts_text(members, None))
     shutil.copy(site.identity, odd / "identity")

@@ -18,7 +18,7 @@ from cli.cdk_context import read_context, read_props
 from cli.main import main
 from cli.up.lock import Lock
 from stacks.settings.props import ClusterProps
-from tests.cli.sizes.conftest import NAME, Deployed, Ended, clients, local_aws, template
+from tests.cli.sizes.conftest import NAME, FakeCluster, FakeProcess, clients, local_aws, template
 from tests.local.aws.harness import REGION, Aws, Places, Stacks
 from tests.local.aws.templates import reference, resource
 
@@ -40,28 +40,41 @@ GONE: Final = 2**30
 """Number that no process has: a call that was killed leaves it in its record."""
 
 
+DEPLOY: Final = "deploy "
+
+
 class KilledError(BaseException):
     """dlcluster ended at a point where nothing could be tidied up."""
 
 
 @dataclass(kw_only=True)
-class Cluster(Deployed):
+class UpCluster(FakeCluster):
     """The cluster, and what was done to it."""
 
     done: list[str] = field(default_factory=list)
     """The deploys and the calls that change something, in order."""
-    killed_after: int = 0
-    """Number of recorded changes after which the call is killed; 0 never kills it."""
+    kill_step: str = ""
+    """Recorded change after which the call is killed, once; empty never kills it."""
 
     def up(self, *words: str) -> int:
         return main(["up", "--yes", *words])
 
-    def note(self, what: str) -> None:
-        self.done.append(what)
-        if len(self.done) == self.killed_after:
+    def kill_at(self, step: str) -> None:
+        """Have the next call killed right after a change, such as ``launch worker us-east-1c``."""
+        self.kill_step = step
+
+    def note(self, step: str) -> None:
+        self.done.append(step)
+        if step == self.kill_step:
+            self.kill_step = ""
             raise KilledError
 
-    def cdk(self, line: list[str], **_options: Any) -> Ended:
+    @property
+    def zone(self) -> str:
+        """Return the zone of the last deploy."""
+        return next(step for step in reversed(self.done) if step.startswith(DEPLOY)).removeprefix(DEPLOY)
+
+    def cdk(self, line: list[str], **_options: Any) -> FakeProcess:
         """Deploy like the CDK's command line: parameters that are not given keep their values."""
         self.lines.append(line)
         pairs, given = ([word for name, word in pairwise(line) if name == option] for option in ("-c", "--parameters"))
@@ -75,12 +88,12 @@ class Cluster(Deployed):
                 if made != self.deployed:
                     self.stacks.update(made, name=NAME, Parameters=parameters)
             except ClientError:
-                return Ended(1)
+                return FakeProcess(1)
         else:
             self.stacks.create(made, name=NAME)
         self.deployed = made
-        self.note(f"deploy {props.availability_zone or props.zones[0]}")
-        return Ended()
+        self.note(f"{DEPLOY}{props.availability_zone or props.zones[0]}")
+        return FakeProcess()
 
     def zones(self) -> dict[str, list[str]]:
         """Return the zones of the running instances of each group."""
@@ -130,7 +143,7 @@ def places(local_aws: Aws) -> Iterator[Places]:
 @pytest.fixture
 def cluster(
     local_aws: Aws, clients: Clients, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cluster]:
+) -> Iterator[UpCluster]:
     """Return a cluster that is not deployed yet; zones a and b have too little capacity."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in {**variables, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
@@ -139,14 +152,14 @@ def cluster(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))
-    made = Cluster(aws=local_aws, stacks=Stacks(aws=local_aws))
-    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.agents)
+    made = UpCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
     monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
     monkeypatch.setattr("cli.verbs.cluster.up.Lock", partial(Lock, process=GONE))
     # The verb queries the quota before each question; one test does so too.
-    monkeypatch.setattr("cli.up.checks.require_quota", lambda _: None)
+    monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)
 
     for verb in ("up", "pause", "resume", "resize"):
         monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
@@ -158,16 +171,37 @@ def cluster(
         made.stacks.cloudformation.delete_stack(StackName=name)
 
 
-def _note_changes(clients: Clients, made: Cluster) -> Callable[[], None]:
+def _note_changes(clients: Clients, made: UpCluster) -> Callable[[], None]:
     """Record each call to Auto Scaling that changes something, after AWS has executed it."""
-    events, changing = clients.autoscaling.meta.events, ("Launch", "Update", "Create", "Delete")
+    events, requests = clients.autoscaling.meta.events, list[dict[str, Any]]()
+
+    def keep_request(params: dict[str, Any], **_: Any) -> None:
+        requests[:] = [params]
 
     def note(model: Any, **_: Any) -> None:
-        if model.name.startswith(changing):
-            made.note(model.name)
+        if model.name.startswith(("Launch", "Update", "Create", "Delete")):
+            made.note(f"{step_name(model.name, requests[0])} {made.zone}")
 
+    events.register("provide-client-params.auto-scaling", keep_request)
     events.register("after-call.auto-scaling", note)
-    return lambda: events.unregister("after-call.auto-scaling", note)
+
+    def remove() -> None:
+        events.unregister("provide-client-params.auto-scaling", keep_request)
+        events.unregister("after-call.auto-scaling", note)
+
+    return remove
+
+
+def step_name(operation: str, request: dict[str, Any]) -> str:
+    """Return what a call to Auto Scaling does to which group, such as ``launch worker``."""
+    if operation in ("CreateOrUpdateTags", "DeleteTags"):
+        return "record attempt" if operation == "CreateOrUpdateTags" else "forget attempt"
+    group = request["AutoScalingGroupName"].removeprefix(f"{NAME}-")
+    if operation == "LaunchInstances":
+        return f"launch {group}"
+    if request["MaxSize"] == 0:
+        return f"pause {group}"
+    return f"resume {group}" if request["DesiredCapacity"] else f"raise max size of {group}"
 
 
 def all_nodes_in(zone: str) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
-from cli.up import checks, end_fleet
+from cli.up import end_fleet, requirements
 from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.zone_rounds import ZoneRounds
@@ -149,7 +149,9 @@ def test_lock_of_an_ended_process_is_free_on_the_same_boot(
 
 def group(name: str, *instances: str) -> GroupState:
     size = DECLARED[MASTER if name == "demo-master" else WORKER]
-    return GroupState(name=name, size=size, instances=dict.fromkeys(instances, "InService"), places=frozenset({ZONE}))
+    return GroupState(
+        name=name, size=size, instances=dict.fromkeys(instances, "InService"), launch_zones=frozenset({ZONE})
+    )
 
 
 def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +245,7 @@ def test_refused_spot_scores_are_reported_in_one_line(code: str, capsys: pytest.
     )
     clients: Any = SimpleNamespace(ec2=ec2, region="us-east-1")
     props: Any = SimpleNamespace(zones=(ZONE,), instance_type="c5.large", worker_count=2)
-    assert checks.spot_scores(clients, props) is None
+    assert requirements.spot_scores(clients, props) is None
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"zones keep their order: AWS refused GetSpotPlacementScores: {code}: no" in told

@@ -18,31 +18,36 @@ from cli.cdk_context import read_props
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
-from cli.up.checks import require_quota
+from cli.up.end_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.lock import Lock, TakenError
 from cli.up.placement import Placement
-from tests.cli.sizes.conftest import NAME, Ended
-from tests.cli.up.conftest import SETTINGS, ZONES, Cluster, KilledError, all_nodes_in
+from cli.up.requirements import require_quota
+from tests.cli.sizes.conftest import NAME, FakeProcess
+from tests.cli.up.conftest import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.aws.harness import Places
 
+PASSES_UNTIL_GONE = 12
+"""Polls of the test's clock after which the instance that arrived late is terminated."""
+PASSES_UNTIL_SURE = EMPTY_POLLS_REQUIRED - 1
+"""Pauses between the empty polls that `up` then requires."""
 ANN = "arn:aws:iam::123456789012:user/ann"
 
 
-def kill_up_in_third_zone(cluster: Cluster) -> dict[str, list[str]]:
+def kill_up_in_third_zone(cluster: UpCluster) -> dict[str, list[str]]:
     """Kill dlcluster once the workers are in the third zone, without a master; return the instances."""
-    cluster.killed_after = 22
+    cluster.kill_at(f"launch worker {ZONES[2]}")
     with pytest.raises(KilledError):
         cluster.up()
     assert cluster.zones() == {"master": [], "worker": [ZONES[2]] * 2}
     return cluster.instances()
 
 
-def set_tag(cluster: Cluster, key: str, value: str) -> None:
+def set_tag(cluster: UpCluster, key: str, value: str) -> None:
     place = {"ResourceId": group_name(NAME, WORKER), "ResourceType": "auto-scaling-group"}
     cluster.autoscaling.create_or_update_tags(Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": False, **place}])
 
 
-def write_lock_of_another_user(cluster: Cluster, age_s: float = 0.0) -> None:
+def write_lock_of_another_user(cluster: UpCluster, age_s: float = 0.0) -> None:
     """Write down that somebody else runs dlcluster up."""
     seen = int(time.time() - age_s)
     numbers = {"process": 17, "seen": seen, "expires": seen + 1200}
@@ -51,14 +56,14 @@ def write_lock_of_another_user(cluster: Cluster, age_s: float = 0.0) -> None:
     cluster.aws.client("dynamodb").put_item(TableName=cluster.stacks.physical_id("Table", name=NAME), Item=item)
 
 
-def lock_owner_host(cluster: Cluster) -> str:
+def lock_owner_host(cluster: UpCluster) -> str:
     """Return the machine of the record's owner; empty if nobody is."""
     table = cluster.stacks.physical_id("Table", name=NAME)
     found = cluster.aws.client("dynamodb").get_item(TableName=table, Key={"id": {"S": "up"}}).get("Item", {})
     return str(found.get("host", {}).get("S", ""))
 
 
-def tags(cluster: Cluster) -> dict[str, str]:
+def tags(cluster: UpCluster) -> dict[str, str]:
     return {each["Key"]: each["Value"] for each in cluster.groups()[WORKER]["Tags"]}
 
 
@@ -67,7 +72,7 @@ def refuse_deploy(*_: object) -> None:
 
 
 def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
-    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.up.launch.ANSWER_TIMEOUT_S", -1.0)
     ec2, late, pauses = cluster.aws.client("ec2"), list[str](), list[float]()
@@ -83,19 +88,19 @@ def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
         if len(pauses) == 10:
             made = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, ClientToken=late[0])
             late.append(made["Instances"][0]["InstanceId"])
-        if len(pauses) == 12:
+        if len(pauses) == PASSES_UNTIL_GONE:
             ec2.terminate_instances(InstanceIds=late[1:])
 
     monkeypatch.setattr(clients.autoscaling, "launch_instances", unanswered)
     monkeypatch.setattr("cli.up.end_fleet.time.sleep", sleep)
     assert cluster.up() == 1
-    assert (len(late), len(pauses), cluster.running()) == (2, 12 + 23, 0)
+    assert (len(late), len(pauses), cluster.running()) == (2, PASSES_UNTIL_GONE + PASSES_UNTIL_SURE, 0)
     message = capsys.readouterr().err
     assert "for LaunchInstances of demo-worker: ReadTimeoutError" in message
     assert "may be running" not in message
 
 
-def test_groups_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> None:
+def test_groups_moved_away_from_their_nodes_are_emptied(cluster: UpCluster) -> None:
     before, attempt = kill_up_in_third_zone(cluster), tags(cluster)[ATTEMPT_TAG]
     assert cluster.cdk(["cdk", "deploy"]).returncode == 0
     set_tag(cluster, ATTEMPT_TAG, attempt)  # which AWS may keep
@@ -105,7 +110,7 @@ def test_groups_moved_away_from_their_nodes_are_emptied(cluster: Cluster) -> Non
     assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
 
 
-def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_call_of_another_user_is_left_alone(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
     before = kill_up_in_third_zone(cluster)
     write_lock_of_another_user(cluster)
     assert cluster.up() == 1
@@ -118,7 +123,7 @@ def test_a_running_call_of_another_user_is_left_alone(cluster: Cluster, capsys: 
 
 
 def test_call_that_lost_its_lock_terminates_no_instance(
-    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
+    cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch: Any = clients.autoscaling.launch_instances
 
@@ -134,7 +139,7 @@ def test_call_that_lost_its_lock_terminates_no_instance(
 
 
 def test_one_of_two_simultaneous_calls_gets_the_lock(
-    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
+    cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.cdk(["cdk", "deploy"])
     first, second = (Lock(clients=clients, name=NAME, caller=ANN, process=each) for each in (1, os.getppid()))
@@ -157,7 +162,7 @@ def test_one_of_two_simultaneous_calls_gets_the_lock(
     first.hold()
 
 
-def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> None:
+def test_groups_with_nodes_are_not_moved(cluster: UpCluster, clients: Clients) -> None:
     kill_up_in_third_zone(cluster)
     deploys = len(cluster.lines)
     lock = Lock(clients=clients, name=NAME, caller=ANN)
@@ -166,7 +171,7 @@ def test_groups_with_nodes_are_not_moved(cluster: Cluster, clients: Clients) -> 
     assert len(cluster.lines) == deploys
 
 
-def test_expired_launch_token_is_not_used_again(cluster: Cluster) -> None:
+def test_expired_launch_token_is_not_used_again(cluster: UpCluster) -> None:
     before = kill_up_in_third_zone(cluster)
     set_tag(cluster, ATTEMPT_TAG, tags(cluster)[ATTEMPT_TAG].rpartition(" ")[0] + " 1000")
     assert cluster.up() == 0
@@ -175,13 +180,13 @@ def test_expired_launch_token_is_not_used_again(cluster: Cluster) -> None:
 
 
 def test_running_nodes_are_reported_after_a_failed_deploy(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploys: list[str] = []
 
     def cdk(line: list[str], **options: Any) -> Any:
         deploys.append("")
-        return Ended(1) if len(deploys) == 4 else cluster.cdk(line, **options)
+        return FakeProcess(1) if len(deploys) == 4 else cluster.cdk(line, **options)
 
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
     assert cluster.up() == 1
@@ -193,10 +198,10 @@ def test_running_nodes_are_reported_after_a_failed_deploy(
 
 
 def test_complete_fleet_without_its_deploy_is_not_ended_for_other_sizes(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Placement, "keep", refuse_deploy)
+        patch.setattr(Placement, "deploy_in", refuse_deploy)
         assert cluster.up() == 1
     before = cluster.instances()
     assert sum(map(len, before.values())) == 3
@@ -208,7 +213,7 @@ def test_complete_fleet_without_its_deploy_is_not_ended_for_other_sizes(
     assert cluster.instances() == before
 
 
-def test_pausing_a_busy_group_is_retried(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pausing_a_busy_group_is_retried(cluster: UpCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = ["ScalingActivityInProgress", "ResourceContention"]
 
     def contended(*arguments: Any) -> None:
@@ -227,9 +232,9 @@ def test_candidate_zones_with_a_reservation_are_refused() -> None:
 
 
 def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
-    cluster: Cluster, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.checks.require_quota", require_quota)
+    monkeypatch.setattr("cli.up.requirements.require_quota", require_quota)
     places.set_quotas(standard=5)
     assert cluster.up() == 1
     assert "3 x c5.large are 6 vCPUs" in capsys.readouterr().err
@@ -237,7 +242,7 @@ def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
 
 
 def test_a_stack_that_is_being_deleted_is_not_created_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})
     assert cluster.up() == 1
@@ -245,7 +250,7 @@ def test_a_stack_that_is_being_deleted_is_not_created_again(
 
 
 def test_up_waits_for_a_deploy_as_long_as_the_setup_may_take(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = itertools.count(step=600)
     monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "UPDATE_IN_PROGRESS"})
@@ -259,7 +264,7 @@ def test_up_waits_for_a_deploy_as_long_as_the_setup_may_take(
 
 
 def test_a_terminated_call_warns_of_running_nodes(
-    cluster: Cluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def terminated(**_: Any) -> None:
         signal.raise_signal(signal.SIGTERM)

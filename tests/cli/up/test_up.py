@@ -12,11 +12,13 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.zone_rounds import parse_until
-from tests.cli.up.conftest import SETTINGS, WHOLE, ZONES, Cluster, KilledError, all_nodes_in
+from tests.cli.up.conftest import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.aws.harness import Places
 
 
-def test_all_nodes_start_in_the_first_zone_with_capacity(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_nodes_start_in_the_first_zone_with_capacity(
+    cluster: UpCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cluster.up() == 0
     assert (cluster.zones(), cluster.sizes(), cluster.running()) == (all_nodes_in(ZONES[2]), WHOLE, 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[2]
@@ -49,12 +51,21 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(cluster: Cluster, capsy
     assert cluster.zones() == all_nodes_in(ZONES[2])
 
 
-IN_THE_SOAK = [pytest.param(point, marks=pytest.mark.soak) for point in (1, 4, 5, 6, 18, 22, 25)]
+IN_THE_SOAK = [
+    pytest.param(step, marks=pytest.mark.soak)
+    for step in (
+        *(f"{DEPLOY}{ZONES[0]}", f"raise max size of worker {ZONES[0]}", f"launch worker {ZONES[0]}"),
+        *(f"pause worker {ZONES[0]}", f"{DEPLOY}{ZONES[2]}", f"launch worker {ZONES[2]}", f"resume worker {ZONES[2]}"),
+    )
+]
 
 
-@pytest.mark.parametrize("point", [2, 14, 26, *IN_THE_SOAK])
-def test_a_call_that_was_killed_is_completed_by_the_next(cluster: Cluster, point: int) -> None:
-    cluster.killed_after = point
+@pytest.mark.parametrize(
+    "step",
+    [f"record attempt {ZONES[0]}", f"launch master {ZONES[1]}", f"forget attempt {ZONES[2]}", *IN_THE_SOAK],
+)
+def test_a_call_that_was_killed_is_completed_by_the_next(cluster: UpCluster, step: str) -> None:
+    cluster.kill_at(step)
     with pytest.raises(KilledError):
         cluster.up()
     assert cluster.up() == 0
@@ -63,7 +74,7 @@ def test_a_call_that_was_killed_is_completed_by_the_next(cluster: Cluster, point
 
 
 def test_no_node_is_left_when_no_zone_has_room(
-    cluster: Cluster, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: UpCluster, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places.set(a=1, b=2, c=0)
     pauses: list[float] = []
@@ -100,7 +111,7 @@ def test_no_node_is_left_when_no_zone_has_room(
     assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
 
 
-def test_paused_cluster_starts_in_another_zone(cluster: Cluster, places: Places) -> None:
+def test_paused_cluster_starts_in_another_zone(cluster: UpCluster, places: Places) -> None:
     assert cluster.up() == 0
     assert main(["pause", "--yes"]) == 0
     places.set(a=0, b=3, c=0)
@@ -110,9 +121,9 @@ def test_paused_cluster_starts_in_another_zone(cluster: Cluster, places: Places)
 
 
 @pytest.mark.soak
-def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places: Places) -> None:
+def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: UpCluster, places: Places) -> None:
     """AWS would repeat its earlier answer to a known token: instances that have ended."""
-    cluster.killed_after = 23
+    cluster.kill_at(f"launch master {ZONES[2]}")
     with pytest.raises(KilledError):
         cluster.up()
     assert cluster.zones() == all_nodes_in(ZONES[2])
@@ -123,16 +134,16 @@ def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: Cluster, places
 
 
 def test_error_unrelated_to_the_zone_stops_the_search(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: UpCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.up.fleet.OF_THE_ZONE", frozenset())
+    monkeypatch.setattr("cli.up.fleet.ZONE_CAPACITY_CODES", frozenset())
     assert cluster.up() == 1
     assert cluster.running() == 0
     assert [each for each in cluster.done if each.startswith("deploy")] == [f"deploy {ZONES[0]}"]
     assert "no other zone would help: InsufficientInstanceCapacity" in capsys.readouterr().err
 
 
-def test_up_refuses_a_running_cluster_of_another_size(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_up_refuses_a_running_cluster_of_another_size(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.up() == 0
     assert cluster.up("-c", "worker_count=1") == 1
     assert "dlcluster resize or resume changes them there" in capsys.readouterr().err
@@ -140,19 +151,19 @@ def test_up_refuses_a_running_cluster_of_another_size(cluster: Cluster, capsys: 
 
 
 def test_zones_without_the_type_are_not_tried(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.checks.zones_with", lambda *_: ZONES[1:])
+    monkeypatch.setattr("cli.up.requirements.zones_with", lambda *_: ZONES[1:])
     assert cluster.up() == 0
     assert not [each for each in cluster.done if each == f"deploy {ZONES[0]}"]
     assert main(["pause", "--yes"]) == 0
-    monkeypatch.setattr("cli.up.checks.zones_with", lambda *_: [])
+    monkeypatch.setattr("cli.up.requirements.zones_with", lambda *_: [])
     assert cluster.up() == 1
     assert "no zone in the setting zones offers c5.large" in capsys.readouterr().err
 
 
 def test_zones_are_tried_by_their_spot_score(
-    cluster: Cluster, places: Places, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, places: Places, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spot = ("--by-spot-score", "-c", "purchase=spot", "-c", "min_workers=0")
     places.set(spot=True, a=0, b=1)
@@ -180,7 +191,7 @@ def test_zones_are_tried_by_their_spot_score(
     ],
 )
 def test_up_without_candidate_zones_or_with_wrong_options_fails(
-    cluster: Cluster, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cluster.up(*words) == 2
     assert message in capsys.readouterr().err

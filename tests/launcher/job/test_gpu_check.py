@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.jobs.start import ONLY_FILES
+from cli.jobs.start import COPY_ONLY_OPTIONS
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import check_gpus, gpus_of
@@ -54,7 +54,7 @@ def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: Cluster) ->
         (["--nproc-per-node", "2", "--force"], IN_USE),
         (["--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVICES:0"], IN_USE),
         (["--nproc-per-node", "2", "--env", "CUDA_VISIBLE_DEVICES:0"], IN_USE),
-        ([*ONLY_FILES], IN_USE),
+        ([*COPY_ONLY_OPTIONS], IN_USE),
         (["--nproc-per-node", "2"], QUIET),
         (["--nproc-per-node", "2"], BROKEN),
     ],

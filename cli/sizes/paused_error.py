@@ -1,4 +1,4 @@
-"""Say that a cluster is paused where one of its nodes is missing, because "no master" alone reads like a fault."""
+"""Turn "no such node" errors into "the cluster is paused", if it is."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ RESUME: Final = ": dlcluster resume brings its nodes back"
 
 
 @contextmanager
-def explaining_pause(clients: Clients, cluster_name: str) -> Iterator[None]:
+def explain_if_paused(clients: Clients, cluster_name: str) -> Iterator[None]:
     """Replace an error of the block if the cluster is paused. Raises ClusterError."""
     try:
         yield

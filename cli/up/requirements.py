@@ -5,7 +5,6 @@ For spot nodes, also read which zones most likely have capacity.
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cli.aws.clients import Clients, aws_errors
 from cli.errors import ClusterError, UsageError
@@ -32,16 +31,8 @@ def require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str
 def require_spot(props: ClusterProps) -> None:
     """Refuse scores for nodes that EC2 scores none for. Raises UsageError."""
     if props.purchase != SPOT or not props.worker_count:
-        found = f"purchase={props.purchase} and worker_count={props.worker_count}"
-        raise UsageError(f"--by-spot-score needs purchase={SPOT} and a worker, got {found}: leave it out")
-
-
-def preflight_target(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> PreflightTarget:
-    """Return the input for the checks."""
-    caller = clients.sts.get_caller_identity()
-    return PreflightTarget(
-        clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"]
-    )
+        got = f"purchase={props.purchase} and worker_count={props.worker_count}"
+        raise UsageError(f"--by-spot-score needs purchase={SPOT} and a worker, got {got}: leave it out")
 
 
 def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[str, str]:
@@ -49,18 +40,18 @@ def zones_without_type(target: PreflightTarget, zones: Sequence[str]) -> dict[st
 
     Raises ClusterError if that is all of them.
     """
-    lacking: dict[str, list[str]] = {}
+    missing_types: dict[str, list[str]] = {}
     for name in target.props.node_counts:
-        having = zones_with(target, name)
+        zones_with_type = zones_with(target, name)
         for zone in zones:
-            if zone not in having:
-                lacking.setdefault(zone, []).append(name)
-    if lacking.keys() >= {*zones}:
+            if zone not in zones_with_type:
+                missing_types.setdefault(zone, []).append(name)
+    if missing_types.keys() >= {*zones}:
         types = " and ".join(target.props.node_counts)
         raise ClusterError(
             f"no zone in the setting zones offers {types}: {', '.join(zones)}; dlcluster preflight names others"
         )
-    return {zone: f"EC2 offers no {' and '.join(names)} here" for zone, names in lacking.items()}
+    return {zone: f"EC2 offers no {' and '.join(names)} here" for zone, names in missing_types.items()}
 
 
 def require_quota(target: PreflightTarget) -> None:
@@ -100,8 +91,8 @@ def _spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int]:
         SingleAvailabilityZone=True,
         RegionNames=[clients.region],
     )
-    found = {each["AvailabilityZoneId"]: each["Score"] for page in pages for each in page["SpotPlacementScores"]}
-    return {name: found[zone_id] for zone_id, name in names.items() if zone_id in found}
+    scores = {each["AvailabilityZoneId"]: each["Score"] for page in pages for each in page["SpotPlacementScores"]}
+    return {name: scores[zone_id] for zone_id, name in names.items() if zone_id in scores}
 
 
 def sort_by_score(zones: Sequence[str], scores: Mapping[str, int]) -> list[str]:
