@@ -38,8 +38,8 @@ def test_advice_of_a_refused_copy_is_for_the_laptop() -> None:
     )
 
     class Master:
-        def output(self, _command: str) -> Output:
-            return Output(exit_code=1, stdout=b"", stderr=reason)
+        def output(self, _command: str) -> CommandResult:
+            return CommandResult(exit_code=1, stdout=b"", stderr=reason)
 
     sent = Upload(name="my-job", files=1, size=1, sent_files=1, sent_size=1)
     with pytest.raises(ClusterError) as caught:
