@@ -1,7 +1,7 @@
 """Find clusters: CloudFormation stacks with a cluster's outputs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -41,6 +41,11 @@ _RULES: Final = (
     (LOGIN_USER_OUTPUT, re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "a user of the nodes"),
 )
 """Outputs that end up on ssh's command line, each with the pattern and the description of valid values."""
+_TRANSITIONS: Final = {
+    "CREATE_IN_PROGRESS": "it is being created; dlcluster list shows when it is complete",
+    "DELETE_IN_PROGRESS": "it is being deleted",
+}
+"""What CloudFormation is doing with a stack that is no cluster yet, or no longer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,10 +182,23 @@ def check_outputs(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def _why_no_cluster(stack: "StackTypeDef", region: str) -> str:
-    name, status = stack["StackName"], stack["StackStatus"]
-    advice = explain(status, name=name, region=region) or f"dlcluster why --cluster {name} shows more"
-    return f"a stack of that name exists in status {status}; {advice}"
+def _explain_unfinished(name: str, status: str, region: str) -> str:
+    meaning = _TRANSITIONS.get(status) or explain(status, name=name, region=region)
+    return meaning or f"dlcluster why --cluster {name} shows more"
+
+
+def _reason_for_none(unfinished: Sequence[UnfinishedStack], region: str) -> str:
+    """Return what follows "no cluster in REGION": what each cluster's stack is doing, or how to create one."""
+    if not unfinished:
+        return (
+            " (--region or AWS_REGION selects another); cdk deploy creates one, "
+            "dlcluster why --cluster NAME explains a failed deploy"
+        )
+    sentences = [
+        f"stack {stack.name} is {stack.status}: {_explain_unfinished(stack.name, stack.status, region)}"
+        for stack in unfinished
+    ]
+    return f"; {'; '.join(sentences)}"
 
 
 def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, region: str) -> Cluster:
@@ -189,21 +207,24 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
     stack = describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return check_outputs(named)
-    clusters = sorted(find_clusters(cloudformation), key=lambda cluster: cluster.name)
+    stacks = sorted(find_stacks(cloudformation), key=lambda each: each.name)
+    clusters = [each for each in stacks if isinstance(each, Cluster)]
     names = ", ".join(check_outputs(cluster).name for cluster in clusters)
     if stack is not None and name not in [cluster.name for cluster in clusters]:
-        raise NoClusterError(f"no cluster {name!r} in {region}: {_why_no_cluster(stack, region)}")
-    if not clusters:
+        status = stack["StackStatus"]
+        reason = _explain_unfinished(stack["StackName"], status, region)
         raise NoClusterError(
-            f"no cluster in {region} (--region or AWS_REGION selects another); "
-            "dlcluster why --cluster NAME explains a failed deploy"
+            f"no cluster {name!r} in {region}: a stack of that name exists in status {status}; {reason}"
         )
+    if not clusters:
+        unfinished = [each for each in stacks if isinstance(each, UnfinishedStack)]
+        raise NoClusterError(f"no cluster in {region}{_reason_for_none(unfinished, region)}")
     if name is None and len(clusters) > 1:
         raise UsageError(f"more than one cluster in {region}, choose with --cluster: {names}")
     chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
     if not chosen:
         raise NoClusterError(f"no cluster {name!r} in {region}, there is: {names}")
     if len(chosen) > 1:
-        stacks = ", ".join(cluster.stack_name for cluster in chosen)
-        raise ClusterError(f"more than one stack in {region} has a cluster named {name}: {stacks}")
+        same_name = ", ".join(cluster.stack_name for cluster in chosen)
+        raise ClusterError(f"more than one stack in {region} has a cluster named {name}: {same_name}")
     return check_outputs(chosen[0])

@@ -1,9 +1,10 @@
 """Copy a file or folder from a node.
 
 The node is not trusted: nothing is written outside of the destination, the user names the top entry, and no link is
-created or followed.
+created or followed. Of the local files that differ, newer ones stay and older ones are replaced; the result lists both.
 """
 
+import filecmp
 import os
 import posixpath
 import shlex
@@ -43,6 +44,10 @@ class Download:
     size: int = 0
     links: int = 0
     """Number of links, devices and the like that were skipped."""
+    replaced: list[Path] = field(default_factory=list)
+    """Local files of other content that were older, or that the user wants to lose."""
+    kept: list[Path] = field(default_factory=list)
+    """Local files of other content that are newer; they stay as they are."""
     is_empty: bool = True
     """True until the first entry arrives."""
     warnings: list[str] = field(default_factory=list)
@@ -59,9 +64,14 @@ def remote_tar(path: str, member: ClusterNode, *, master: ClusterNode) -> Archiv
     return Archive(command=line if member == master else on_worker, name=name)
 
 
-def download(connection: MasterConnection, source: Archive, destination: Path) -> Download:
-    """Unpack an archive that the master sends; if `destination` is a directory, unpack into it."""
-    result = Download(path=destination / source.name if destination.is_dir() else destination)
+def download(connection: MasterConnection, source: Archive, destination: str, *, overwrites: bool = False) -> Download:
+    """Unpack an archive that the master sends; if `destination` is a directory or ends with a slash, unpack into it.
+
+    A local file that is newer and has other content is replaced only if the caller `overwrites`.
+    """
+    top = Path(destination)
+    is_directory = top.is_dir() or destination.endswith(os.sep)
+    result = Download(path=top / source.name if is_directory else top)
     broken: Exception | None = None
     with connection.read_tar(source.command, warn=result.warnings.append) as stream:
         try:
@@ -69,7 +79,7 @@ def download(connection: MasterConnection, source: Archive, destination: Path) -
                 for entry in archive:
                     parts = PurePosixPath(entry.name).parts
                     _check_name(entry.name, parts, expected=source.name)
-                    _unpack(archive, entry, _inside(result.path, parts[1:]), result)
+                    _unpack(archive, entry, _inside(result.path, parts[1:]), result, overwrites)
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             broken = error
         # tar pads its output; the command ends only once all is read. If the archive is broken, the command may explain
@@ -99,7 +109,7 @@ def _inside(top: Path, parts: Sequence[str]) -> Path:
     return path
 
 
-def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result: Download) -> None:
+def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result: Download, overwrites: bool) -> None:
     result.is_empty = False
     try:
         if entry.isdir():
@@ -110,15 +120,16 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result
             result.links += 1
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(content, entry, path)
+        is_written = _write(content, entry, path, result, overwrites)
     except OSError as error:
         raise ClusterError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
-    result.files += 1
-    result.size += entry.size
+    if is_written:
+        result.files += 1
+        result.size += entry.size
 
 
-def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path) -> None:
-    """Write a file under a temporary name until it is complete."""
+def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path, result: Download, overwrites: bool) -> bool:
+    """Write a file under a temporary name until it is complete; return False if a newer local file stays instead."""
     number, name = tempfile.mkstemp(prefix=PART_PREFIX, dir=path.parent)
     part = Path(name)
     try:
@@ -127,7 +138,13 @@ def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path) -> None:
         part.chmod(entry.mode & PERMISSIONS & ~0o022)
         mtime_ns = _mtime_ns(entry)
         os.utime(part, ns=(mtime_ns, mtime_ns))
+        if path.is_file() and not filecmp.cmp(part, path, shallow=False):
+            if path.stat().st_mtime_ns > mtime_ns and not overwrites:
+                result.kept.append(path)
+                return False
+            result.replaced.append(path)
         part.replace(path)
+        return True
     finally:
         part.unlink(missing_ok=True)
 

@@ -16,9 +16,12 @@ MAX_FILES: Final = 50_000
 MAX_BYTES: Final = 1 << 30
 """Largest size in bytes; enough for a program and its configuration. Data belongs in S3, where every node fetches
 it."""
-ADVICE: Final = "list data in .gitignore, or copy it with launch --sync-s3"
+ADVICE: Final = "name data in .gitignore, and bring it by the bucket (docs/use/data.md)"
 CACHES: Final = ("__pycache__",)
 """Folders that are never sent."""
+BYTECODE: Final = ".pyc"
+_LIST_IGNORED: Final = ("ls-files", "-o", "-i", "--directory", "--exclude-standard", "-z")
+"""Arguments with which git lists what .gitignore names, a folder as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +73,17 @@ def is_sent(path: Path) -> bool:
         return False  # nothing is sent from here
 
 
+def find_ignored(directory: Path) -> list[str]:
+    """Return the files that .gitignore leaves out, and the folders, with a slash at the end in place of their files."""
+    top = directory.resolve()
+    if _git_list(top) is None:
+        ignored = _ignored_outside_git(top)
+    else:
+        done = _run_git(top, *_LIST_IGNORED)
+        ignored = set() if done is None or done.returncode else _split(done.stdout)
+    return sorted(path for path in ignored if Path(path).name not in CACHES and not path.endswith(BYTECODE))
+
+
 def _paths(top: Path) -> Iterator[str]:
     listed = _git_list(top)
     if listed is None:
@@ -85,25 +99,35 @@ def _paths(top: Path) -> Iterator[str]:
 
 
 def _git_list(top: Path) -> list[str] | None:
-    """Return the files that git tracks or would track; None outside of a checkout or without git."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(top), "ls-files", "-co", "--exclude-standard", "-z"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError:
+    """Return the files that git tracks or would track; None without git, outside of a checkout or if all is ignored."""
+    done = _run_git(top, "ls-files", "-co", "--exclude-standard", "-z")
+    if done is None:
         return None
     if done.returncode:
         if not any((folder / ".git").exists() for folder in (top, *top.parents)):
             return None
         raise UsageError(f"git cannot list {top}: {last_line(done.stderr.decode(errors='replace'))}")
+    if not done.stdout and (checked := _run_git(top, "check-ignore", "-q", ".")) and checked.returncode == 0:
+        return None  # The user names an ignored directory, and so means its files.
     return list(dict.fromkeys(map(os.fsdecode, done.stdout.split(b"\0")[:-1])))
 
 
+def _run_git(top: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
+    """Return git's answer in a directory; None without git."""
+    try:
+        return subprocess.run(
+            ["git", "-C", str(top), *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    except OSError:
+        return None
+
+
+def _split(listing: bytes) -> set[str]:
+    return set(map(os.fsdecode, listing.split(b"\0")[:-1]))
+
+
 def _walk(top: Path) -> Iterator[str]:
-    ignored = _ignored_outside_git(top)
+    ignored = {path.rstrip("/") for path in _ignored_outside_git(top)}
 
     def is_kept(folder: str, name: str) -> bool:
         return name not in CACHES and str(Path(folder, name).relative_to(top)) not in ignored
@@ -119,13 +143,12 @@ def _ignored_outside_git(top: Path) -> set[str]:
     """Return the files and folders that .gitignore files name, read by git in an empty repository beside them."""
     with tempfile.TemporaryDirectory() as repository:
         begin = ["git", f"--git-dir={repository}", f"--work-tree={top}"]
-        listing = ["ls-files", "-o", "-i", "--directory", "--exclude-standard", "-z"]
         try:
             subprocess.run(["git", "init", "-q", "--bare", repository], check=True, capture_output=True)
-            done = subprocess.run([*begin, *listing], cwd=top, check=True, capture_output=True)
+            done = subprocess.run([*begin, *_LIST_IGNORED], cwd=top, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError):
             return set()  # without git nothing is left out
-    return {os.fsdecode(path).rstrip("/") for path in done.stdout.split(b"\0")}
+    return _split(done.stdout)
 
 
 def _describe(top: Path, path: str) -> LocalFile | None:

@@ -1,14 +1,17 @@
 """Show the progress of an upload on standard error."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from cli.files.upload import Progress, Upload
+from cli.output import printable
 
 MIN_BAR_BYTES: Final = 1 << 20
 """Smallest upload with a bar; a smaller one finishes before anyone could read it."""
+NAMED: Final = 3
+"""Largest number of files or folders that a message names."""
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB")
 
 
@@ -34,9 +37,17 @@ def upload_bar(size: int) -> Iterator[Progress]:
 
 def summary(sent: Upload) -> str:
     """Return one line about the files that were sent."""
+    left_out = f"; .gitignore leaves out {_first(sent.ignored)}" if sent.ignored else ""
     if not sent.sent_files:
-        return f"the master's copy already has all {plural(sent.files)}"
-    return f"sent {sent.sent_files} of {plural(sent.files)}, {readable(sent.sent_size)}, to the master"
+        return f"the master's copy already has all {plural(sent.files)}{left_out}"
+    return f"sent {sent.sent_files} of {plural(sent.files)}, {readable(sent.sent_size)}, to the master{left_out}"
+
+
+def _first(paths: Sequence[str]) -> str:
+    """Name the folders first, because data is in them."""
+    ordered = sorted(paths, key=lambda path: (not path.endswith("/"), path.count("/"), path))
+    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(map(printable, ordered[:NAMED])) + more
 
 
 def plural(files: int) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.errors import ClusterError, UsageError
-from cli.files.local_files import LocalFile, find_files
+from cli.files.local_files import LocalFile, find_files, find_ignored
 from cli.output import printable
 from cli.ssh.remote import CommandResult, MasterConnection, last_line
 
@@ -45,6 +45,8 @@ class Upload:
     size: int
     sent_files: int
     sent_size: int
+    ignored: Sequence[str] = ()
+    """Files and folders of the directory that .gitignore left out."""
 
     @property
     def copy(self) -> str:
@@ -80,6 +82,7 @@ def upload(
         size=sum(file.size for file in local.values()),
         sent_files=len(changed),
         sent_size=sum(file.size for file in changed),
+        ignored=find_ignored(directory),
     )
 
 

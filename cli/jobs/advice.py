@@ -10,8 +10,13 @@ SAME_ON_LAPTOP: Final = (
     (re.compile(r"\blaunch (?=python )"), "dlcluster run -- "),
     (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "dlcluster jobs"),
     (re.compile(r"(?<=did you mean )launch (?=logs|stop)"), "dlcluster "),
+    # Of the three ways out, pull is for results: it brings them to a directory outside of the project.
+    (
+        re.compile("pull them into this directory, exclude them in .launchignore, or give (?=--sync-overwrite)"),
+        "name them in .gitignore if jobs write them, or give ",
+    ),
 )
-"""Commands that the launcher suggests (launcher.job.exit_hints), each with dlcluster's."""
+"""What the launcher suggests (launcher.job.exit_hints, launcher.sync.sender), with what to do on the laptop."""
 
 
 def for_laptop(text: str) -> str:

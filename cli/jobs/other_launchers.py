@@ -7,8 +7,10 @@ from typing import Final
 
 from cli.errors import UsageError
 from cli.jobs.script import PYTHON, SCRIPT
+from cli.output import printable
 
 SLURM: Final = ("srun", "sbatch", "salloc")
+TASK_FILES: Final = (".yaml", ".yml")
 STARTERS: Final[Mapping[str, str]] = {
     "accelerate": "",
     "deepspeed": "",
@@ -29,6 +31,13 @@ def refuse_slurm(command: Sequence[str]) -> None:
     name = PurePosixPath(command[0]).name
     if name in SLURM:
         raise UsageError(f"no {name} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
+
+
+def refuse_task_file(command: Sequence[str]) -> None:
+    """Raise UsageError for a YAML file, which describes a job in other tools."""
+    if command[0].endswith(TASK_FILES):
+        name = printable(command[0])
+        raise UsageError(f"there are no task files, got {name!r}: name the command, as in: dlcluster run -- train.py")
 
 
 def refuse_other_launchers(command: Sequence[str], *, nnodes: int) -> None:

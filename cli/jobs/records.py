@@ -17,6 +17,8 @@ WAITING: Final = "WAITING"
 """State of a queued job, and of a durable one whose nodes are gone; no part of it runs on the nodes."""
 LAUNCHER_USAGE_ERROR: Final = 2
 MAX_COMMAND: Final = 60
+COPY_ONLY: Final = "true"
+"""Command of a push's job."""
 
 
 class JobRow(NamedTuple):
@@ -66,7 +68,8 @@ class Job:
     @property
     def line(self) -> str:
         """Return the command as a single line."""
-        return self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
+        line = self.command[2] if self.command[:2] == ("/bin/bash", "-c") else shlex.join(self.command)
+        return f"{line} (only copies files)" if line == COPY_ONLY else line
 
     def row(self, now: datetime) -> "JobRow":
         """Return the job's table cells."""

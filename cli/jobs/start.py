@@ -76,7 +76,7 @@ def send_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     """Upload the current directory to the master, with a progress bar. Raises ClusterError."""
     sent = upload(connection, Path.cwd(), to=to, show=upload_bar)
     print(f"dlcluster: {summary(sent)}", file=sys.stderr)
-    warn_of_jobs(connection, sent)
+    warn_of_jobs(connection, sent, starts_another=True)
     return sent
 
 
@@ -85,20 +85,19 @@ def _reading(names: Iterable[str]) -> str:
     return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 
 
-def warn_of_jobs(connection: MasterConnection, sent: Upload) -> None:
-    """Warn on stderr if a job is running in the directory that the upload has changed."""
-    if not sent.sent_files:
+def warn_of_jobs(connection: MasterConnection, sent: Upload, *, starts_another: bool = False) -> None:
+    """Warn on stderr of running jobs in the directory if the upload has changed their files or another job starts."""
+    if not (sent.sent_files or starts_another):
         return
     try:
         jobs = read_jobs(connection)
     except ClusterError:
         return  # the next step will also fail, or does not need the records
+    changed = ", whose files have just changed" if sent.sent_files else ""
+    shared = "; both jobs may write the same files" if starts_another else ""
     for job in jobs:
         if job.state not in ENDED and PurePosixPath(job.directory).name == sent.name:
-            print(
-                f"dlcluster: job {printable(job.id)} runs in ~/{sent.name}, whose files have just changed",
-                file=sys.stderr,
-            )
+            print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name}{changed}{shared}", file=sys.stderr)
 
 
 def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites: bool = False) -> None:
@@ -108,4 +107,4 @@ def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites:
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"cannot copy to every node: {reason}")
+        raise ClusterError(f"cannot copy to every node: {for_laptop(reason)}")

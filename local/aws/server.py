@@ -12,7 +12,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.aws import buckets, cloud_control, file_systems, lustre, managed_policies, vpc_endpoints
+from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoints
 from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
@@ -47,7 +47,9 @@ from local.aws.ec2 import (
     reboots,
     security_groups,
     subnets,
+    volume_key,
 )
+from local.aws.iam import managed_policies, policy_simulator
 from local.aws.launches import checks, network_interfaces, placement
 from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
@@ -104,6 +106,8 @@ _PARTS = (
     start_session,
     session_tokens,
     vpc_endpoints,
+    volume_key,
+    policy_simulator,
 )
 """Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
 

@@ -1,7 +1,10 @@
-"""Identify processes in files by id and start time, because the system reuses ids."""
+"""Identify processes in files by id and start time, because the system reuses ids, and wait for the end of one."""
 
 import os
+import subprocess
 from pathlib import Path
+
+from local.errors import LocalError
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:
@@ -26,3 +29,14 @@ def process_of(file: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return int(pid) if started == recorded and state not in "ZX" else None
+
+
+def await_end(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
+    """Wait for a process that ends a local AWS. Raises LocalError if it takes too long, and leaves it at work."""
+    try:
+        process.wait(timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise LocalError(
+            f"waited {timeout_s:.0f} s for the local AWS to end; it goes on ending in the background, and make status "
+            "shows when it is gone"
+        ) from error

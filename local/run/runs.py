@@ -26,7 +26,7 @@ NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "i
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
 USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
 """Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
-END_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 300.0
 IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && exec "$@"')
 """Command line that runs another one in the checkout.
 

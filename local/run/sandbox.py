@@ -19,12 +19,12 @@ from types import FrameType
 
 from local.cache import locked
 from local.node.cgroups import remove_cgroup, run_cgroup
-from local.run.processes import process_of, record_process
+from local.run.processes import await_end, process_of, record_process
 from local.run.runs import new_name, runs_dir
 
 log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
-REAP_TIMEOUT_S = 30.0
+REAP_TIMEOUT_S = 240.0
 UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net", "--ipc", "--uts",
            "--propagation", "private")  # fmt: skip
 # As the namespace's first process, bash waits for any child, so that orphans of nodes do not stay as zombies.
@@ -66,7 +66,7 @@ def run_directory() -> Iterator[Path]:
         yield run_dir
     finally:
         os.close(writer)
-        reaper.wait(timeout=2 * REAP_TIMEOUT_S)
+        await_end(reaper, timeout_s=REAP_TIMEOUT_S)
 
 
 def _reap(run_dir: Path) -> None:

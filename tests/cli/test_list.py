@@ -32,7 +32,7 @@ def test_the_list_continues_after_a_stack_with_odd_outputs(
 
 def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    assert capsys.readouterr() == ("", "dlcluster: no cluster in eu-west-1\n")
+    assert capsys.readouterr() == ("", "dlcluster: no cluster in eu-west-1; cdk deploy creates one\n")
     assert main(["list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"version": 1, "region": REGION, "clusters": []}
     deploy("one")

@@ -136,7 +136,7 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
 def test_missing_cluster_exits_with_its_own_code(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == EXIT_NO_CLUSTER
     sentence = (
-        "no cluster in eu-west-1 (--region or AWS_REGION selects another); "
+        "no cluster in eu-west-1 (--region or AWS_REGION selects another); cdk deploy creates one, "
         "dlcluster why --cluster NAME explains a failed deploy"
     )
     assert error_line(capsys) == sentence
@@ -192,12 +192,17 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("--regoin x status", "no such option '--regoin'. Did you mean '--region'?"),
         ("status --all", "no such option '--all'"),
         ("status --clus x", "no such option '--clus'. Did you mean '--cluster'?"),
-        ("status more", "unexpected word 'more'"),
+        ("status more", "unexpected word 'more'; a cluster is chosen with --cluster NAME"),
         ("ssh worker2 hostname", "unexpected word 'hostname'; a command goes after --"),
         ("down", "unknown command 'down': cdk destroy removes a cluster"),
         ("cancel x", "unknown command 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("nodes", "unknown command 'nodes': dlcluster status lists the nodes"),
         ("update-cluster", "unknown command 'update-cluster': cdk deploy creates or updates a cluster"),
+        ("autostop -i 30", "unknown command 'autostop': the setting idle_stop, such as 30m, pauses an idle cluster"),
+        (
+            "show-gpus",
+            "unknown command 'show-gpus': docs/start/costs.md lists instance types with their GPUs and prices",
+        ),
         ("drain", "unknown command 'drain'; available commands: list, "),
         ("paus", "unknown command 'paus'; did you mean pause? available commands: "),
         ("launch python x.py", "unknown command 'launch': dlcluster run -- train.py runs it on all nodes"),

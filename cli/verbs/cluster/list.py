@@ -37,8 +37,11 @@ def command(selection: Selection, *, as_json: bool) -> int:
             if row["explanation"] is not None:
                 print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
     else:
-        named = "" if selection.cluster is None else f" {printable(selection.cluster)!r}"
-        print(f"dlcluster: no cluster{named} in {clients.region}", file=sys.stderr)
+        if selection.cluster is None:
+            message = f"no cluster in {clients.region}; cdk deploy creates one"
+        else:
+            message = f"no cluster {printable(selection.cluster)!r} in {clients.region}"
+        print(f"dlcluster: {message}", file=sys.stderr)
     return 0
 
 

@@ -11,7 +11,7 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, launch_options
 from cli.jobs.misplaced_options import RunVerb
-from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm
+from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
 from cli.jobs.start import LAUNCHER, run_on_master, send_directory, start_job
@@ -71,6 +71,7 @@ def command(
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
     refuse_slurm(command)
+    refuse_task_file(command)
     script = find_script(command)
     if sync:
         check_is_sent(script)

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.errors import ClusterError
+from cli.errors import ClusterError, UsageError
 from cli.jobs.records import run_launcher_command
 from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
@@ -19,7 +19,13 @@ def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
     Its processes get SIGTERM, and SIGKILL ten seconds later. cdk destroy removes the cluster itself.
     """
     with connect_to_master(selection) as (context, connection):
-        done = run_launcher_command(connection, "stop", *([job] if job else []))
+        try:
+            done = run_launcher_command(connection, "stop", *([job] if job else []))
+        except ClusterError as error:
+            if job != context.cluster.name:
+                raise
+            advice = "dlcluster pause terminates its nodes, cdk destroy removes it"
+            raise UsageError(f"{error}; {job} is a cluster: {advice}") from error
     printed = done.stdout.decode(errors="replace").split()
     if len(printed) != 2:
         raise ClusterError("the launcher on the master did not say how the job ended")

@@ -12,9 +12,10 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
-from local.aws import file_systems, managed_policies
+from local.aws import file_systems
 from local.aws.autoscaling import group_checks, lifecycle_hooks
 from local.aws.ec2 import prefix_lists, security_groups
+from local.aws.iam import managed_policies
 
 _Definition = dict[str, Any]
 

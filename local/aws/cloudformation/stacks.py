@@ -42,6 +42,8 @@ def _create_stack(original: Any, backend: CloudFormationBackend, **arguments: An
 
 def _create(_original: Any, stack: Stack) -> None:
     stack.status = "CREATE_IN_PROGRESS"
+    # A stack made by a change set begins without a template, and so without its description.
+    stack.description = stack.template_dict.get("Description")
     stack.resource_map.tags |= {
         "aws:cloudformation:stack-name": stack.name,
         "aws:cloudformation:stack-id": stack.stack_id,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from moto.core.utils import utcnow
-from moto.iam.models import IAMBackend, User, iam_backends
+from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from local.aws.calls import Call
@@ -46,7 +46,7 @@ class Caller:
     @property
     def statements(self) -> tuple[Statement, ...]:
         """Return the policies' statements. Raises PolicyError if they contain something unknown."""
-        return tuple(statement for document in self.documents for statement in _parsed(document))
+        return _parse_all(self.documents)
 
     def arn(self, call: Call, name: str) -> str:
         """Return the ARN of one of the account's resources."""
@@ -134,8 +134,16 @@ def _of_session(session: AssumedRole) -> Caller:
     )
 
 
+def statements_of(backend: IAMBackend, owner: Role | User) -> tuple[Statement, ...]:
+    """Return the statements of a role's policies, or of a user's and those of the user's groups. Raises PolicyError."""
+    return _parse_all(_documents([owner, *_groups(backend, owner)]))
+
+
+def _groups(backend: IAMBackend, member: Role | User) -> list[Any]:
+    return [group for group in backend.groups.values() if member in group.users]
+
+
 def _of_user(backend: IAMBackend, user: User) -> Caller:
-    groups = [group for group in backend.groups.values() if user in group.users]
     return Caller(
         arn_of_session=user.arn,
         arn_of_owner=user.arn,
@@ -143,7 +151,7 @@ def _of_user(backend: IAMBackend, user: User) -> Caller:
         partition=backend.partition,
         user_id=user.id,
         is_role=False,
-        documents=tuple(_documents([user, *groups])),
+        documents=tuple(_documents([user, *_groups(backend, user)])),
         context=_context(user.account_id, user.arn, **{USER_ID: user.id, "aws:username": user.name}),
     )
 
@@ -159,6 +167,10 @@ def _documents(owners: Iterable[Any]) -> Iterator[str]:
         in_force = [version.document for version in attached if version.is_default]
         for document in [*owner.policies.values(), *in_force]:
             yield document if isinstance(document, str) else json.dumps(document)
+
+
+def _parse_all(documents: Iterable[str]) -> tuple[Statement, ...]:
+    return tuple(statement for document in documents for statement in _parsed(document))
 
 
 @lru_cache(maxsize=256)

@@ -1,8 +1,9 @@
 """Report the quotas in a file like Service Quotas, and enforce those of Elastic IPs and VPCs.
 
-A quota without an entry is infinite. AWS counts the default VPC too.
+A quota without an entry is infinite, for which Service Quotas answers UNLIMITED. AWS counts the default VPC too.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +13,9 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.elastic_ip_addresses import ElasticAddressBackend
 from moto.ec2.models.vpcs import VPCBackend
 from moto.servicequotas.models import ServiceQuotasBackend
+from moto.servicequotas.responses import ServiceQuotasResponse
 
-from local.aws.moto_patching import wrap
+from local.aws.moto_patching import add, wrap
 from local.aws.scarcity.limits import ELASTIC_IPS, QUOTAS, VPCS, read_quotas
 
 
@@ -24,11 +26,14 @@ class _Source:
 
 
 _SOURCE: Final = _Source()
+UNLIMITED: Final = 100_000
+"""Value that Service Quotas answers as AWS's default of a quota that nothing here enforces."""
 
 
 def install() -> None:
     """Patch moto: report the quotas that are set, and refuse addresses and VPCs beyond them."""
     wrap(ServiceQuotasBackend, "get_service_quota", _get_service_quota)
+    add(ServiceQuotasResponse, "get_aws_default_service_quota", _get_default)
     wrap(ElasticAddressBackend, "allocate_address", _allocate_address)
     wrap(VPCBackend, "create_vpc", _create_vpc)
 
@@ -47,9 +52,20 @@ def _get_service_quota(original: Any, backend: ServiceQuotasBackend, service_cod
     limits = read_quotas(_SOURCE.path)
     for name, quota in QUOTAS.items():
         if (service_code, quota_code) == (quota.service, quota.code) and name in limits:
-            described = {"ServiceCode": quota.service, "QuotaCode": quota.code, "QuotaName": quota.title}
-            return described | {"Value": float(limits[name]), "Unit": "None", "Adjustable": True, "GlobalQuota": False}
+            return _described(service_code, quota_code, title=quota.title, value=limits[name])
     return original(backend, service_code, quota_code)
+
+
+def _get_default(response: ServiceQuotasResponse) -> str:
+    request = json.loads(response.body)
+    service, code = request["ServiceCode"], request["QuotaCode"]
+    title = next((each.title for each in QUOTAS.values() if (each.service, each.code) == (service, code)), code)
+    return json.dumps({"Quota": _described(service, code, title=title, value=UNLIMITED)})
+
+
+def _described(service: str, code: str, *, title: str, value: int) -> dict[str, Any]:
+    named = {"ServiceCode": service, "QuotaCode": code, "QuotaName": title}
+    return named | {"Value": float(value), "Unit": "None", "Adjustable": True, "GlobalQuota": False}
 
 
 def _allocate_address(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:

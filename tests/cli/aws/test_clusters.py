@@ -7,8 +7,9 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
+from bootstrap.contract import STACK_DESCRIPTION
 from cli.aws.clusters import Cluster, find_cluster, find_clusters
-from cli.errors import ClusterError
+from cli.errors import ClusterError, NoClusterError
 
 
 def stack(name: str, outputs: dict[str, str]) -> dict[str, Any]:
@@ -40,7 +41,8 @@ def test_clusters_are_found_on_every_page() -> None:
             "the first deploy failed and was undone, so there is no cluster and no node runs; dlcluster why --region "
             "eu-west-1 --cluster demo explains it; cdk deploy tries again, cdk destroy removes the empty stack",
         ),
-        ("CREATE_IN_PROGRESS", "dlcluster why --cluster demo shows more"),
+        ("CREATE_IN_PROGRESS", "it is being created; dlcluster list shows when it is complete"),
+        ("UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", "dlcluster why --cluster demo shows more"),
     ],
 )
 @pytest.mark.parametrize("others", [[], ["another"]])
@@ -55,6 +57,20 @@ def test_stack_without_a_cluster_yet_is_reported(status: str, advice: str, other
             find_cluster(client, name="demo", region="eu-west-1")
     message = f"no cluster 'demo' in eu-west-1: a stack of that name exists in status {status}; {advice}"
     assert str(caught.value) == message
+
+
+def test_without_a_name_the_stacks_of_unfinished_clusters_are_named() -> None:
+    client = boto3.client("cloudformation", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x")
+    created = {**stack("demo", {}), "StackStatus": "CREATE_IN_PROGRESS", "Description": STACK_DESCRIPTION}
+    deleted = {**created, "StackName": "old", "StackStatus": "DELETE_IN_PROGRESS"}
+    with Stubber(client) as stub:
+        stub.add_response("describe_stacks", {"Stacks": [deleted, stack("foreign", {}), created]}, {})
+        with pytest.raises(NoClusterError) as caught:
+            find_cluster(client, name=None, region="eu-west-1")
+    assert str(caught.value) == (
+        "no cluster in eu-west-1; stack demo is CREATE_IN_PROGRESS: it is being created; dlcluster list shows when it "
+        "is complete; stack old is DELETE_IN_PROGRESS: it is being deleted"
+    )
 
 
 @pytest.mark.parametrize(

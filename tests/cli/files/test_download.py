@@ -35,7 +35,7 @@ def results(remote_home: Path) -> Path:
 def test_folder_is_downloaded_without_its_links(
     connection: MasterConnection, results: Path, tmp_path: Path, path: str
 ) -> None:
-    got = download(connection, remote_tar(path, MASTER, master=MASTER), tmp_path)
+    got = download(connection, remote_tar(path, MASTER, master=MASTER), str(tmp_path))
     assert (got.path, got.files, got.size, got.links) == (tmp_path / "it's out", 2, 300_004, 1)
     assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()) == [
         "it's out/deep/weights.bin",
@@ -45,8 +45,45 @@ def test_folder_is_downloaded_without_its_links(
 
 
 def test_file_is_saved_under_the_given_name(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
-    got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), tmp_path / "new")
+    got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), f"{tmp_path}/new")
     assert (got.path, (tmp_path / "new").read_text()) == (tmp_path / "new", "done")
+
+
+def test_slash_at_the_end_makes_a_directory(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
+    got = download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), f"{tmp_path}/new/")
+    assert (got.path, (tmp_path / "new" / "log").read_text()) == (tmp_path / "new" / "log", "done")
+
+
+def test_slash_after_a_file_is_an_error(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(ClusterError, match=r"cannot write .*/mine"):
+        download(connection, remote_tar(str(results / "log"), MASTER, master=MASTER), f"{tmp_path}/mine/")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "content", "overwrites", "outcome", "replaced", "kept"),
+    [
+        (-1, "mine", False, "done", 1, 0),
+        (1, "mine", False, "mine", 0, 1),
+        (1, "mine", True, "done", 1, 0),
+        (1, "done", False, "done", 0, 0),
+    ],
+)
+def test_newer_local_file_of_other_content_stays_unless_overwritten(
+    connection: MasterConnection, results: Path, tmp_path: Path,
+    age_ns: int, content: str, overwrites: bool, outcome: str, replaced: int, kept: int,
+) -> None:  # fmt: skip
+    log = tmp_path / results.name / "log"
+    log.parent.mkdir()
+    log.write_text(content)
+    os.utime(log, ns=(LOG_TIME_NS + age_ns, LOG_TIME_NS + age_ns))
+    source = remote_tar(str(results), MASTER, master=MASTER)
+    got = download(connection, source, str(tmp_path), overwrites=overwrites)
+    assert (log.read_text(), got.replaced, got.kept) == (outcome, [log] * replaced, [log] * kept)
+    assert (log.parent / "deep" / "weights.bin").exists()
+    assert got.files == 2 - kept
+    assert (log.stat().st_mtime_ns == LOG_TIME_NS) is not bool(kept)
 
 
 def test_worker_files_are_copied_through_the_master() -> None:
@@ -57,7 +94,7 @@ def test_worker_files_are_copied_through_the_master() -> None:
 
 def test_missing_path_raises_tars_own_reason(connection: MasterConnection, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"^tar: nope: .*No such file or directory$"):
-        download(connection, remote_tar("nope", MASTER, master=MASTER), tmp_path)
+        download(connection, remote_tar("nope", MASTER, master=MASTER), str(tmp_path))
 
 
 @pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "//", "~", "~/", "~/.", "a\0b"])
@@ -104,7 +141,7 @@ def test_download_fails_when_a_node_sends_a_path_outside(
     target = tmp_path / "inner" / "target"
     target.mkdir(parents=True)
     with pytest.raises(ClusterError, match="the node sent a file name that leads out of the destination"):
-        download(connection, lie(remote_home, regular(name)), target)
+        download(connection, lie(remote_home, regular(name)), str(target))
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -116,7 +153,7 @@ def test_a_link_and_then_a_file_through_it_stay_inside(
     (tmp_path / "outside").mkdir()
     target = tmp_path / "target"
     target.mkdir()
-    download(connection, lie(remote_home, link, regular("out/door/evil")), target)
+    download(connection, lie(remote_home, link, regular("out/door/evil")), str(target))
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -129,7 +166,7 @@ def test_download_fails_when_a_local_link_points_outside(
     door.parent.mkdir(parents=True)
     door.symlink_to(tmp_path / "outside")
     with pytest.raises(ClusterError, match=f"{door} is a symbolic link, through which nothing is written"):
-        download(connection, lie(remote_home, regular("out/door/evil")), tmp_path / "target")
+        download(connection, lie(remote_home, regular("out/door/evil")), str(tmp_path / "target"))
     assert not list((tmp_path / "outside").rglob("evil"))
 
 
@@ -138,7 +175,7 @@ def test_unwritable_destination_is_reported_by_path(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ClusterError, match=r"cannot write .*/file"):
-        download(connection, remote_tar(str(results), MASTER, master=MASTER), tmp_path / "file")
+        download(connection, remote_tar(str(results), MASTER, master=MASTER), f"{tmp_path}/file")
 
 
 def test_files_named_like_partial_downloads_are_downloaded(
@@ -146,7 +183,7 @@ def test_files_named_like_partial_downloads_are_downloaded(
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.part").write_text("mine")
-    got = download(connection, lie(remote_home, *map(regular, ("out/x.part", "out/x", "out/mine"))), tmp_path)
+    got = download(connection, lie(remote_home, *map(regular, ("out/x.part", "out/x", "out/mine"))), str(tmp_path))
     assert got.files == 3
     assert sorted(path.name for path in got.path.iterdir()) == ["mine", "mine.part", "x", "x.part"]
 
@@ -162,7 +199,7 @@ def test_archive_with_impossible_values_is_refused_and_leaves_no_part(
     if field.startswith("GNU"):
         entry.pax_headers["GNU.sparse.minor"] = "0"
     with pytest.raises(ClusterError, match=r"^(the archive ended too early|the node sent an archive)"):
-        download(connection, lie(remote_home, entry, *map(regular, ["out/y"] * 9)), tmp_path)
+        download(connection, lie(remote_home, entry, *map(regular, ["out/y"] * 9)), str(tmp_path))
     assert not list((tmp_path / "out").glob(".dlcluster-*"))
 
 
@@ -172,13 +209,13 @@ def test_archive_that_ends_early_is_reported_with_its_count_of_files(
     whole = remote_tar("it's out", MASTER, master=MASTER)
     cut = replace(whole, command=f"{whole.command} | head -c 100000")
     with pytest.raises(ClusterError, match=r"^the archive ended too early, after \d files \(unexpected end of data\)$"):
-        download(connection, cut, tmp_path)
+        download(connection, cut, str(tmp_path))
 
 
 def test_file_changed_while_read_is_a_warning(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     changed = replace(whole, command=f"{whole.command}; echo 'tar: log: file changed as we read it' >&2; exit 1")
-    got = download(connection, changed, tmp_path)
+    got = download(connection, changed, str(tmp_path))
     assert (got.files, got.warnings) == (2, ["tar: log: file changed as we read it"])
 
 
@@ -187,4 +224,4 @@ def test_much_on_standard_error_does_not_stop_the_archive(
 ) -> None:
     whole = remote_tar("it's out", MASTER, master=MASTER)
     loud = replace(whole, command=f"head -c 5000000 /dev/zero >&2; {whole.command}")
-    assert download(connection, loud, tmp_path).files == 2
+    assert download(connection, loud, str(tmp_path)).files == 2

@@ -6,7 +6,7 @@ import pytest
 
 from cli.errors import UsageError
 from cli.files import local_files
-from cli.files.local_files import find_files, is_sent
+from cli.files.local_files import find_files, find_ignored, is_sent
 
 
 def write(top: Path, *names: str) -> Path:
@@ -57,10 +57,28 @@ def test_gitignore_counts_outside_git_too(tmp_path: Path) -> None:
     assert sorted(find_files(tmp_path)) == [".gitignore", "docs/runs", "sub/.gitignore", "train.py"]
 
 
+@pytest.mark.parametrize("in_checkout", [True, False])
+def test_what_gitignore_leaves_out_is_listed_without_caches(tmp_path: Path, in_checkout: bool) -> None:
+    write(tmp_path, "train.py", "data/a/1", "data/2", "sub/net.pt", "sub/b", "__pycache__/x.pyc", "sub/y.pyc")
+    (tmp_path / ".gitignore").write_text("data/\n*.pt\n*.pyc\n__pycache__\n")
+    if in_checkout:
+        git(tmp_path, "init", "-q")
+    assert find_ignored(tmp_path) == ["data/", "sub/net.pt"]
+    assert find_ignored(tmp_path / "data") == []
+
+
+def test_ignored_folder_is_sent_if_it_is_the_one_named(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "data/a/1", "data/2")
+    (tmp_path / ".gitignore").write_text("data/\n")
+    git(tmp_path, "init", "-q")
+    assert sorted(find_files(tmp_path / "data")) == ["2", "a/1"]
+    assert sorted(find_files(tmp_path / "data" / "a")) == ["1"]
+
+
 def test_too_many_or_too_large_files_are_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a", "b", "c")
     monkeypatch.setattr(local_files, "MAX_FILES", 2)
-    with pytest.raises(UsageError, match=r"more than 1 GiB or 2 files that would be sent: list data in \.gitignore"):
+    with pytest.raises(UsageError, match=r"more than 1 GiB or 2 files that would be sent: name data in \.gitignore"):
         find_files(tmp_path)
     monkeypatch.setattr(local_files, "MAX_FILES", 9)
     with (tmp_path / "data").open("wb") as file:

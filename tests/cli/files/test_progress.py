@@ -1,12 +1,14 @@
-"""Test that nothing of the progress bar is left on the terminal when an upload fails."""
+"""Test the line about an upload, and that nothing of the progress bar is left on the terminal when one fails."""
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
 from cli.errors import ClusterError
-from cli.files.progress import MIN_BAR_BYTES, upload_bar
+from cli.files.progress import MIN_BAR_BYTES, summary, upload_bar
+from cli.files.upload import Upload
 
 ERASE_LINE = "\x1b[2K"
 SHOW_CURSOR = "\x1b[?25h"
@@ -45,3 +47,19 @@ def test_a_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     send(MIN_BAR_BYTES - 1, None)
     assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "end"),
+    [
+        ([], "to the master"),
+        (["data/"], "to the master; .gitignore leaves out data/"),
+        (["a.pt", "b\x1b.pt", "x/y/", "data/"], "; .gitignore leaves out data/, x/y/, a.pt and 1 more"),
+        (["b\x1b.pt"], "; .gitignore leaves out b .pt"),
+    ],
+)
+def test_summary_names_what_gitignore_leaves_out(ignored: list[str], end: str) -> None:
+    sent = Upload(name="x", files=2, size=2, sent_files=1, sent_size=1, ignored=ignored)
+    assert summary(sent).endswith(end)
+    assert summary(replace(sent, sent_files=0)).startswith("the master's copy already has all 2 files")
+    assert summary(replace(sent, sent_files=0)).endswith("".join(f"; {part}" for part in end.split("; ")[1:]))

@@ -30,7 +30,7 @@ def _got(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "connect_to_master", connected)
     monkeypatch.setattr(pull, "choose_node", lambda *_, **__: None)
     monkeypatch.setattr(pull, "remote_tar", lambda *_, **__: None)
-    monkeypatch.setattr(pull, "download", lambda _, __, local: Download(path=local, files=1, size=1))
+    monkeypatch.setattr(pull, "download", lambda _, __, local, **___: Download(path=Path(local), files=1, size=1))
 
 
 def test_warns_of_results_that_run_would_send_back(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +39,21 @@ def test_warns_of_results_that_run_would_send_back(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == f"dlcluster: run and push from here will send runs: {advice}\n"
     assert main(["pull", "project/runs", "../results"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_files_that_were_replaced_or_kept_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Download(path=Path("../results"), replaced=[Path("a"), Path("b\x1b")], kept=list(map(Path, "cdef")))
+    monkeypatch.setattr(pull, "download", lambda *_, overwrites, **__: found if not overwrites else Download(Path("x")))
+    assert main(["pull", "project/runs", "../results"]) == 1
+    replaced, kept = capsys.readouterr().err.splitlines()
+    assert replaced == "dlcluster: replaced 2 files (a, b ), which differed"
+    assert kept == (
+        "dlcluster: kept 4 files (c, d, e, ...): newer here than on master, and different; "
+        "pull to another place, or give --overwrite"
+    )
+    assert main(["pull", "project/runs", "../results", "--overwrite"]) == 0
 
 
 def test_json_counts_what_came(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +78,7 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) ->
 def test_path_that_the_node_lacks_is_reported(
     path: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing(*_: object) -> Download:
+    def missing(*_: object, **__: object) -> Download:
         raise ClusterError("tar: runs: Cannot stat: No such file or directory")
 
     monkeypatch.setattr(pull, "download", missing)

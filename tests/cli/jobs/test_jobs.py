@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cli.errors import EXIT_USAGE, ClusterError
+from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import question
@@ -35,6 +35,12 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
         "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")
+
+
+def test_job_of_a_push_is_shown_as_a_copy(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", command=["/bin/bash", "-c", "true"])]))
+    assert main(["jobs"]) == 0
+    assert capsys.readouterr().out.endswith("  true (only copies files)\n")
 
 
 def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,6 +130,30 @@ def test_logs_passes_its_options_to_the_launcher(master: Master) -> None:
     assert f"launch logs -f --rank 3 {JOB} </dev/null" in master.ran[0]
     assert main(["logs"]) == 5
     assert "launch logs </dev/null" in master.ran[1]
+
+
+def test_interrupted_display_says_that_the_job_goes_on(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> int:
+        raise KeyboardInterrupt
+
+    master.on_stream = interrupt
+    assert main(["logs", "-f"]) == EXIT_INTERRUPTED
+    assert error_line(capfd) == "the job keeps running; dlcluster stop ends it"
+    assert main(["logs"]) == EXIT_INTERRUPTED
+    assert capfd.readouterr().err.strip() == ""
+
+
+def test_name_of_the_cluster_in_place_of_a_job_is_explained(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    master.set_answer("launch stop", code=2, stderr="launch: there is no job demo\n")
+    assert main(["stop", "demo"]) == EXIT_USAGE
+    advice = "dlcluster pause terminates its nodes, cdk destroy removes it"
+    assert error_line(capfd) == f"there is no job demo; demo is a cluster: {advice}"
+    master.on_stream = lambda: 2
+    assert main(["logs", "demo"]) == 2
+    assert error_line(capfd) == "demo is a cluster: dlcluster logs --cluster demo shows its last job"
+    master.on_stream = lambda: 0
+    assert main(["logs", "demo"]) == 0
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 
 from bootstrap.contract import VERSION
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE
+from cli.jobs import start as start_module
 from cli.main import main
 from cli.ssh.remote import ending_with_connection
 from tests.cli.conftest import error_line
-from tests.cli.jobs.conftest import JOB, Master, record
+from tests.cli.jobs.conftest import JOB, SENT, Master, record
 
 
 def started(master: Master, *, end: dict[str, Any]) -> None:
@@ -135,6 +137,7 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             ["srun", "-N", "2", "train.py"],
             "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
+        (["a.yaml"], "there are no task files, got 'a.yaml': name the command, as in: dlcluster run -- train.py"),
         (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
         (
             ["deepspeed", "--num_gpus", "8", "train.py", "--lr", "0.1"],
@@ -149,7 +152,7 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
         ),
     ],
 )
-def test_slurm_command_or_missing_script_is_refused(
+def test_slurm_command_task_file_or_missing_script_is_refused(
     master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("job.sh").touch()
@@ -229,13 +232,17 @@ def test_reason_of_a_job_that_does_not_start_is_printed(master: Master, capsys: 
     assert error_line(capsys) == "the launcher on the master must return a job id, got 'no id'"
 
 
-def test_warns_when_a_running_job_uses_the_sent_directory(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("sent_files", "changed"), [(2, ", whose files have just changed"), (0, "")])
+def test_warns_when_a_running_job_uses_the_sent_directory(
+    master: Master, sent_files: int, changed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(start_module, "upload", lambda *_, **__: replace(SENT, sent_files=sent_files))
     started(master, end=record())
     elsewhere = record(id="2", cwd="/home/ubuntu/other")
     master.set_answer("launch list --json", json.dumps([record("SUCCEEDED", id="1"), elsewhere, record()]))
     assert main(["run", "--detach", "--", "x"]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if " runs in " in line]
-    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job, whose files have just changed"]
+    assert warnings == [f"dlcluster: job {JOB} runs in ~/my-job{changed}; both jobs may write the same files"]
 
 
 def test_option_to_without_sync_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def cluster(
     made = PrivateCluster(user=replace(user, ssh_config=directory / "config"), checkout=copy_checkout(directory))
     settings = [*vpc.context, "-c", f"shared_storage=lustre:{lustre.file_system}"]
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *settings]
-    # The local AWS does not answer all of preflight's queries.
+    # Preflight fails because of the problems that this expects.
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     assert " endpoint of fsx: aws ec2 create-vpc-endpoint " in printed
     assert f"{lustre.file_system} ({lustre.group}) lets port 1018 to 1023 in from {PRIVATE_BLOCK}" in printed, printed

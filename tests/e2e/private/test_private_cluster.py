@@ -92,7 +92,7 @@ def cluster(
     for name, content in SETUP.items():
         (made.checkout / name).write_text(content)
     deploy = ["cdk", *deploy_arguments(nodes=NODES), *settings]
-    # The local AWS does not answer all of preflight's queries.
+    # Preflight fails because of the problems that this expects.
     printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
     [finding] = re.findall(r"^\w+ +subnets +(.*)", printed, re.MULTILINE)
     assert finding.startswith(f"{vpc.private} has no default route: nodes reach no PyPI for requirements: "), printed

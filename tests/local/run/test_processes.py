@@ -1,4 +1,4 @@
-"""Test that files identify processes, even after the system reuses an id."""
+"""Test that files identify processes, even after the system reuses an id, and how an end is awaited."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from local.run.processes import process_of, record_process
+from local.errors import LocalError
+from local.run.processes import await_end, process_of, record_process
 
 
 @pytest.fixture
@@ -39,3 +40,11 @@ def test_reused_process_id_is_another_process(tmp_path: Path) -> None:
 def test_file_without_process_id_means_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "owner").write_text(text)
     assert process_of(tmp_path / "owner") is None
+
+
+def test_fails_in_plain_words_when_a_local_aws_ends_slowly(process: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(LocalError, match=r"^waited 0 s for the local AWS to end; it goes on ending in the background"):
+        await_end(process, timeout_s=0.01)
+    assert process.poll() is None
+    process.kill()
+    await_end(process, timeout_s=10)

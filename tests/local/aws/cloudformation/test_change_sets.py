@@ -24,8 +24,10 @@ def execute(stacks: Stacks, template: dict[str, Any], kind: str, **arguments: An
 
 def test_stack_made_by_a_change_set_waits_for_its_signals(stacks: Stacks) -> None:
     stacks.names.append("stack")
-    execute(stacks, cluster(Group=group(1, signals=1)) | OUTPUTS, "CREATE")
+    execute(stacks, {"Description": "ours"} | cluster(Group=group(1, signals=1)) | OUTPUTS, "CREATE")
     assert stacks.status() == "CREATE_IN_PROGRESS"
+    [listed] = stacks.cloudformation.describe_stacks()["Stacks"]
+    assert listed["Description"] == "ours"
     stacks.signal("Group", "i-1")
     assert stacks.status() == "CREATE_COMPLETE"
     assert stacks.outputs() == {"Name": stacks.physical_id("Group")}

@@ -38,3 +38,10 @@ def test_quota_is_answered_to_the_call_of_preflight(
     places.set_quotas(**{name: 3})
     answer = aws.client("service-quotas").get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     assert (answer["Quota"]["Value"], QUOTAS[name].title) == (3, quota.name)
+
+
+def test_quota_that_is_not_set_leaves_room_for_anything(aws: Aws) -> None:
+    quota = service_quotas.ELASTIC_IPS
+    client = aws.client("service-quotas")
+    answer = client.get_aws_default_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)["Quota"]
+    assert (answer["QuotaName"], answer["Value"]) == (quota.name, 100_000)

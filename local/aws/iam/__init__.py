@@ -1,0 +1,1 @@
+"""Extend moto's IAM: managed policies of templates, and the policy simulator."""
