@@ -21,7 +21,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from local.run.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, temporary_user
 from tests.e2e.console_blocks import Step, outputs, script, sessions
 from tests.e2e.user_venv import make_venv
 
@@ -62,7 +62,7 @@ def main(directory: Path) -> int:
 @contextmanager
 def cluster_user() -> Iterator[User]:
     """Deploy a cluster, and yield its user, whose ssh is configured as in docs/use/log-in.md."""
-    with new_user() as own:
+    with temporary_user() as own:
         user = replace(own, environment={**own.environment, "CDK_VALIDATION": "false"})
         user.cdk("bootstrap", "aws://123456789012/us-east-1")
         user.cdk(*deploy_arguments(nodes=NODES))

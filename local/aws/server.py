@@ -62,7 +62,7 @@ from local.dataplane.changes import ChangeWriter, may_change
 MOTO_VERSION = "5.2.5"
 """Version whose private names this package wraps."""
 
-_PARTS = (
+_MOTO_EXTENSIONS = (
     stacks,
     stack_updates,
     template_rules,
@@ -157,8 +157,8 @@ def create_server(
 def _prepare(region: str) -> None:
     # moto's own images take half a second and hundreds of snapshots, and nothing uses them
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    for part in _PARTS:
-        part.install()
+    for extension in _MOTO_EXTENSIONS:
+        extension.install()
     images.register(region)
 
 

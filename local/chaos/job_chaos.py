@@ -20,7 +20,7 @@ from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
 from local.faults.faults import Faults
 from local.faults.nodes import NodeHandle, await_true
-from local.run.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, temporary_user
 
 NODES = 3
 CLUSTER = "deeplearning"
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    with new_user() as user:
+    with temporary_user() as user:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES))
         user.write_ssh_config()

@@ -1,4 +1,4 @@
-"""Give a node what it needs to mount file systems: the mount helpers, the name server, the authority to trust."""
+"""Install what a node needs to mount file systems: mount helpers, resolver configuration and the CA certificate."""
 
 import shutil
 from pathlib import Path

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from local.faults.clients import client
-from local.run.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, temporary_user
 from tests.e2e.port_scan import listening, outside_machine
 
 NODES = 3
@@ -78,7 +78,7 @@ def aliases() -> list[str]:
 
 @pytest.fixture(scope="session")
 def user() -> Iterator[User]:
-    with new_user() as own:
+    with temporary_user() as own:
         user = replace(own, environment={**own.environment, **WITHOUT_VALIDATION})
         # With account and region named, nothing is synthesized; `make demo` bootstraps as the README describes.
         user.cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")

@@ -54,7 +54,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RoleCluster:
     """A stack of the product."""
 
     aws: Aws
@@ -137,7 +137,7 @@ class Cluster:
 class Node:
     """A node that an intruder has taken over."""
 
-    cluster: Cluster
+    cluster: RoleCluster
     type: str
     instance_id: str
     role: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Read and write what is scarce: capacity for instances in zones, and quotas.
+"""Read and write the limits of the local AWS: instance capacity per zone, and service quotas.
 
 Both are files in the run directory. The control plane reads them at each launch, so a change takes effect immediately.
 """

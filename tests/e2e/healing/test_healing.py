@@ -1,10 +1,14 @@
-"""Test that the cluster recovers without help when nodes end."""
+"""Test that the cluster recovers without help when nodes end.
+
+The tests run in this order: the last two check the cluster after the replacements of those before.
+"""
 
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -41,14 +45,20 @@ def await_replacement(observer: ClusterObserver, before: Observation, node_index
     )
     after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
     assert after.instances.keys() == before.instances.keys()
-    assert {s for s in before.instances if before.instances[s] != after.instances[s]} == {node_index}
+    changed = {index for index, instance_id in before.instances.items() if after.instances[index] != instance_id}
+    assert changed == {node_index}
     assert after.generation > before.generation
     return after
 
 
+def describe_instance(instance_id: str) -> Mapping[str, Any]:
+    reservations = client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"]
+    instance: Mapping[str, Any] = reservations[0]["Instances"][0]
+    return instance
+
+
 def public_address(instance_id: str) -> str:
-    found = boto3.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
-    return str(found.get("PublicIpAddress"))
+    return str(describe_instance(instance_id).get("PublicIpAddress"))
 
 
 def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -61,6 +71,47 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
         check=False,
         timeout=60,
     )
+
+
+def authorized_key(instance_id: str) -> str:
+    return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
+
+
+def workers_path(instance_id: str) -> Path:
+    return node_disk(instance_id) / "opt/deeplearning/workers"
+
+
+def terminated_at(instance_id: str) -> float:
+    """Return when a group terminated an instance, in seconds since the epoch."""
+    outputs, autoscaling = stack_outputs(), client("autoscaling")
+    for group in (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]):
+        for activity in autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]:
+            if activity["Description"] == f"Terminating EC2 instance: {instance_id}":
+                return float(activity["EndTime"].timestamp())
+    raise LookupError(instance_id)
+
+
+def state(instance_id: str) -> str:
+    return str(describe_instance(instance_id)["State"]["Name"])
+
+
+@contextmanager
+def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
+    """Run a job whose ranks save a checkpoint at the end, on all nodes."""
+    with subprocess.Popen(
+        cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None
+        try:
+            assert sorted(job.stdout.readline() for _ in aliases()) == [f"{alias} [0] up\n" for alias in aliases()]
+            yield job
+        finally:
+            job.kill()
 
 
 def test_a_crashed_worker_is_replaced_under_its_index(
@@ -86,17 +137,13 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
     assert authorized_key(before.instances[2]) not in ("", key)
 
 
-def authorized_key(instance_id: str) -> str:
-    return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
-
-
 @pytest.mark.parametrize("node_index", [3, 1])
 def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     observer: ClusterObserver, before: Observation, node_index: int
 ) -> None:
     # A node with a rebalance recommendation requests its replacement, and its group waits for it to leave.
     preempted_host, witness = before.instances[node_index], before.instances[2]
-    boto3.client("ec2")  # the control plane must have answered once before the clock starts
+
     Faults.current().rebalance_recommendation(preempted_host)
     await_true(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
@@ -107,44 +154,6 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     await_replacement(observer, before, node_index)
     assert state(preempted_host) == "terminated"
     assert terminated_at(preempted_host) >= int(left_at)
-
-
-def workers_path(instance_id: str) -> Path:
-    return node_disk(instance_id) / "opt/deeplearning/workers"
-
-
-def terminated_at(instance_id: str) -> float:
-    """Return when a group ended an instance, in seconds since the epoch."""
-    outputs, autoscaling = stack_outputs(), client("autoscaling")
-    for group in (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]):
-        for activity in autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]:
-            if activity["Description"] == f"Terminating EC2 instance: {instance_id}":
-                return float(activity["EndTime"].timestamp())
-    raise LookupError(instance_id)
-
-
-def state(instance_id: str) -> str:
-    found = client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
-    return str(found["State"]["Name"])
-
-
-@contextmanager
-def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
-    """Run a job whose ranks save a checkpoint at the end, on all nodes."""
-    with subprocess.Popen(
-        cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
-        env=dict(cluster.user.environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as job:
-        assert job.stdout is not None
-        try:
-            assert sorted(job.stdout.readline() for _ in aliases()) == [f"{alias} [0] up\n" for alias in aliases()]
-            yield job
-        finally:
-            job.kill()
 
 
 def test_scaled_in_survivors_close_the_gap_in_one_generation(

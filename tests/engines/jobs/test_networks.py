@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.conftest import Cluster
+from tests.engines.conftest import EngineCluster
 from tests.engines.training import PYTHON, TRAINER, TWO_SERVERS, Training
 
 FOLDER = "/home/ubuntu/own"
@@ -42,14 +42,14 @@ def nothing():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_networks(cluster: Cluster) -> None:
+def own_networks(cluster: EngineCluster) -> None:
     cluster.on_master(f"mkdir {FOLDER}; cat > {FOLDER}/mynet.py <<'PY'\n{NETWORKS}\nPY")
 
 
 @pytest.mark.parametrize(
     ("launch", "engine"), [(TWO_SERVERS, "mxnet --kv-store dist_sync"), ("-n 2 --engine horovod", "horovod")]
 )
-def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str, engine: str) -> None:
+def test_ones_own_network_is_trained_on_all_nodes(cluster: EngineCluster, launch: str, engine: str) -> None:
     options = "--network mynet:build --num-epochs 6 --resume never"
     found = Training(
         output=cluster.on_master(
@@ -80,7 +80,7 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str,
         ("mynet:weightless", "--network mynet:weightless must have weights to train, it has none"),
     ],
 )
-def test_network_that_mxnet_lacks_is_refused(cluster: Cluster, network: str, reason: str) -> None:
+def test_network_that_mxnet_lacks_is_refused(cluster: EngineCluster, network: str, reason: str) -> None:
     shape = "--benchmark 1 --image-shape 3,64,64"
     output = cluster.on_master(
         f"cd {FOLDER}; {PYTHON} {TRAINER} --engine mxnet {shape} --network {network}; echo code $?"
