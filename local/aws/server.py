@@ -63,6 +63,7 @@ MOTO_VERSION = "5.2.5"
 """Version whose private names this package wraps."""
 
 _MOTO_EXTENSIONS = (
+    # CloudFormationBackend.create_stack and update_stack: template_rules refuses before anything is created or changed.
     stacks,
     stack_updates,
     template_rules,
@@ -77,6 +78,9 @@ _MOTO_EXTENSIONS = (
     buckets,
     file_systems,
     lustre,
+    # FakeAutoScalingGroup.replace_autoscaling_group_instances: activities records what launch does.
+    # Instance.terminate: elastic_ips disassociates the address of what launch terminates.
+    # FakeAutoScalingGroup's creation and _set_launch_configuration: group_checks refuses before the others act.
     launch,
     activities,
     launch_instances,
@@ -88,6 +92,8 @@ _MOTO_EXTENSIONS = (
     subnets,
     elastic_ips,
     instance_types,
+    # EC2Backend.run_instances, which the last one enters first: capacity_reservations gives a launch its reservation,
+    # checks refuses it, placement and network_interfaces complete what was launched, capacity counts what runs.
     capacity,
     spot_scores,
     quotas,
@@ -103,7 +109,9 @@ _MOTO_EXTENSIONS = (
     start_session,
     vpc_endpoints,
 )
-"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
+"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one.
+
+Each comment names such a function. The order of the others does not matter."""
 
 
 _ANSWERED_HERE: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}

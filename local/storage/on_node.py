@@ -33,9 +33,9 @@ def install_storage_client(disk: Path, *, authority: Authority) -> None:
 def _install_nfs_client(library: Path) -> None:
     """Copy its modules, with the packages that contain them."""
     for module in _NFS_CLIENT.glob("*.py"):
-        place = library / module.relative_to(_REPOSITORY)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(module, place)
+        target = library / module.relative_to(_REPOSITORY)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(module, target)
     for package in (_NFS_CLIENT.parent, _NFS_CLIENT.parents[1]):
         shutil.copyfile(package / "__init__.py", library / package.relative_to(_REPOSITORY) / "__init__.py")
 

@@ -45,7 +45,7 @@ def try_deploy(
     cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY
 ) -> tuple[int, str]:
     """Deploy with some settings changed; return the exit code and the output."""
-    changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
+    changed = [argument for name, value in (settings or {}).items() for argument in ("-c", f"{name}={value}")]
     done = subprocess.run(
         ["cdk", *deploy_arguments(nodes=NODES), *cluster.settings, *changed],
         cwd=checkout,

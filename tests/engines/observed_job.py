@@ -52,7 +52,7 @@ class ObservedJob:
     def launcher(self) -> int:
         """Return the launcher's process id."""
         own = f"{TOKEN}:{self._token}"
-        [pid] = [pid for pid in _pids() if (words := _words(pid)) and "python3" in words[0] and own in words]
+        [pid] = [pid for pid in _pids() if (args := _args(pid)) and "python3" in args[0] and own in args]
         return pid
 
     def processes(self, program: str = "", *, below: str = "") -> list[int]:
@@ -60,7 +60,7 @@ class ObservedJob:
         return [
             pid
             for pid in pids_with(f"{TOKEN}={self._token}")
-            if program in " ".join(_words(pid)) and below in " ".join(_words(_parent(pid)) if below else [])
+            if program in " ".join(_args(pid)) and below in " ".join(_args(_parent(pid)) if below else [])
         ]
 
     def is_gone(self) -> bool:
@@ -70,7 +70,7 @@ class ObservedJob:
     def wait_until_gone(self, *, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self.is_gone():
-            left = [" ".join(_words(pid)) for pid in self.processes()]
+            left = [" ".join(_args(pid)) for pid in self.processes()]
             assert time.monotonic() < until, (left, self.output)
             time.sleep(PAUSE_S)
 
@@ -94,8 +94,8 @@ def observed_job(cluster: EngineCluster, launch: str, *command: str, log: Path) 
 
 def pids_with(*variables: str) -> list[int]:
     """List the processes, on any node, that have all of these variables (each NAME=VALUE) in their environment."""
-    wanted = {variable.encode() for variable in variables}
-    return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
+    expected = {variable.encode() for variable in variables}
+    return [pid for pid in _pids() if expected <= set(_read(pid, "environ").split(b"\0"))]
 
 
 def kill(*variables: str) -> None:
@@ -119,7 +119,7 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
-def _words(pid: int) -> list[str]:
+def _args(pid: int) -> list[str]:
     return _read(pid, "cmdline").decode(errors="replace").rstrip("\0").split("\0")
 
 

@@ -35,10 +35,10 @@ class Training:
     @property
     def digests(self) -> dict[int, dict[int, str]]:
         """Return the digests of the weights, by epoch and rank."""
-        found: dict[int, dict[int, str]] = {}
+        digests_by_rank: dict[int, dict[int, str]] = {}
         for rank, epoch, digest in re.findall(r"rank (\d)/\d Epoch\[(\d+)\] weights=(\S+)", self.output):
-            found.setdefault(int(epoch), {})[int(rank)] = digest
-        return found
+            digests_by_rank.setdefault(int(epoch), {})[int(rank)] = digest
+        return digests_by_rank
 
     def assert_equal_weights(self, *, ranks: int, epochs: int) -> None:
         assert sorted(self.digests) == list(range(epochs)), self.output

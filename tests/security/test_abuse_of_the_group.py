@@ -114,15 +114,15 @@ def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster
         pause_and_resume(group(cluster, name.rpartition("-")[2]), autoscaling)
 
 
-def pause_and_resume(found: Group, autoscaling: Any) -> None:
+def pause_and_resume(group: Group, autoscaling: Any) -> None:
     """Set the group to zero with the intruder's client, and back as an administrator."""
-    members = found.in_service()
+    members = group.in_service()
     size = len(members)
-    autoscaling.update_auto_scaling_group(AutoScalingGroupName=found.name, **ZERO)
-    await_server(lambda: not found.in_service(), "the end of the group's nodes")
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=group.name, **ZERO)
+    await_server(lambda: not group.in_service(), "the end of the group's nodes")
     for member in members:
-        found.complete(member, HOOK)
-    found.aws.client("autoscaling").update_auto_scaling_group(
-        AutoScalingGroupName=found.name, MinSize=size, MaxSize=size, DesiredCapacity=size
+        group.complete(member, HOOK)
+    group.aws.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=group.name, MinSize=size, MaxSize=size, DesiredCapacity=size
     )
-    await_server(lambda: len(found.in_service()) == size, "the group's new nodes")
+    await_server(lambda: len(group.in_service()) == size, "the group's new nodes")

@@ -10,8 +10,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/security.md"
 
 
 def policy_of_the_page() -> str:
-    (found,) = re.findall(r"--policy-document '(.*)'", PAGE.read_text())
-    return str(found)
+    (document,) = re.findall(r"--policy-document '(.*)'", PAGE.read_text())
+    return str(document)
 
 
 def test_revoked_node_is_excluded_while_the_others_continue(cluster: RoleCluster, worker: Node) -> None:

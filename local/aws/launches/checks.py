@@ -36,8 +36,8 @@ def check_launch(
     if instance_type and instance_type not in INSTANCE_TYPES:
         raise EC2ClientError("InvalidParameterValue", f"Invalid value '{instance_type}' for InstanceType.")
     if interfaces and security_groups:
-        word = "Network interfaces and an instance-level security groups may not be specified on the same request"
-        raise EC2ClientError("InvalidParameterCombination", word)
+        message = "Network interfaces and an instance-level security groups may not be specified on the same request"
+        raise EC2ClientError("InvalidParameterCombination", message)
     if instance_type:
         check_interfaces(interfaces, instance_type=instance_type)
 

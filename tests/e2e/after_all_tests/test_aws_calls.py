@@ -70,7 +70,7 @@ def roles(cluster: Cluster) -> dict[str, Role]:
     """Return the roles by node type; nothing else may grant them permissions."""
     body = boto3.client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     template = body if isinstance(body, dict) else json.loads(body)
-    references, found = PolicyReferences(), {}
+    references, roles_by_arn = PolicyReferences(), {}
     for name, resource in template["Resources"].items():
         assert resource["Type"] not in ("AWS::IAM::RolePolicy", "AWS::IAM::ManagedPolicy", "AWS::IAM::User")
         if resource["Type"] != "AWS::IAM::Role":
@@ -79,9 +79,9 @@ def roles(cluster: Cluster) -> dict[str, Role]:
         role = boto3.client("iam").get_role(RoleName=references.ref(name))["Role"]
         (node_type,) = [each for each in TYPES if each in name]
         documents = tuple(references.resolve_all(each) for each in _documents(template, name))
-        found[node_type] = Role(arn=role["Arn"], role_id=role["RoleId"], documents=documents)
-    assert found.keys() == set(TYPES)
-    return found
+        roles_by_arn[node_type] = Role(arn=role["Arn"], role_id=role["RoleId"], documents=documents)
+    assert roles_by_arn.keys() == set(TYPES)
+    return roles_by_arn
 
 
 def _documents(template: dict[str, Any], role: str) -> Iterator[Any]:
@@ -168,9 +168,9 @@ def test_nothing_is_allowed_that_no_node_calls(
         ("aws dynamodb list-tables", "(AccessDeniedException)"),
     ],
 )
-def test_refused_node_gets_aws_error(cluster: Cluster, command: str, words: str) -> None:
+def test_refused_node_gets_aws_error(cluster: Cluster, command: str, message: str) -> None:
     answer = cluster.on(aliases()[-1], f"export {REGION} AWS_SDK_UA_APP_ID=abuse; {command} 2>&1 || true")
-    assert words in answer
+    assert message in answer
     assert re.search(r"User: arn:aws:sts::\d+:assumed-role/\S+/i-[0-9a-f]+ is not authorized to perform: ", answer)
 
 

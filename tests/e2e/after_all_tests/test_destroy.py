@@ -15,7 +15,7 @@ def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: Cluste
     outputs = stack_outputs()
     bucket, kept = outputs["ClusterBucket"], outputs.get("SharedStorage")
     cluster.user.cdk("destroy", "--force")
-    assert {kind: found for kind, found in left_over().items() if found} == {}
+    assert {kind: left for kind, left in left_over().items() if left} == {}
     assert len(log_groups()) == 1
     assert stack_buckets() == [bucket]
     delete_kept_storage(cluster, kept)

@@ -34,8 +34,8 @@ def training(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def await_states(cluster: Cluster, expected: set[str]) -> None:
     deadline = time.monotonic() + CHANGE_S
-    while (found := {cluster.on(alias, STATE) for alias in aliases()}) != expected:
-        assert time.monotonic() < deadline, f"shared storage is {found} after {CHANGE_S:g} s, expected {expected}"
+    while (states := {cluster.on(alias, STATE) for alias in aliases()}) != expected:
+        assert time.monotonic() < deadline, f"shared storage is {states} after {CHANGE_S:g} s, expected {expected}"
         time.sleep(0.5)
 
 

@@ -85,20 +85,20 @@ def start(attackers: Sequence["subprocess.Popen[str]"], go: Sequence[Path]) -> N
 
 def finish(attackers: Sequence["subprocess.Popen[str]"], *, seconds: int) -> list[int]:
     """Wait for the attackers; return how many kinds of records each wrote."""
-    found = []
+    results = []
     for process in attackers:
         stdout, stderr = process.communicate(timeout=240)
         assert process.returncode == 0, stderr
         kinds, written = map(int, stdout.split())
         assert written >= seconds * kinds / 4
-        found.append(kinds)
-    return found
+        results.append(kinds)
+    return results
 
 
 def ask(cluster: Cluster) -> VerbResults:
-    def run(words: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
+    def run(args: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            ["dlcluster", *words],
+            ["dlcluster", *args],
             env=dict(cluster.user.environment),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=180,
         )  # fmt: skip
@@ -217,8 +217,8 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cl
     believed = False
     with ExitStack() as stack:
         go = f"{marker}-go"
-        words = (go, str(WELL_FORMED_ATTACK_S), marker, "well-formed")
-        attackers = [stack.enter_context(attacker(cluster, alias, *words)) for alias in ALIASES]
+        args = (go, str(WELL_FORMED_ATTACK_S), marker, "well-formed")
+        attackers = [stack.enter_context(attacker(cluster, alias, *args)) for alias in ALIASES]
         start(attackers, [Faults.current().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
         deadline = time.monotonic() + WELL_FORMED_ATTACK_S
         while time.monotonic() < deadline:

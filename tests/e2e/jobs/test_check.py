@@ -23,9 +23,9 @@ def limited(cluster: Cluster) -> Iterator[Cluster]:
 
 def check_in_time(cluster: Cluster) -> tuple[int, dict[str, Any]]:
     begun = time.monotonic()
-    found = run_check(cluster.user)
+    report = run_check(cluster.user)
     assert time.monotonic() - begun <= CHECK_S
-    return found
+    return report
 
 
 def test_check_names_the_slow_node_and_no_other(limited: Cluster) -> None:
@@ -34,5 +34,5 @@ def test_check_names_the_slow_node_and_no_other(limited: Cluster) -> None:
     assert {node["instance_id"] for node in healthy["nodes"]} == set(limited.addresses)
     assert all(len(node["pairs_gb_per_s"]) == NODES - 1 for node in healthy["nodes"])
     limit_link(Faults.current().node("worker2"), SLOW_MBIT)
-    code, found = check_in_time(limited)
-    assert (code, [(each["node"], each["what"]) for each in found["findings"]]) == (1, [("worker2", "slow")])
+    code, report = check_in_time(limited)
+    assert (code, [(each["node"], each["what"]) for each in report["findings"]]) == (1, [("worker2", "slow")])

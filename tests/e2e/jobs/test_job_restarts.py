@@ -46,9 +46,9 @@ def silent(cluster: Cluster) -> str:
 @contextmanager
 def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
     """Yield the output lines of a command on the master, which ends with the block."""
-    words = cluster.user.ssh_command("deeplearning-master", command)
+    args = cluster.user.ssh_command("deeplearning-master", command)
     with subprocess.Popen(
-        words, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        args, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:

@@ -35,9 +35,9 @@ TAGS = {"tags": "team=vision"}
 """A change that reaches both groups."""
 
 
-def dlcluster(cluster: Cluster, *words: str) -> str:
+def dlcluster(cluster: Cluster, *args: str) -> str:
     done = subprocess.run(
-        ["dlcluster", *words], env=dict(cluster.user.environment), stdin=subprocess.DEVNULL,
+        ["dlcluster", *args], env=dict(cluster.user.environment), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,15 +76,15 @@ def check_durable(cluster: Cluster, job: str) -> None:
 def group_tags(**tags: str) -> Iterator[None]:
     """Tag the master's group like a deploy with these settings, and do nothing else: no schedule ends the cluster."""
     name = stack_outputs()["MasterAutoScalingGroup"]
-    wanted: list[Any] = [
+    filters: list[Any] = [
         {"ResourceId": name, "ResourceType": "auto-scaling-group", "Key": k, "Value": v, "PropagateAtLaunch": False}
         for k, v in tags.items()
     ]
-    client("autoscaling").create_or_update_tags(Tags=wanted)
+    client("autoscaling").create_or_update_tags(Tags=filters)
     try:
         yield
     finally:
-        client("autoscaling").delete_tags(Tags=wanted)
+        client("autoscaling").delete_tags(Tags=filters)
 
 
 def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Cluster) -> None:

@@ -29,9 +29,9 @@ def tools(cluster: Cluster) -> str:
 
 
 @contextmanager
-def started(cluster: Cluster, *words: str) -> "Iterator[subprocess.Popen[str]]":
+def started(cluster: Cluster, *args: str) -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen(
-        ["dlcluster", *words], env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
+        ["dlcluster", *args], env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -96,7 +96,7 @@ def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: Cluster, t
         with pytest.raises(HTTPError, match="403"):
             urlopen(f"{address}lab?token=0", timeout=60)
         assert token not in cluster.on("deeplearning-master", "ps -eo args")
-        assert not any(token.encode() in words for words in command_lines())
+        assert not any(token.encode() in args for args in command_lines())
         # As if the laptop had lost power, so that nothing closes the connection.
         lab.kill()
     await_nothing_left(cluster, "jupyterlab")

@@ -29,9 +29,9 @@ MIRROR = "package-mirror.sh"
 @pytest.fixture
 def laptop(user: User, tmp_path: Path) -> Iterator[Laptop]:
     made = new_laptop(user, tmp_path)
-    found = SETTINGS.search(PAGE.read_text())
-    assert found
-    made.set(**json.loads(f"{{{found[1]}}}")["context"]["cluster"], setup=MIRROR)
+    settings = SETTINGS.search(PAGE.read_text())
+    assert settings
+    made.set(**json.loads(f"{{{settings[1]}}}")["context"]["cluster"], setup=MIRROR)
     (made.checkout / MIRROR).write_text(mirror_script(PACKAGE))
     yield made
     made.run("cdk", "destroy", "--force")

@@ -23,10 +23,10 @@ OPEN_MPI_OPTIONS = "-bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
 
 def assert_learned(output: str, *, workers: int) -> None:
     """Check that every worker recognizes the digits, and all equally well because they have the same weights."""
-    found = dict(re.findall(rf"worker (\d)/{workers} accuracy=(\S+)", output))
-    assert set(found) == {str(rank) for rank in range(workers)}, output
-    assert len(set(found.values())) == 1, output
-    assert float(found["0"]) >= LEARNED, output
+    accuracies = dict(re.findall(rf"worker (\d)/{workers} accuracy=(\S+)", output))
+    assert set(accuracies) == {str(rank) for rank in range(workers)}, output
+    assert len(set(accuracies.values())) == 1, output
+    assert float(accuracies["0"]) >= LEARNED, output
 
 
 def test_the_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
@@ -59,16 +59,16 @@ def second_interface(cluster: EngineCluster) -> Iterator[dict[str, str]]:
     """Create a VXLAN between the nodes, beside the interface of the default route; return each node's address on it."""
     own = "own=$(ip -4 -brief address show ens5 | grep -o '[0-9.]*/' | tr -d /)"
     routes = {alias: cluster.on(alias, f"{own}; echo $own") for alias in WORKERS}
-    found = {alias: f"10.99.0.{slot}" for slot, alias in enumerate(WORKERS, 1)}
+    addresses = {alias: f"10.99.0.{slot}" for slot, alias in enumerate(WORKERS, 1)}
     for alias in WORKERS:
         others = [
             f"bridge fdb append 00:00:00:00:00:00 dev {SECOND} dst {routes[each]}" for each in set(WORKERS) - {alias}
         ]
         add = f"ip link add {SECOND} type vxlan id 99 dstport 4789 local {routes[alias]}"
-        address = f"ip address add {found[alias]}/24 dev {SECOND}"
+        address = f"ip address add {addresses[alias]}/24 dev {SECOND}"
         steps = [add, address, f"ip link set {SECOND} up", *others]
         cluster.on(alias, f"sudo sh -ec '{'; '.join(steps)}'")
-    yield found
+    yield addresses
     for alias in WORKERS:
         cluster.on(alias, f"sudo ip link delete {SECOND}")
 

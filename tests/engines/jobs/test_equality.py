@@ -26,8 +26,8 @@ def test_three_workers_learn_what_one_with_their_batches_learns(
     cluster: EngineCluster, one_worker: str, launch: str, engine: str
 ) -> None:
     name = engine.split()[0]
-    found = train(cluster, launch, f"--engine {engine} {EQUAL} --batch-size 37 --model-prefix three-{name}")
-    found.assert_equal_weights(ranks=NODES, epochs=2)
+    training = train(cluster, launch, f"--engine {engine} {EQUAL} --batch-size 37 --model-prefix three-{name}")
+    training.assert_equal_weights(ranks=NODES, epochs=2)
     compare = f"""
 import numpy
 one, three = numpy.load("{one_worker}"), numpy.load("three-{name}-0002.npz")

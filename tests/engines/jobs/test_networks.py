@@ -51,14 +51,14 @@ def own_networks(cluster: EngineCluster) -> None:
 )
 def test_ones_own_network_is_trained_on_all_nodes(cluster: EngineCluster, launch: str, engine: str) -> None:
     options = "--network mynet:build --num-epochs 6 --resume never"
-    found = Training(
+    training = Training(
         output=cluster.on_master(
             f"cd {FOLDER}; export OMP_NUM_THREADS=1;"
             f" launch {launch} --sync-dst-dir {FOLDER} python {TRAINER} --engine {engine} {options}"
         )
     )
-    found.assert_equal_weights(ranks=2, epochs=6)
-    assert found.accuracy >= 0.9, found.output
+    training.assert_equal_weights(ranks=2, epochs=6)
+    assert training.accuracy >= 0.9, training.output
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_takes_the_clusters_own_interfaces() -> None:
 
 
 @pytest.mark.parametrize("word", [False, "false"])
-def test_takes_several_interfaces_that_ask_for_no_public_address(word: bool | str) -> None:
+def test_takes_several_interfaces_that_ask_for_no_public_address(answer: bool | str) -> None:
     # AWS's own example ("Maximize network bandwidth on EC2 instances with multiple network cards") does.
-    no = {"AssociatePublicIpAddress": word}
+    no = {"AssociatePublicIpAddress": answer}
     check_interfaces([ENA | no, SECOND | no], instance_type="p4d.24xlarge")
