@@ -7,7 +7,7 @@
 # make test       run all checks required before a merge, except test-engines: lint, types, unit and end-to-end tests
 # make test-engines   test MXNet, Horovod and Open MPI on real nodes (the first time takes 4 minutes longer)
 # make test-gpu   test the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not in make test
-# make soak       long runs: random faults (SEED, FAULTS=65), under jobs (ROUNDS=50), kills (KILLS=20), races (RACES=50); dlcluster check (CHECKS=20), up and bake; spot, EFA and reservations; blocks, expiry and idle stop; a late mount target; a private cluster's verbs, Lustre; a project, Accelerate, Lightning; 10,000 settings and every pair (ROWS=64)
+# make soak       long runs: random faults (SEED, FAULTS=65), under jobs (ROUNDS=50), kills (KILLS=20), races (RACES=50); dlcluster check (CHECKS=20), up and bake; spot, EFA and reservations; blocks, expiry and idle stop; a late mount target; a private cluster's verbs, Lustre; a project, Accelerate, Lightning, JupyterLab, an installed package; 10,000 settings and every pair (ROWS=64)
 # make lint       run a part of make test; also: unit, e2e
 # make docs       build the documentation and check its links; it says where the pages are
 # make docs-pictures  draw the documentation's pictures again from a run (needs chromium); not in make test
@@ -120,6 +120,7 @@ e2e-healing:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/after_all_tests
 
 # The tests on bare instances need no cluster; this part has them, the check and the web applications because it is short.
+# Its cluster is deployed by the first line of the tutorials, which the part runs to their end.
 e2e-jobs:
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
 
@@ -146,7 +147,7 @@ soak: root
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/up
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/purchase
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/efa
-	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks tests/trainer
+	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks tests/trainer tests/test_packaging.py
 	@$(ENTER) CHECKS=$(CHECKS) SEED=$(SEED) python -m local run -- python -m pytest -m soak tests/e2e/jobs
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/blocks
 	@$(ENTER) python -m local run -- python -m pytest tests/e2e/lifetime
@@ -155,6 +156,8 @@ soak: root
 	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/project tests/e2e/bake
 	@$(ENTER) EXAMPLES_PACKAGES="$$(python -m tests.e2e.examples.packages)"; \
 		python -m local run -- env EXAMPLES_PACKAGES="$$EXAMPLES_PACKAGES" python -m pytest -m soak tests/e2e/examples
+	@$(ENTER) JUPYTER_WHEELS="$$(python -m tests.e2e.notebooks.wheels)"; \
+		python -m local run -- env JUPYTER_WHEELS="$$JUPYTER_WHEELS" python -m pytest -m soak tests/e2e/notebooks
 	@$(ENTER) EXAMPLES=random python -m pytest tests/bootstrap/cluster tests/bootstrap/test_atomic_file.py
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) ROWS=$(ROWS) SEED=$(SEED) python -m pytest tests/stacks/test_pairwise.py

@@ -15,7 +15,7 @@ from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import RETRYABLE_ERRORS, Problem, RetryableError, Step, replacement_would_help
-from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT, HEALTH_S, Finding, Health
+from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
 from bootstrap.idle.pause_controller import pause_controller
@@ -66,8 +66,8 @@ class Agent:
         self._next_reconcile = 0.0
         self._next_report = 0.0
         self._next_health = 0.0
-        self._defects = 0
-        self._finding: Finding | None = None
+        self._failed_checks = 0
+        self._check_failure: HealthCheckFailure | None = None
         self._mxnet_environment = EnvironmentStatus(host.root, name=config.engines)
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
@@ -156,9 +156,9 @@ class Agent:
             return self._membership
         stored = cluster.table.read_stored()
         self._current_step = Step.GROUPS
-        found = cluster.coordinator.reconcile(stored)
+        membership = cluster.coordinator.reconcile(stored)
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
-        return found
+        return membership
 
     def _write_files(self, member: Member) -> None:
         self._current_step = Step.FILES
@@ -183,10 +183,10 @@ class Agent:
             self._phases.done("peers")
             if not is_mxnet_ready:
                 return
-            self._phases.done("engines")
+            self._phases.done("mxnet-environment")
             self._current_step = Step.CHECKS
-            self._finding = self._health.before_ready(self._membership.active_members)
-            if self._finding is None:
+            self._check_failure = self._health.before_ready(self._membership.active_members)
+            if self._check_failure is None:
                 self._current_step = Step.STACK
                 cluster.signals.success()
                 self._phases.done("signal")
@@ -212,18 +212,18 @@ class Agent:
             self._attempt_and_log(task)
 
     def _watch_health(self, cluster: ClusterClients) -> None:
-        """Check the machine's health; request a replacement after several consecutive defects."""
+        """Check the machine's health; request a replacement after FAILURES_BEFORE_REPLACEMENT consecutive failures."""
         now = self._host.monotonic()
         if now < self._next_health:
             return
         self._next_health = now + HEALTH_S
-        found = self._health.check_machine()
-        if found != self._finding and found is not None:
-            log.warning("check failed: %s", found.fault)
-        self._finding = found
-        self._defects = self._defects + 1 if found is not None and found.needs_replacement else 0
-        if found is not None and self._defects >= DEFECTS_BEFORE_REPLACEMENT:
-            cluster.group.request_replacement(found.fault)
+        failure = self._health.check_machine()
+        if failure != self._check_failure and failure is not None:
+            log.warning("check failed: %s", failure.reason)
+        self._check_failure = failure
+        self._failed_checks = self._failed_checks + 1 if failure is not None and failure.needs_replacement else 0
+        if failure is not None and self._failed_checks >= FAILURES_BEFORE_REPLACEMENT:
+            cluster.group.request_replacement(failure.reason)
 
     def _should_report_failure(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
@@ -240,31 +240,31 @@ class Agent:
         machine is broken. A node that waits for peers is not replaced, because a new instance would wait too.
         """
         self._next_report = self._host.monotonic() + MAX_BACKOFF_S
-        why = self._problem.name or self._what_is_missing()
+        reason = self._problem.reason or self._what_is_missing()
         if (cluster := self._cluster) is None:
-            log.warning("not ready in time: %s", why)
+            log.warning("not ready in time: %s", reason)
             return
         self._host.shipper.ship()  # CloudFormation terminates the node once it has the signal
-        error = self._attempt(lambda: self._report_failure(cluster, why))
+        error = self._attempt(lambda: self._report_failure(cluster, reason))
         if error is not None:
-            log.warning("cannot report the failure %s: %s", why, error)
+            log.warning("cannot report the failure %s: %s", reason, error)
 
-    def _report_failure(self, cluster: ClusterClients, why: str) -> None:
+    def _report_failure(self, cluster: ClusterClients, reason: str) -> None:
         """Send the report before recording it, so that an agent killed in between reports again."""
-        if self._config.fails_deploy and cluster.signals.failure(why):
+        if self._config.fails_deploy and cluster.signals.failure(reason):
             return
         if self._is_broken():
-            cluster.group.request_replacement(why)
-        cluster.signals.record_signal(why)
+            cluster.group.request_replacement(reason)
+        cluster.signals.record_signal(reason)
 
     def _is_broken(self) -> bool:
         if self._problem.error is not None:
             return replacement_would_help(self._problem.error)
-        return self._finding is not None and self._finding.needs_replacement
+        return self._check_failure is not None and self._check_failure.needs_replacement
 
     def _what_is_missing(self) -> str:
-        if self._finding is not None:
-            return self._finding.fault
+        if self._check_failure is not None:
+            return self._check_failure.reason
         if self._setup.outcome is None or self._setup.failure:
             return f"setup: {self._setup.failure or 'running'}"
         if self._membership.generation == 0:

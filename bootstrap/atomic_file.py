@@ -32,7 +32,7 @@ def replace_block(text: str, lines: str) -> str:
     """
     block = f"{MARKER_BEGIN}\n{lines}{MARKER_END}\n" if lines else ""
     kept: list[str] = []
-    place: int | None = None
+    position: int | None = None
     start: int | None = None
     for line in _lines(text):
         marker = line.strip()
@@ -41,15 +41,15 @@ def replace_block(text: str, lines: str) -> str:
         elif marker == MARKER_END:
             if start is not None:
                 del kept[start:]
-                place = start if place is None else place
+                position = start if position is None else position
             start = None
         else:
             kept.append(line)
-    if place is None:
-        place = len(kept)
-    if block and place and not kept[place - 1].endswith("\n"):
-        kept[place - 1] += "\n"
-    return "".join([*kept[:place], block, *kept[place:]])
+    if position is None:
+        position = len(kept)
+    if block and position and not kept[position - 1].endswith("\n"):
+        kept[position - 1] += "\n"
+    return "".join([*kept[:position], block, *kept[position:]])
 
 
 def _lines(text: str) -> list[str]:

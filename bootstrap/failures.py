@@ -39,12 +39,12 @@ class Step(Enum):
     GROUPS = "groups"
     FILES = "files"
     ADDRESS = "address"
-    MXNET_ENVIRONMENT = "engines"
+    MXNET_ENVIRONMENT = "mxnet-environment"
     CHECKS = "checks"
     STACK = "stack"
 
 
-def reason(error: RetryableError, *, step: Step) -> str:
+def short_reason(error: RetryableError, *, step: Step) -> str:
     """Return the short name of a failure during an activity."""
     if isinstance(error, MxnetEnvironmentError):
         return f"engines: {error.short}"
@@ -75,8 +75,8 @@ class Problem:
 
     def __init__(self) -> None:
         self.error: RetryableError | None = None
-        self.name: str | None = None
-        """Short name of the problem; None if the last pass succeeded."""
+        self.reason: str | None = None
+        """Short name of the error; None if the last pass succeeded."""
         self.failed_passes = 0
         """Number of consecutive failed passes."""
 
@@ -84,11 +84,11 @@ class Problem:
         """Record the outcome of a pass."""
         self.error = error
         self.failed_passes = 0 if error is None else self.failed_passes + 1
-        name = None if error is None else reason(error, step=step)
-        if name == self.name:
+        reason = None if error is None else short_reason(error, step=step)
+        if reason == self.reason:
             return
         if error is None:
-            log.info("recovered from %s", self.name)
+            log.info("recovered from %s", self.reason)
         else:
-            log.warning("%s: %s", name, error)
-        self.name = name
+            log.warning("%s: %s", reason, error)
+        self.reason = reason

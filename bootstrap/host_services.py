@@ -1,4 +1,4 @@
-"""Bundle the agent's access to its machine and to AWS."""
+"""Bundle the agent's access to its machine and to AWS, and build from it the node's record and its files' writer."""
 
 import random
 import socket
@@ -26,7 +26,7 @@ from bootstrap.contract import MASTER, SETUP_FAILED, SHARED_DIR, node_record_id
 from bootstrap.files.node_files import Actions, NodeFiles, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
-from bootstrap.idle.rank_grace import longest_grace_s
+from bootstrap.jobs.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
 RANDOM: Final = random.SystemRandom()

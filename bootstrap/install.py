@@ -21,8 +21,8 @@ from bootstrap.contract import (
     NODE_CONFIG,
     READ_AHEAD_SERVICE,
     SETUP_SERVICE,
-    SHARED_SERVICE,
     SHARED_STATE,
+    SHARED_STORAGE_SERVICE,
     STOPPED,
     TRAINER,
 )
@@ -53,13 +53,13 @@ WantedBy=multi-user.target
 MXNET_ENVIRONMENT_UNIT_FILE: Final = f"/etc/systemd/system/{MXNET_ENVIRONMENT_SERVICE}"
 MXNET_ENVIRONMENT_UNIT: Final = f"""\
 [Unit]
-Description=deeplearning-cdk engines
+Description=deeplearning-cdk MXNet environment
 Wants=network-online.target
 After=network-online.target
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap engines
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap mxnet-environment
 # The agent reports a failure; only a service that was killed starts again.
 Restart=on-failure
 RestartSec=5
@@ -68,8 +68,8 @@ Nice=5
 [Install]
 WantedBy=multi-user.target
 """
-SHARED_UNIT_FILE: Final = f"/etc/systemd/system/{SHARED_SERVICE}"
-SHARED_UNIT: Final = f"""\
+SHARED_STORAGE_UNIT_FILE: Final = f"/etc/systemd/system/{SHARED_STORAGE_SERVICE}"
+SHARED_STORAGE_UNIT: Final = f"""\
 [Unit]
 Description=deeplearning-cdk shared storage (release {{release}})
 Wants=network-online.target remote-fs-pre.target
@@ -79,7 +79,7 @@ Before=remote-fs-pre.target
 StartLimitIntervalSec=0
 
 [Service]
-ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared
+ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared-storage
 # However it ended: the state that it wrote last is not true any more.
 ExecStopPost=-/bin/sh -c 'echo {STOPPED} >{SHARED_STATE}'
 Restart=always
@@ -180,7 +180,7 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     if config is not None:
         _serve_jobs(config, release, root=root, services=services)
         start_services(config, root=root, services=services)
-        _start_shared_service(config, release, root=root, services=services)
+        _start_shared_storage(config, release, root=root, services=services)
     _start_reading_ahead(root=root, services=services)
     log.info("installed release %s", release.name)
 
@@ -243,11 +243,18 @@ def start_services(config: NodeConfig, *, root: Path, services: Services) -> Non
         services.enable(service)
 
 
-def _start_shared_service(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
+def _start_shared_storage(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
     """Start the service that mounts the shared storage, if the cluster has any; a mount survives its restart."""
     if config.shared_storage is not None:
-        pending = "restart-shared"
-        _start(release, SHARED_SERVICE, SHARED_UNIT_FILE, SHARED_UNIT, pending=pending, root=root, services=services)
+        _start(
+            release,
+            SHARED_STORAGE_SERVICE,
+            SHARED_STORAGE_UNIT_FILE,
+            SHARED_STORAGE_UNIT,
+            pending="restart-shared-storage",
+            root=root,
+            services=services,
+        )
 
 
 def _start_reading_ahead(*, root: Path, services: Services) -> None:

@@ -20,13 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("install", help="install this release and start its agent")
     commands.add_parser("run", help="run the agent until a signal stops it")
-    commands.add_parser("engines", help="provide the environment that the setting engines names")
-    commands.add_parser("shared", help="mount the shared storage, and keep it mounted")
+    commands.add_parser("mxnet-environment", help="provide the MXNet environment of the setting engines")
+    commands.add_parser("shared-storage", help="mount the shared storage, and keep it mounted")
     commands.add_parser("read-ahead", help="read PyTorch's libraries, once after a boot")
     commands.add_parser("setup", help="run the user's setup, unless it has succeeded on this node")
-    along = commands.add_parser("bring-along", help="run the setup of a later deploy, and wait for its end")
+    apply = commands.add_parser("apply-setup", help="run the setup of a later deploy, and wait for its end")
     for option, kind in (("--url", str), ("--sha256", str), ("--timeout", float)):
-        along.add_argument(option, type=kind, required=True)
+        apply.add_argument(option, type=kind, required=True)
     image = commands.add_parser(
         "prepare-image", help="remove this node's keys, homes and state, for an image of its disk"
     )
@@ -38,15 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             importlib.import_module("bootstrap.service")
             _log_to_the_journal()
             install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
-        elif arguments.command == "engines":
+        elif arguments.command == "mxnet-environment":
             _mxnet_environment()
-        elif arguments.command == "shared":
+        elif arguments.command == "shared-storage":
             _shared_storage()
         elif arguments.command == "read-ahead":
             _read_ahead()
         elif arguments.command == "setup":
             _setup()
-        elif arguments.command == "bring-along":
+        elif arguments.command == "apply-setup":
             _apply_setup(arguments)
         elif arguments.command == "prepare-image":
             _prepare_image(arguments.sha256)

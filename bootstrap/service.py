@@ -93,7 +93,7 @@ def read_config(root: Path) -> NodeConfig:
         raise
 
 
-def report(target: SignalTarget, why: str, root: Path) -> None:
+def report(target: SignalTarget, reason: str, root: Path) -> None:
     """Signal a failure with a new client, because the failed agent's client may be broken."""
     try:
         signals = Signals(
@@ -102,8 +102,8 @@ def report(target: SignalTarget, why: str, root: Path) -> None:
             instance_id=read_identity().instance_id,
             sent_file=under_root(root, SIGNALLED_FILE),
         )
-        if not signals.is_signalled and not signals.failure(why):
+        if not signals.is_signalled and not signals.failure(reason):
             # Another machine would crash in the same way, so do not request one.
-            signals.record_signal(why)
+            signals.record_signal(reason)
     except RETRYABLE_ERRORS as error:
-        log.warning("cannot report the failure %s: %s", why, error)
+        log.warning("cannot report the failure %s: %s", reason, error)

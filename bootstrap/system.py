@@ -67,16 +67,16 @@ class System:
         if any((self._root / directory / unit).exists() for directory in UNIT_DIRECTORIES):
             run(["systemctl", "disable", "--now", unit], timeout_s=STOP_TIMEOUT_S)
 
-    def stop(self, units: Sequence[str], *, but: str | None) -> None:
-        """Stop those of the units that systemd has loaded until the next boot; a name may have wildcards."""
+    def stop(self, units: Sequence[str], *, except_unit: str | None) -> None:
+        """Stop the given units that are loaded. They start again at the next boot. A name may have wildcards."""
         listed = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", *units]).splitlines()
         # Units that others only mention are listed as not found.
-        found = [line.split()[:2] for line in listed if line.strip()]
-        if loaded := [name for name, load in found if load == "loaded" and name != but]:
+        name_and_load = [line.split()[:2] for line in listed if line.strip()]
+        if loaded := [name for name, load in name_and_load if load == "loaded" and name != except_unit]:
             run(["systemctl", "stop", *loaded], timeout_s=STOP_TIMEOUT_S)
 
-    def end_swap(self) -> list[str]:
-        """Stop swapping; return the files that were swapped to."""
+    def disable_swap(self) -> list[str]:
+        """Disable swap; return the swap files."""
         swaps = [line.split() for line in Path("/proc/swaps").read_text().splitlines()[1:]]
         if swaps:
             run(["swapoff", "--all"], timeout_s=STOP_TIMEOUT_S)
@@ -96,8 +96,8 @@ class System:
                 with suppress(CommandError):
                     run(["loginctl", "terminate-session", session])
 
-    def stop_keeping_journal(self) -> None:
-        """Have journald write to the memory only."""
+    def relinquish_journal(self) -> None:
+        """Make journald log only to memory."""
         run(["journalctl", "--relinquish-var"])
 
     def enable_linger(self, user: str) -> None:

@@ -21,21 +21,17 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from local.run.user import User, deploy_arguments, temporary_user
-from tests.e2e.console_blocks import Step, outputs, script, sessions
+from local.run.user import User, temporary_user
+from tests.e2e.console_blocks import OMITTED, Step, general
+from tests.e2e.tutorial import DOCS, FIRST_CLUSTER, OWN_SCRIPT, new_user_laptop, run_page, ssh_configured
 from tests.e2e.user_venv import make_venv
 
-DOCS: Final = Path(__file__).parent
 PICTURES: Final = DOCS / "pictures"
-PAGES: Final[Mapping[str, str]] = {
-    "first-cluster": "start/first-cluster.md",
-    "your-own-script": "start/your-own-script.md",
-}
+PAGES: Final[Mapping[str, Path]] = {"first-cluster": FIRST_CLUSTER, "your-own-script": OWN_SCRIPT}
 """Tutorial of each picture."""
-NODES: Final = 3
-COLUMNS: Final = 104
+COLUMNS: Final = 116
 MAX_LINES: Final = 12
-"""Number of lines of a command's output in a picture; of a longer output, the last ones are shown."""
+"""Number of lines at the end of a command's output in a picture, beside those that the page shows."""
 TRAIN: Final = (
     "launch --env PYTHONPATH:/home/ubuntu/tools/lib/python3.11/site-packages python /opt/deeplearning/trainer "
     "--network lenet --kv-store dist_sync --num-epochs 8 --tensorboard runs/lenet"
@@ -52,38 +48,22 @@ def main(directory: Path) -> int:
     if shutil.which("chromium") is None:
         sys.stderr.write("error: no chromium on this machine: apt-get install chromium\n")
         return 1
-    with cluster_user() as user, tempfile.TemporaryDirectory() as laptop:
-        for name, page in PAGES.items():
-            (directory / f"{name}.svg").write_text(session_svg(run_page(user, DOCS / page, laptop), title=name))
+    with bootstrapped_user() as user, tempfile.TemporaryDirectory() as home:
+        laptop = new_user_laptop(user, Path(home))
+        with ssh_configured(user):
+            for name, page in PAGES.items():
+                (directory / f"{name}.svg").write_text(session_svg(run_page(laptop, page), title=name))
         draw_tensorboard(user, directory / "tensorboard.png")
     return 0
 
 
 @contextmanager
-def cluster_user() -> Iterator[User]:
-    """Deploy a cluster, and yield its user, whose ssh is configured as in docs/use/log-in.md."""
+def bootstrapped_user() -> Iterator[User]:
+    """Yield a user whose account is ready for the tutorials' first line."""
     with temporary_user() as own:
         user = replace(own, environment={**own.environment, "CDK_VALIDATION": "false"})
         user.cdk("bootstrap", "aws://123456789012/us-east-1")
-        user.cdk(*deploy_arguments(nodes=NODES))
-        user.write_ssh_config()
-        config = Path.home() / ".ssh/config"
-        config.parent.mkdir(mode=0o700, exist_ok=True)
-        config.write_text(f"Include {user.ssh_config}\n")
         yield user
-
-
-def run_page(user: User, page: Path, laptop: str) -> list[tuple[Step, list[str]]]:
-    """Run a page's lines like its test; return each command with its output."""
-    found: list[tuple[Step, list[str]]] = []
-    for machine, session in sessions(page):
-        lines = script(session)
-        if machine == "master":
-            printed = user.ssh("deeplearning-master", f"cd\n{lines}\n")
-        else:
-            printed = user.output("bash", "-c", f"cd {laptop}\n{lines}\n")
-        found += zip(session, outputs(printed), strict=True)
-    return found
 
 
 def session_svg(printed: Sequence[tuple[Step, Sequence[str]]], *, title: str) -> str:
@@ -92,11 +72,24 @@ def session_svg(printed: Sequence[tuple[Step, Sequence[str]]], *, title: str) ->
     for step, lines in printed:
         first, *rest = step.command.splitlines()
         console.print(Text.assemble((f"{step.machine}$ ", "bold green"), first), soft_wrap=False)
-        for line in (*rest, *lines[-MAX_LINES:]):
+        for line in (*rest, *shortened(step, lines)):
             console.print(Text(line, no_wrap=True, overflow="ellipsis"))
     # Leave out the fonts that rich would fetch from the web.
     plain = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     return console.export_svg(title=title, code_format=plain, unique_id=title)
+
+
+def shortened(step: Step, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a command's output that its page shows, and its last ones; a mark stands for the others."""
+    shown, last = {general(line) for line in step.shown}, len(lines) - MAX_LINES
+    is_omitting = False
+    for number, line in enumerate(lines):
+        if number >= last or general(line) in shown:
+            yield line
+            is_omitting = False
+        elif not is_omitting:
+            yield OMITTED
+            is_omitting = True
 
 
 def draw_tensorboard(user: User, path: Path) -> None:

@@ -4,15 +4,12 @@ torchrun --nproc-per-node 8 gpt2.py --data data             one machine
 launch --max-restarts 5 gpt2.py --data data                 every node of the cluster, a process for each GPU
 launch --max-restarts 5 gpt2.py --data data --fsdp          weights and AdamW's state are split over all GPUs
 
---data is a directory with train.bin and, if you like, val.bin, on every node. They hold token numbers as uint16 and
-nothing else, as the files of nanoGPT's prepare.py do. With tiktoken, this makes one of your own text:
+--data is a directory with train.bin and, if you like, val.bin, on every node. They hold only token numbers as uint16,
+as the files of nanoGPT's prepare.py do. With tiktoken, this makes one of your own text:
 
     np.array(tiktoken.get_encoding("gpt2").encode_ordinary(text), dtype=np.uint16).tofile("data/train.bin")
 
-A step's sequences depend only on --seed, --total-batch and the step's number, so a restarted run draws the same batches
-on fewer nodes too. --out keeps the newest two checkpoints. If all nodes share that directory, one process writes them.
-Otherwise one process of each node does, and a node that has none (a replacement) gets the weights from another. With
---fsdp each process saves its part of the weights, so several nodes need a shared directory.
+README.md says where the checkpoints are, and what a restarted run does.
 """
 
 import argparse
@@ -23,6 +20,7 @@ import signal
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,38 +28,27 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-VOCABULARY = 50304  # GPT-2's 50,257, rounded up to a multiple of 64, which matrix units like
 KEPT_CHECKPOINTS = 2
 # Peak bfloat16 speed without sparsity, in 10^12 operations a second, from NVIDIA's datasheets; the first match counts.
 PEAK_TFLOPS = {"A100": 312, "A10G": 70, "L40S": 362, "L4": 121, "H100": 989, "H200": 989, "B200": 2250}
-
-
-class Block(nn.Module):
-    """Attends to earlier tokens, then transforms each token separately."""
-
-    def __init__(self, width, heads, layers):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.attention_out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        for linear in (self.qkv, self.attention_out, self.up, self.down):
-            # GPT-2 scales its additions to the residual stream down by their number.
-            scale = 1 if linear in (self.qkv, self.up) else 1 / math.sqrt(2 * layers)
-            nn.init.normal_(linear.weight, std=0.02 * scale)
-            nn.init.zeros_(linear.bias)
-
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attention_out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+SHAPE = {"layers": 12, "heads": 12, "width": 768, "length": 1024, "vocabulary": 50304}  # 50,257 and some unused
+# fmt: off
+NUMBERS = {  # options, with their defaults
+    **{name: (size, f"{name} of the network") for name, size in SHAPE.items()},
+    "batch-size": (12, "sequences that a process computes at once"), "seed": (1337, "of weights and batches"),
+    "total-batch": (512, "sequences of a step, over all processes; the rest is gradient accumulation"),
+    "steps": (600_000, "steps in all"), "warmup": (2000, "steps in which the learning rate rises"),
+    "lr": (6e-4, "highest learning rate; it ends at a tenth"), "clip": (1.0, "largest norm of the gradient; 0: any"),
+    "weight-decay": (0.1, "of matrices; vectors have none"), "log-every": (10, "steps between two lines"),
+    "eval-every": (1000, "steps between two losses of val.bin"), "eval-batch": (512, "sequences for that loss"),
+    "save-every": (500, "steps between checkpoints"),
+}
+# fmt: on
 
 
 class GPT(nn.Module):
@@ -70,30 +57,37 @@ class GPT(nn.Module):
     def __init__(self, layers, heads, width, length, vocabulary):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads, layers) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        nn.init.normal_(self.tokens.weight, std=0.02)
-        nn.init.normal_(self.positions.weight, std=0.02)
+        gelu = partial(functional.gelu, approximate="tanh")
+        block = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, gelu, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(block, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:
+                # GPT-2 scales its additions to the residual stream down by their number.
+                is_addition = name.endswith(("out_proj.weight", "linear2.weight"))
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * layers) if is_addition else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(weight)
 
     def forward(self, inputs, targets):
         """Return the sum of the losses of all tokens."""
-        x = self.tokens(inputs) + self.positions(torch.arange(inputs.shape[1], device=inputs.device))
-        for block in self.blocks:
-            x = block(x)
-        logits = functional.linear(self.norm(x), self.tokens.weight)  # the same matrix as the embedding
+        length, device = inputs.shape[1], inputs.device
+        x = self.tokens(inputs) + self.positions(torch.arange(length, device=device))
+        causal = nn.Transformer.generate_square_subsequent_mask(length, device=device)
+        x = self.blocks(x, causal, is_causal=True)  # each token attends to those before it
+        logits = functional.linear(x, self.tokens.weight)  # the same matrix as the embedding
         return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
 
 
 class Tokens:
     """Draws sequences from a file of tokens."""
 
-    def __init__(self, path, length, vocabulary):
+    def __init__(self, path, args):
         if not path.is_file():
             sys.exit(f"gpt2.py: no such file: {path} (how to make one: the first lines of gpt2.py)")
-        if path.stat().st_size % 2 or path.stat().st_size < 2 * (length + 1):
-            needed = f"at least {length + 1} uint16 tokens, 2 bytes each"
-            sys.exit(f"gpt2.py: {path} must have {needed}, got {path.stat().st_size} bytes")
-        self.path, self.length, self.vocabulary = path, length, vocabulary
+        self.path, self.length, self.vocabulary = path, args.length, args.vocabulary
+        size, least = path.stat().st_size, args.length + 1
+        if size % 2 or size < 2 * least:
+            sys.exit(f"gpt2.py: {path} must have at least {least} uint16 tokens, 2 bytes each, got {size} bytes")
         self.data = np.memmap(path, dtype=np.uint16, mode="r")
 
     def starts(self, count, *seed):
@@ -109,142 +103,89 @@ class Tokens:
         return rows[:, :-1], rows[:, 1:]
 
 
-def gather(value):
-    """Return the values of all processes."""
-    values = [None] * dist.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
-
-
 class Checkpoints:
-    """Keeps the newest checkpoints in a directory: files of DistributedDataParallel, directories of FSDP."""
+    """Writes checkpoints beside the training, and keeps the newest; networks of each shape have their own directory."""
 
-    def __init__(self, out, shape, fsdp):
-        self.out, self.shape, self.fsdp, self.saving = out, shape, fsdp, None
-        self.suffix = "" if fsdp else ".pt"
-        out.mkdir(parents=True, exist_ok=True)
-        # If every process sees a file of rank 0, all nodes share the directory.
-        name = f".{uuid.uuid4().hex}"
-        if dist.get_rank() == 0:
-            (out / name).touch()
-        marker = out / gather(name)[0]
-        is_shared = all(gather(marker.exists()))
-        if dist.get_rank() == 0:
-            marker.unlink()
-        if fsdp and not is_shared:
-            sys.exit(f"gpt2.py: --fsdp on several nodes needs a directory in --out that they share, got {out}")
-        self.writes = dist.get_rank() == 0 if is_shared else int(os.environ.get("LOCAL_RANK", "0")) == 0
-        # The saves run in parallel with the training, so they need their own group.
-        self.group = dist.new_group(backend="gloo") if fsdp else None
+    def __init__(self, args, model, optimizer):
+        self.model, self.optimizer, self.fsdp, self.saving = model, optimizer, args.fsdp, None
+        self.out = args.out / "-".join(f"{name}{getattr(args, name)}" for name in SHAPE)
+        self.out.mkdir(parents=True, exist_ok=True)
+        # If every process sees the file of rank 0, all nodes share the directory.
+        marker = self.out / f".{uuid.uuid4().hex}"
+        marker.touch()
+        is_shared = all(gather((self.out / gather(marker.name)[0]).exists()))
+        marker.unlink()
+        if self.fsdp and not is_shared:
+            sys.exit(f"gpt2.py: --fsdp on several nodes needs a directory in --out that they share, got {args.out}")
+        self.is_first = dist.get_rank() == 0 if is_shared else int(os.environ.get("LOCAL_RANK", "0")) == 0
+        # Saves run in parallel with the training, so they need their own group.
+        self.group = dist.new_group(backend="gloo") if self.fsdp else None
 
-    def path(self, step):
-        return self.out / f"step-{step:08}{self.suffix}"
+    def complete(self):
+        """Return this node's complete checkpoints, oldest first; DCP writes .metadata last."""
+        return sorted(path.parent for path in self.out.glob("step-*/.metadata"))
 
-    def found(self):
-        """Return this node's checkpoints by step, and whether each is complete; DCP writes .metadata last."""
-        paths = self.out.glob(f"step-*[0-9]{self.suffix}")
-        return {int(path.stem[5:]): not self.fsdp or (path / ".metadata").exists() for path in paths}
+    def state(self):
+        # Without FSDP on the CPU, from where it is sent to nodes that have none.
+        options = StateDictOptions(cpu_offload=not self.fsdp)
+        weights, moments = get_state_dict(self.model, self.optimizer, options=options)
+        return {"model": weights, "optimizer": moments}
 
-    def save(self, step, model, optimizer):
-        weights, moments = get_state_dict(model, optimizer)
-        state = {"step": step, "shape": self.shape, "model": weights, "optimizer": moments}
-        if self.fsdp:
-            self.finish()
-            self.saving = dcp.async_save(state, checkpoint_id=self.path(step), process_group=self.group)
-        elif self.writes:
-            # A kill at any moment leaves the previous file.
-            with (self.out / ".saving").open("wb") as file:
-                torch.save(state, file)
-                os.fsync(file.fileno())
-            (self.out / ".saving").replace(self.path(step))
-            self.prune()
+    def save(self, step):
+        self.finish()
+        if self.fsdp or self.is_first:
+            how = {"process_group": self.group, "no_dist": not self.fsdp}
+            self.saving = dcp.async_save(self.state(), checkpoint_id=self.out / f"step-{step:08}", **how)
 
     def finish(self):
-        """Wait for a save in progress."""
+        """Wait for a save in progress; delete what is older than the newest, also what a kill left incomplete."""
         if self.saving is not None:
             self.saving.result()
             self.saving = None
-            self.prune()
+            for path in self.out.glob("step-*") if self.is_first else ():
+                if path < self.complete()[-KEPT_CHECKPOINTS:][0]:
+                    shutil.rmtree(path)
 
-    def prune(self):
-        """Delete what is older than the newest checkpoints, including directories that a kill left incomplete."""
-        found = self.found()
-        kept = sorted(step for step, is_complete in found.items() if is_complete)[-KEPT_CHECKPOINTS:]
-        for step in found if self.writes else ():
-            if step < kept[0]:
-                shutil.rmtree(self.path(step)) if self.fsdp else self.path(step).unlink()
-
-    def load(self, model, optimizer):
+    def load(self):
         """Load the newest checkpoint that any node has; return the number of steps done."""
-        newest = gather(max((step for step, is_complete in self.found().items() if is_complete), default=0))
-        step = max(newest)
-        if step == 0:
-            return 0
-        saved = {"shape": dict(self.shape)}
-        if self.fsdp:
-            dcp.load(saved, checkpoint_id=self.path(step))
-        else:
-            owner = newest.index(step)
-            loaded = [torch.load(self.path(step), map_location="cpu") if dist.get_rank() == owner else None]
-            dist.broadcast_object_list(loaded, src=owner)
-            saved = loaded[0]
-        if (shape := saved["shape"]) != self.shape:
-            problem = f"is of another network: {shape}, this one has {self.shape}; choose another --out"
-            sys.exit(f"gpt2.py: {self.path(step)} {problem}")
-        if self.fsdp:
-            weights, moments = get_state_dict(model, optimizer)
-            saved = {"model": weights, "optimizer": moments}
-            dcp.load(saved, checkpoint_id=self.path(step))
-        restore(model, optimizer, saved)
+        steps = gather(max((int(path.name[5:]) for path in self.complete()), default=0))
+        step, owner = max(steps), steps.index(max(steps))
+        if step:
+            saved = [self.state()]
+            if self.fsdp or dist.get_rank() == owner:
+                dcp.load(saved[0], checkpoint_id=self.out / f"step-{step:08}", no_dist=not self.fsdp)
+            if not self.fsdp:
+                dist.broadcast_object_list(saved, src=owner)
+            weights, moments = saved[0]["model"], saved[0]["optimizer"]
+            set_state_dict(self.model, self.optimizer, model_state_dict=weights, optim_state_dict=moments)
         return step
-
-
-def restore(model, optimizer, saved):
-    decays = [group["weight_decay"] for group in optimizer.param_groups]
-    set_state_dict(model, optimizer, model_state_dict=saved["model"], optim_state_dict=saved["optimizer"])
-    for group, decay in zip(optimizer.param_groups, decays, strict=True):  # --weight-decay may have changed
-        group["weight_decay"] = decay
-
-
-class Pace:
-    """Measures the seconds per step since the last call, without those of evaluation and saving."""
-
-    def __init__(self, step):
-        self.restart(step)
-
-    def restart(self, step):
-        self.began, self.step = time.perf_counter(), step
-
-    def seconds(self, step):
-        began, since = self.began, self.step
-        self.restart(step)
-        return (self.began - began) / (step - since)
 
 
 class Trainer:
     """Trains the model on all processes."""
 
-    def __init__(self, args, shape, device):
-        self.args, self.device, self.gpt = args, device, GPT(**shape).to(device)
+    def __init__(self, args, device):
+        self.args, self.device = args, device
+        self.model = GPT(**{name: getattr(args, name) for name in SHAPE}).to(device)
         on_gpu = device.type == "cuda"
         has_bfloat16 = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
         self.dtype = torch.bfloat16 if has_bfloat16 else torch.float32
-        self.weights = sum(p.numel() for p in self.gpt.parameters()) - self.gpt.positions.weight.numel()
+        name = torch.cuda.get_device_name(device) if has_bfloat16 else ""
+        known = () if "MIG" in name else PEAK_TFLOPS  # MIG: a part of a GPU
+        self.peak = next((PEAK_TFLOPS[part] * 1e12 for part in known if part in name), None)
+        self.weights = sum(p.numel() for p in self.model.parameters()) - self.model.positions.weight.numel()
         if args.compile:
-            for block in self.gpt.blocks:
+            for block in self.model.blocks.layers:
                 block.compile()
         if args.fsdp:
             policy = MixedPrecisionPolicy(param_dtype=self.dtype, reduce_dtype=torch.float32)
-            mesh = dist.init_device_mesh(device.type, (dist.get_world_size(),))
-            for module in (*self.gpt.blocks, self.gpt):
-                fully_shard(module, mesh=mesh, mp_policy=policy)
-            self.model = self.gpt
+            for module in (*self.model.blocks.layers, self.model):
+                fully_shard(module, mp_policy=policy)
         else:
-            self.model = DistributedDataParallel(self.gpt, device_ids=[device.index] if on_gpu else None)
-        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
-        vectors = [p for p in self.model.parameters() if p.dim() < 2]
-        groups = [{"params": matrices, "weight_decay": args.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.95), fused=on_gpu)
+            self.model = DistributedDataParallel(self.model, device_ids=[device.index] if on_gpu else None)
+        parameters = [*self.model.parameters()]
+        groups = [{"params": [p for p in parameters if (p.dim() >= 2) is is_matrix]} for is_matrix in (True, False)]
+        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=on_gpu)
 
     def loss(self, data, starts):
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32 and not self.args.fsdp):
@@ -253,8 +194,7 @@ class Trainer:
     def train_step(self, data, step):
         """Update the weights; return the sum of this process's losses, and the norm of the gradient."""
         args = self.args
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(step - 1, args)
+        set_rates(self.optimizer, step, args)
         batches = micro_batches(data.starts(args.total_batch, args.seed, step), args.batch_size)
         total = torch.zeros((), device=self.device)
         for index, starts in enumerate(batches):
@@ -274,42 +214,40 @@ class Trainer:
         return total, norm
 
     @torch.no_grad()
-    def validation_loss(self, data):
-        self.model.eval()
-        total = torch.zeros((), device=self.device)
-        for starts in micro_batches(data.starts(self.args.eval_batch, self.args.seed), self.args.batch_size):
+    def evaluate(self, data, step):
+        """Print the loss of val.bin."""
+        args, total = self.args, torch.zeros((), device=self.device)
+        for starts in micro_batches(data.starts(args.eval_batch, args.seed), args.batch_size):
             total += self.loss(data, starts)
-        self.model.train()
         dist.all_reduce(total)
-        return total.item() / (self.args.eval_batch * self.args.length)
+        log(f"step {step} validation loss {total.item() / (args.eval_batch * args.length):.6f}")
+        self.restart_clock(step)
 
-    def report(self, step, total, norm, pace):
-        """Print a step's loss, and the speed since the last report."""
+    def restart_clock(self, step):
+        """Count the time for tokens/s from here: without that of reports, evaluation and checkpoints."""
+        self.began, self.before = time.perf_counter(), step
+
+    def report(self, step, total, norm):
+        """Print a step's loss, and the speed since the clock was restarted."""
         args = self.args
         dist.all_reduce(total)
         tokens = args.total_batch * args.length
         loss, norm = total.item() / tokens, (norm.full_tensor() if args.fsdp else norm).item()
-        speed = tokens / pace.seconds(step)
+        speed = tokens * (step - self.before) / (time.perf_counter() - self.began)
         # PaLM (Chowdhery et al., 2022), appendix B, as in nanoGPT: 6 for each weight, 12 T for each channel of a layer.
         flops = speed * (6 * self.weights + 12 * args.layers * args.width * args.length)
-        peak = peak_flops(self.device, self.dtype)
-        mfu = f"{flops / (peak * dist.get_world_size()):.1%}" if peak else "unknown"
-        rate = learning_rate(step - 1, args)
+        mfu = f"{flops / (self.peak * dist.get_world_size()):.1%}" if self.peak else "unknown"
+        rate = self.optimizer.param_groups[0]["lr"]
         log(f"step {step} loss {loss:.6f} norm {norm:.3f} lr {rate:.2e} tokens/s {speed:.0f} MFU {mfu}")
+        self.restart_clock(step)
 
 
-def learning_rate(step, args):
-    if step < args.warmup:
-        return args.lr * (step + 1) / (args.warmup + 1)
-    done = min(1, (step - args.warmup) / max(1, args.steps - args.warmup))
-    return args.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
-
-
-def peak_flops(device, dtype):
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" and dtype == torch.bfloat16 else ""
-    if "MIG" in name:  # a part of a GPU
-        return None
-    return next((tera * 1e12 for part, tera in PEAK_TFLOPS.items() if part in name), None)
+def set_rates(optimizer, step, args):
+    """Set a step's learning rate, and this run's weight decay: a checkpoint may have another."""
+    done = min(1, (step - 1 - args.warmup) / max(1, args.steps - args.warmup))
+    rate = step / (args.warmup + 1) if done < 0 else 0.1 + 0.45 * (1 + math.cos(math.pi * done))
+    for group, decay in zip(optimizer.param_groups, (args.weight_decay, 0.0), strict=True):
+        group["lr"], group["weight_decay"] = args.lr * rate, decay
 
 
 def micro_batches(starts, batch_size, flag="a batch of"):
@@ -322,51 +260,35 @@ def micro_batches(starts, batch_size, flag="a batch of"):
     return np.array_split(starts[rank::ranks], count)
 
 
+def gather(value):
+    """Return the values of all processes."""
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
 def log(text):
     if dist.get_rank() == 0:
         print(text, flush=True)
 
 
-def positive(text):
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"must be a whole number above 0, got {text}")
-    return int(text)
-
-
-def number(text):
-    try:
-        if 0 <= float(text) < math.inf:
-            return float(text)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"must be a number of 0 or more, got {text}")
-
-
 def options():
     parser = argparse.ArgumentParser(description="Train GPT-2 on files of tokens.")
-    shared = os.environ.get("DEEPLEARNING_SHARED")
     parser.error = lambda text: parser.exit(2, f"gpt2.py: {text}\n")  # one line, without the usage
+    shared = os.environ.get("DEEPLEARNING_SHARED")
+    out = Path(shared, "gpt2") if shared else Path.home() / "gpt2-out"
     add = parser.add_argument
-    add("--data", type=Path, default=Path("data"), help="directory of train.bin and val.bin (%(default)s)")
-    add("--out", type=Path, default=Path(shared, "gpt2") if shared else Path.home() / "gpt2-out",
-        help="directory of the checkpoints ($DEEPLEARNING_SHARED/gpt2 if that is set, or else ~/gpt2-out)")  # fmt: skip
+    add("--data", type=Path, default="data", help="directory of train.bin and val.bin (%(default)s)")
+    add("--out", type=Path, default=out, help="directory of the checkpoints (%(default)s)")
     add("--fsdp", action="store_true", help="split weights with FSDP2 instead of DistributedDataParallel")
     add("--compile", action="store_true", help="compile each block; needs a C++ compiler on the nodes")
-    for name, default, text in [
-        ("layers", 12, "blocks"), ("heads", 12, "attention heads of a block"), ("width", 768, "channels"),
-        ("length", 1024, "tokens of a sequence"), ("vocabulary", VOCABULARY, "size of the vocabulary"),
-        ("batch-size", 12, "sequences that a process computes at once"),
-        ("total-batch", 512, "sequences of a step, over all processes; the rest is gradient accumulation"),
-        ("steps", 600_000, "steps in all"), ("warmup", 2000, "steps in which the learning rate rises"),
-        ("log-every", 10, "steps between two lines"), ("eval-every", 1000, "steps between two losses of val.bin"),
-        ("eval-batch", 512, "sequences of val.bin for its loss"), ("save-every", 500, "steps between checkpoints"),
-    ]:  # fmt: skip
-        add(f"--{name}", type=positive, default=default, help=f"{text} (%(default)s)")
-    add("--lr", type=number, default=6e-4, help="highest learning rate; it ends at a tenth (%(default)s)")
-    add("--weight-decay", type=number, default=0.1, help="of matrices; vectors have none (%(default)s)")
-    add("--clip", type=number, default=1.0, help="largest norm of the gradient; 0: any (%(default)s)")
-    add("--seed", type=positive, default=1337, help="of weights and batches (%(default)s)")
+    for name, (default, text) in NUMBERS.items():
+        add(f"--{name}", type=type(default), default=default, help=f"{text} (%(default)s)")
     args = parser.parse_args()
+    for name, (default, _) in NUMBERS.items():
+        value, least = vars(args)[name.replace("-", "_")], 1 if isinstance(default, int) else 0
+        if not least <= value < math.inf:
+            parser.error(f"--{name} must be a number of {least} or more, got {value}")
     if args.width % args.heads:
         parser.error(f"--width must be a multiple of --heads, got {args.width} and {args.heads}")
     if "RANK" not in os.environ:
@@ -382,53 +304,46 @@ def connect(args, train, val):
         torch.cuda.set_device(device)
     # Flags and checkpoints use gloo, so that they never wait for the GPU.
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
-    sizes = set(gather((len(train.data), val and len(val.data))))
-    if len(sizes) > 1:
+    if len(sizes := set(gather((len(train.data), val and len(val.data))))) > 1:
         sys.exit(f"gpt2.py: the nodes have different token files in {args.data}: lengths {sorted(sizes, key=str)}")
-    # Refuse now, not at the first evaluation.
     for flag, count in (("--total-batch", args.total_batch), ("--eval-batch", args.eval_batch)):
-        micro_batches(np.arange(count), args.batch_size, f"{flag}:")
+        micro_batches(np.arange(count), args.batch_size, f"{flag}:")  # refuse now, not at the first evaluation
     return device
 
 
 def main():
     args = options()
-    shape = {name: getattr(args, name) for name in ("layers", "heads", "width", "length", "vocabulary")}
-    train = Tokens(args.data / "train.bin", args.length, args.vocabulary)
-    val = Tokens(args.data / "val.bin", args.length, args.vocabulary) if (args.data / "val.bin").exists() else None
+    train = Tokens(args.data / "train.bin", args)
+    val = Tokens(args.data / "val.bin", args) if (args.data / "val.bin").exists() else None
     device = connect(args, train, val)
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
-    trainer = Trainer(args, shape, device)
-    checkpoints = Checkpoints(args.out, shape, args.fsdp)
-    first = checkpoints.load(trainer.model, trainer.optimizer)
-    method = "FSDP2" if args.fsdp else "DDP"
-    log(f"{trainer.weights / 1e6:.1f} M weights, {dist.get_world_size()} processes, {trainer.dtype}, {method}")
+    trainer = Trainer(args, device)
+    checkpoints = Checkpoints(args, trainer.model, trainer.optimizer)
+    first = checkpoints.load()
+    log(f"{trainer.weights / 1e6:.1f} M weights, {dist.get_world_size()} processes, {trainer.dtype}")
     log(f"resuming after step {first} from {args.out}" if first else f"starting; checkpoints in {args.out}")
 
     # A leaving node, Ctrl-C in launch and a stopped job first send TERM, then leave time to save.
     stop = torch.zeros(1)
     signal.signal(signal.SIGTERM, lambda *_: stop.fill_(1))
-    pace = Pace(first)
-    for step in range(first + 1, args.steps + 1):
+    trainer.restart_clock(first)
+    step, is_stopped = first, False
+    while step < args.steps and not is_stopped:
+        step += 1
         total, norm = trainer.train_step(train, step)
         stop_on_any = stop.clone()
         dist.all_reduce(stop_on_any, op=dist.ReduceOp.MAX)
-        is_end = step == args.steps or bool(stop_on_any)
-        if step % args.log_every == 0 or is_end:
-            trainer.report(step, total, norm, pace)
-        evaluates = val and (step % args.eval_every == 0 or step == args.steps)
-        saves = step % args.save_every == 0 or is_end
-        if evaluates:
-            log(f"step {step} validation loss {trainer.validation_loss(val):.6f}")
-        if saves:
-            checkpoints.save(step, trainer.model, trainer.optimizer)
-        if evaluates or saves:  # tokens/s counts neither
-            pace.restart(step)
-        if is_end:
-            break
+        is_complete = step == args.steps
+        is_stopped = bool(stop_on_any) and not is_complete
+        if step % args.log_every == 0 or is_complete or is_stopped:
+            trainer.report(step, total, norm)
+        if val and (step % args.eval_every == 0 or is_complete):
+            trainer.evaluate(val, step)
+        if step % args.save_every == 0 or is_complete or is_stopped:
+            checkpoints.save(step)
+            trainer.restart_clock(step)
     checkpoints.finish()
-    is_stopped = first < args.steps and step < args.steps
     log(f"stopped by SIGTERM after step {step}, with a checkpoint" if is_stopped
         else f"done: {args.steps} steps, checkpoint in {args.out}")  # fmt: skip
     dist.destroy_process_group()
@@ -437,7 +352,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except OSError as error:
-        sys.exit(f"gpt2.py: {error}")
+    main()

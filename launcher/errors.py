@@ -1,4 +1,7 @@
-"""Define the errors that the launcher raises; only main() catches them."""
+"""Define the errors that the launcher raises.
+
+One that nothing else handles reaches main(), which prints it and exits with its code.
+"""
 
 from _collections_abc import Mapping  # importing collections is slow
 
@@ -44,7 +47,7 @@ class BusyError(LaunchError):
         """Users of each node's GPUs, by the node's name; empty if other nodes would not help."""
 
 
-class OverdueError(LaunchError):
+class QueueTimeoutError(LaunchError):
     """The job has waited in the queue for as long as it may."""
 
 

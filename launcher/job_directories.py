@@ -1,6 +1,7 @@
 """Determine from the directories of logs and records which jobs still run, and remove the oldest others.
 
-The launcher and the runners share these directories (launcher.paths), so this module must import quickly in both.
+The launcher and the runners share these directories (launcher.paths), so this module must import quickly in both. It is
+outside launcher.history because that package depends on launcher.runner.
 """
 
 import fcntl
@@ -12,7 +13,7 @@ from launcher.paths import LOCK_FILE
 KEPT_JOBS = 20
 """Number of job directories to keep."""
 GRACE_DIGITS = 9
-"""Digits of the grace period in a lock file; bootstrap.idle.rank_grace reads no more."""
+"""Digits of the grace period in a lock file; bootstrap.jobs.rank_grace reads no more."""
 STALE_S = 600.0
 """Seconds without a touch of the lock after which a launcher counts as dead; larger than clock skew and NFS caching."""
 
@@ -54,7 +55,7 @@ def lock_is_fresh(directory: str | os.PathLike[str]) -> bool:
 
 
 def write_grace(lock: int, grace_s: float) -> None:
-    """Write into a lock file that ranks have this grace period, which the agent reads (bootstrap.idle.rank_grace)."""
+    """Write into a lock file that ranks have this grace period, which the agent reads (bootstrap.jobs.rank_grace)."""
     try:
         # One write of constant width replaces the whole number: a reader never sees a part of it, nor none.
         os.pwrite(lock, b"%0*d\n" % (GRACE_DIGITS, grace_s), 0)

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         cwd = working_directory()
         return start_detached(job, arguments, cwd=cwd) if job.detach else run_attached(job, cwd=cwd)
     except LaunchError as error:
-        from launcher.session import print_refusal
+        from launcher.lifecycle import print_refusal
 
         return print_refusal(error)
 
@@ -56,7 +56,7 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a job as a systemd unit that outlives this shell."""
     import_asyncio()
     from launcher.detached.detach import detach
-    from launcher.session import print_notes
+    from launcher.lifecycle import print_notes
 
     enable_gc()
     print_notes(job.notes)
@@ -72,7 +72,7 @@ def run_attached(job: Job, *, cwd: str) -> int:
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
     pool = open_pool(job.hosts, seconds=job.keep_s)
     import_asyncio()
-    from launcher.session import run_in_terminal
+    from launcher.lifecycle import run_in_terminal
 
     enable_gc()
     return run_in_terminal(job, cwd=cwd, pool=pool)

@@ -1,4 +1,4 @@
-"""Define the paths of processes' output on nodes."""
+"""Define paths and names that must import quickly in the runner."""
 
 JOBS_DIR = ".local/state/deeplearning/jobs"
 """Directory of logs below each node's home directory, after the XDG Base Directory Specification (XDG_STATE_HOME)."""
@@ -7,7 +7,7 @@ LOCK_FILE = "job.lock"
 JOB_LOG = "job.log"
 """Log of a detached job in its directory, beside those of its processes."""
 SSH_AGENT_VARIABLE = "SSH_AUTH_SOCK"
-"""Variable with the socket of the SSH agent (ssh-agent(1)); defined here for a fast import in the runner."""
+"""Variable with the socket of the SSH agent (ssh-agent(1))."""
 
 VENDOR = f"{__file__.rpartition('/launcher/')[0]}/vendor"
 """Directory of the libraries that the release bundles."""

@@ -17,14 +17,14 @@ SHELLS = frozenset(("bash", "dash", "sh", "zsh"))
 
 def command_word(command: Sequence[str]) -> str | None:
     """Return the word that a shell would look up as the command; None if there are several candidates."""
-    words = list(command)
-    if words[:2] == ["/bin/bash", "-c"]:
-        if SHELL_OPERATORS.intersection(words[2]):
+    args = list(command)
+    if args[:2] == ["/bin/bash", "-c"]:
+        if SHELL_OPERATORS.intersection(args[2]):
             return None
         import shlex
 
         try:
-            words = shlex.split(words[2])
+            args = shlex.split(args[2])
         except ValueError:  # The shell has reported it.
             return None
-    return words[0] if words else None
+    return args[0] if args else None

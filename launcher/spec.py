@@ -26,7 +26,7 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
+class QueuePolicy:
     """Terms on which a job queues for its nodes (launcher.job_queue)."""
 
     timeout_s: float
@@ -74,7 +74,7 @@ class Job:
     """Start the job even on GPUs in use, or if the nodes differ in EFA or setup."""
     has_gpus: bool = False
     """True if the cluster's nodes have GPUs, which no two jobs may share."""
-    wait: Wait | None = None
+    queue_policy: QueuePolicy | None = None
     """Terms on which the job queues for its nodes; None: it is refused while they are in use."""
     keep_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
@@ -99,6 +99,8 @@ class ProcessSpec:
 
     name: str
     """Name in failure messages, such as ``rank 3``."""
+    rank: int | None = None
+    """Rank after which the process is named; None for one with another name, such as a server."""
     label: str
     """Prefix of its output lines."""
     command: tuple[str, ...]

@@ -12,10 +12,11 @@ from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
 from stacks.cluster_role import RoleRules, limit_roles
-from stacks.fixed_settings import pin_settings
 from stacks.flow_logs import FlowLogs
 from stacks.hardening import acknowledge_rules
-from stacks.lifetime import limit_lifetime
+from stacks.immutable_settings import forbid_changes
+from stacks.lifetime.capacity_block import look_up_capacity_block
+from stacks.lifetime.lifetime_schedules import add_lifetime_schedules
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
@@ -70,10 +71,16 @@ class DeepLearningCluster(Construct):
         self.placement_group = self._placement_group()
         self.master, self.workers = self._node_groups()
         self._set_up_groups()
-        self.block = limit_lifetime(
-            self, props, self.roles.master, groups=(self.master, self.workers), network=self.network
+        self.block = look_up_capacity_block(self, props)
+        add_lifetime_schedules(
+            self,
+            props,
+            block=self.block,
+            master_role=self.roles.master,
+            groups=(self.master, self.workers),
+            network=self.network,
         )
-        pin_settings(self, props, zone=self.zone)
+        forbid_changes(self, props, zone=self.zone)
         if props.permissions_boundary is not None:
             limit_roles(self, props.permissions_boundary)
         if props.hardened:
@@ -203,7 +210,7 @@ class DeepLearningCluster(Construct):
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.MASTER),
             security_groups=self.security_groups.groups_for(contract.MASTER),
-            role=self.roles.master.of_instances,
+            role=self.roles.master.launch_template_role,
             setup_timeout=setup_timeout,
         )
         workers = NodeGroup(
@@ -215,7 +222,7 @@ class DeepLearningCluster(Construct):
             vpc=self.network.vpc,
             subnet=self.network.subnet_for(contract.WORKER),
             security_groups=self.security_groups.groups_for(contract.WORKER),
-            role=self.roles.worker.of_instances,
+            role=self.roles.worker.launch_template_role,
             setup_timeout=setup_timeout,
             # The master is never a spot instance: it keeps the membership, and jobs end with it.
             is_spot=self.props.purchase == SPOT,
@@ -279,7 +286,7 @@ class DeepLearningCluster(Construct):
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,
             worker_role_id=self.roles.worker.role_id,
-            engines=props.engines[-1] if props.engines else None,
+            engines=props.mxnet_environment,
             shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
             shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
             setup=self.setup.url if self.setup else None,

@@ -54,15 +54,18 @@ class ClusterRole(iam.Role):
         self, scope: Construct, construct_id: str, *, principal: iam.IPrincipal, name: str, rules: RoleRules
     ) -> None:
         # IAM's names are the same in all regions.
-        named = f"{rules.name_prefix}{rules.cluster_name}-{cdk.Stack.of(scope).region}-{name}"
+        full_name = f"{rules.name_prefix}{rules.cluster_name}-{cdk.Stack.of(scope).region}-{name}"
         super().__init__(
-            scope, construct_id, assumed_by=principal, role_name=named if rules.name_prefix is not None else None
+            scope, construct_id, assumed_by=principal, role_name=full_name if rules.name_prefix is not None else None
         )
         self._has_managed_policies = rules.has_managed_policies
 
     @property
-    def of_instances(self) -> iam.IRole:
-        """Return the role for the instances' construct, which would add a permission to the role itself."""
+    def launch_template_role(self) -> iam.IRole:
+        """Return the role to pass to the launch template.
+
+        With managed policies it is an immutable view, because the construct would otherwise add an inline policy.
+        """
         return self.without_policy_updates() if self._has_managed_policies else self
 
     def allow(self, purpose: str, *statements: iam.PolicyStatement) -> None:
@@ -71,9 +74,11 @@ class ClusterRole(iam.Role):
             for statement in statements:
                 self.add_to_policy(statement)
         elif statements:
-            self.allow_apart(purpose, *statements)
+            self.allow_in_separate_policy(purpose, *statements)
 
-    def allow_apart(self, purpose: str, *statements: iam.PolicyStatement) -> iam.Policy | iam.ManagedPolicy:
+    def allow_in_separate_policy(
+        self, purpose: str, *statements: iam.PolicyStatement
+    ) -> iam.Policy | iam.ManagedPolicy:
         """Add permissions in a separate policy, for which other resources can wait."""
         name = f"{purpose}Policy"
         if not self._has_managed_policies:

@@ -47,7 +47,7 @@ class ClusterStack(cdk.Stack):
             contract.LOGIN_USER_OUTPUT: LOGIN_USER,
             contract.NETWORKS_OUTPUT: cluster.network.networks,
             contract.PRICE_OUTPUT: cluster.price,
-            contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.hash),
+            contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.sha256),
             **self._allow_list_output(),
             **self._expiry_outputs(),
             **self._block_output(),
@@ -69,7 +69,7 @@ class ClusterStack(cdk.Stack):
         return {contract.EXPIRES_OUTPUT: iso(props.expires_at), **deletes}
 
     def _block_output(self) -> dict[str, str]:
-        """Output the Capacity Block, its start, the time at which its nodes end, and its end."""
+        """Output the Capacity Block, its start, the time at which its nodes are terminated, and its end."""
         block = self.cluster.block
         if block is None:
             return {}
@@ -81,16 +81,16 @@ class ClusterStack(cdk.Stack):
 
     def _shared_storage_output(self) -> dict[str, str]:
         """Output the file system that the nodes share, which ``cdk destroy`` keeps."""
-        setting, made = self.cluster.props.shared_storage, self.cluster.shared_storage
+        setting, created = self.cluster.props.shared_storage, self.cluster.shared_storage
         if setting == NO_SHARED_STORAGE:
             return {}
-        return {contract.SHARED_STORAGE_OUTPUT: made.file_system_id if made else setting.partition(":")[2]}
+        return {contract.SHARED_STORAGE_OUTPUT: created.file_system_id if created else setting.partition(":")[2]}
 
     def _security_outputs(self) -> dict[str, str]:
         """Output what `dlcluster preflight` compares, and the key that `dlcluster policy` names."""
         props = self.cluster.props
-        named = {contract.KMS_KEY_OUTPUT: props.kms_key, contract.ROLE_PREFIX_OUTPUT: props.role_name_prefix}
-        return {output: value for output, value in named.items() if value is not None}
+        values = {contract.KMS_KEY_OUTPUT: props.kms_key, contract.ROLE_PREFIX_OUTPUT: props.role_name_prefix}
+        return {output: value for output, value in values.items() if value is not None}
 
     def _setup_output(self) -> dict[str, str]:
         """Output the user's setup, which ``dlcluster setup`` brings to nodes that already run."""

@@ -14,7 +14,7 @@ from tests.tree import bytecode_below
 REPOSITORY = Path(__file__).parents[1]
 SLOWEST = (
     "stacks/network/test_pinned_zone.py",
-    "stacks/test_immutable_setting.py",
+    "stacks/test_immutable_settings.py",
     "trainer/test_digits.py",
     "trainer/test_convergence.py",
     "bootstrap/test_kill.py",

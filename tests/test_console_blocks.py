@@ -66,6 +66,7 @@ def test_a_command_that_fails_is_a_difference() -> None:
         (["...", "b"], ["a", "b"], []),
         (["...", "b"], ["a"], ["not printed: b"]),
         (["i-0123456789abcdef0 10.0.0.1"], ["i-0123456789abcdef1  10.0.1.1"], []),
+        (["job 20261124-195324-42877a0 runs"], ["job 20261125-080000-003beef runs"], []),
     ],
 )
 def test_lines_that_differ_are_listed(shown: list[str], printed: list[str], differences: list[str]) -> None:

@@ -120,7 +120,7 @@ def test_a_picture_shows_what_its_page_shows(name: str) -> None:
     """After a change of the page or of the output, ``make docs-pictures`` draws it again."""
     svg = (pictures.PICTURES / f"{name}.svg").read_text()
     drawn = {general(html.unescape(text).replace("\xa0", " ")) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg)}
-    shown = [line for step in steps(pictures.DOCS / pictures.PAGES[name]) for line in step.shown if line != OMITTED]
+    shown = [line for step in steps(pictures.PAGES[name]) for line in step.shown if line != OMITTED]
     assert shown
     assert [line for line in shown if general(line) not in drawn] == []
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from tests.trainer.programs import stopped_gpt2
 from tests.trainer.programs.processes import Rank, running
@@ -63,15 +64,20 @@ def finish(ranks: list[Rank]) -> tuple[float, float]:
     return float(loss), float(validation_loss)
 
 
+def checkpoints(node: Path) -> list[int]:
+    """Return the steps of a node's checkpoints; nothing else may be there."""
+    [directory] = (node / "gpt2-out").iterdir()
+    assert directory.name == f"layers2-heads2-width32-length16-vocabulary{TOKENS}"
+    return sorted(int(path.name.removeprefix("step-")) for path in directory.iterdir())
+
+
 @pytest.fixture(scope="module")
 def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[float, float]:
     node = tmp_path_factory.mktemp("undisturbed") / "shared"
     with training(data, nodes=(node, node)) as ranks:
         losses = finish(ranks)
     assert losses[0] < 2.5
-    assert sorted(path.name for path in (node / "gpt2-out").iterdir()) == [
-        f"step-{s:08}.pt" for s in (STEPS - 5, STEPS)
-    ]
+    assert checkpoints(node) == [STEPS - 5, STEPS]
     return losses
 
 
@@ -94,8 +100,7 @@ def test_fsdp_saves_on_sigterm_and_resumes(data: Path, undisturbed: tuple[float,
     with training(data, "--fsdp", "--save-every", "7", nodes=shared) as ranks:
         assert finish(ranks) == pytest.approx(undisturbed, abs=1e-3)
     assert f"\nresuming after step {step} from {shared[0]}/gpt2-out\n" in ranks[0].out.read_text()
-    kept = sorted(path.name for path in (shared[0] / "gpt2-out").iterdir())
-    assert kept == [f"step-{s:08}" for s in (STEPS - STEPS % 7, STEPS)]
+    assert checkpoints(shared[0]) == [STEPS - STEPS % 7, STEPS]
 
 
 def test_fsdp_needs_a_shared_directory(data: Path, tmp_path: Path) -> None:
@@ -147,24 +152,41 @@ def test_a_batch_that_does_not_fit_is_refused_by_its_flag() -> None:
         micro_batches(np.arange(480), 12, "--eval-batch:", rank=0, ranks=512)
 
 
-def test_a_resumed_run_takes_its_own_weight_decay() -> None:
-    restore = runpy.run_path(str(SCRIPT))["restore"]
-    optimizer = SimpleNamespace(param_groups=[{"weight_decay": 0.25}, {"weight_decay": 0.0}])
+def test_a_resumed_run_takes_its_own_rates() -> None:
+    args = SimpleNamespace(lr=2.0, warmup=3, steps=13, weight_decay=0.25)
+    # As a checkpoint of another run left them.
+    optimizer = SimpleNamespace(param_groups=[{"lr": 7.0, "weight_decay": 0.1}, {"lr": 7.0, "weight_decay": 0.1}])
+    set_rates = runpy.run_path(str(SCRIPT))["set_rates"]
+    rates = []
+    for step in (1, 3, 4, 9, 14):
+        set_rates(optimizer, step, args)
+        rates.append(optimizer.param_groups[0]["lr"])
+        assert [group["weight_decay"] for group in optimizer.param_groups] == [0.25, 0.0]
+        assert len({group["lr"] for group in optimizer.param_groups}) == 1
+    # Up to the highest rate in the warmup, and along a cosine to a tenth of it.
+    assert rates == pytest.approx([0.5, 1.5, 2.0, 1.1, 0.2])
 
-    def load(_model: object, given: SimpleNamespace, **_state: object) -> None:
-        for group, decay in zip(given.param_groups, (0.1, 0.0), strict=True):
-            group |= {"weight_decay": decay, "step": 7}
 
-    restore.__globals__["set_state_dict"] = load
-    restore(None, optimizer, {"model": {}, "optimizer": {}})
-    assert optimizer.param_groups == [{"weight_decay": 0.25, "step": 7}, {"weight_decay": 0.0, "step": 7}]
-
-
-def test_a_steps_time_is_without_what_came_before_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter((0.0, 10.0, 1000.0, 1006.0))
-    pace_of = runpy.run_path(str(SCRIPT))["Pace"]
+def test_speed_is_without_what_came_before_a_restart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Steps 21 to 25 take 10 s, an evaluation takes 990 s, steps 27 and 28 take 6 s.
+    clock = iter((0.0, 10.0, 10.0, 1000.0, 1006.0, 1006.0))
+    script = runpy.run_path(str(SCRIPT))["Trainer"]
+    report = script.report.__globals__
+    report["dist"] = SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 2, all_reduce=lambda _: None)
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
-    pace = pace_of(20)
-    assert pace.seconds(25) == 2.0
-    pace.restart(26)
-    assert pace.seconds(28) == 3.0
+    trainer = script.__new__(script)
+    trainer.args = SimpleNamespace(total_batch=10, length=16, layers=2, width=32, fsdp=False)
+    trainer.weights, trainer.peak = 1000, 1e6
+    trainer.optimizer = SimpleNamespace(param_groups=[{"lr": 0.01}])
+    loss, norm = torch.tensor(160.0), torch.tensor(2.0)
+    trainer.restart_clock(20)
+    trainer.report(25, loss, norm)
+    trainer.restart_clock(26)
+    trainer.report(28, loss, norm)
+    # 80 tokens/s * (6 * 1000 + 12 * 2 * 32 * 16) operations, of 2 * 10^6.
+    assert capsys.readouterr().out.splitlines() == [
+        "step 25 loss 1.000000 norm 2.000 lr 1.00e-02 tokens/s 80 MFU 73.2%",
+        "step 28 loss 1.000000 norm 2.000 lr 1.00e-02 tokens/s 53 MFU 48.8%",
+    ]

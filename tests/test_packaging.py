@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,9 +19,13 @@ REPOSITORY = Path(__file__).parents[1]
 ON_NODES = ("bootstrap", "launcher", "trainer")
 PYPROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PACKAGES = ("cli", "stacks", *ON_NODES)
+EXAMPLES = REPOSITORY / "examples"
+OWN_APPS = {"own_app.py": "Training", "own_stack.py": "Vision"}
+"""Examples of a user's own app, in the order of their page, each with the stack that contains the cluster."""
 
 
 BUILD_SOURCES = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+INSTALL_S = 500
 INSTALL = (
     "-m",
     "pip",
@@ -109,14 +114,46 @@ def test_the_installed_program_runs_outside_of_the_checkout(installed: Installed
     assert "cdk.json" in installed.run(program, "preflight", "--help", cwd=tmp_path)
 
 
-def test_own_app_of_a_user_can_contain_the_cluster(installed: Installed, tmp_path: Path) -> None:
-    app, out = installed.sources / "examples/own_app.py", tmp_path / "out"
-    installed.run(app, cwd=tmp_path, CDK_OUTDIR=str(out), CDK_VALIDATION="false")
-    training = json.loads((out / "Training.template.json").read_text())
-    assert training["Outputs"]["ClusterName"]["Value"] == "vision"
-    groups = [each for each in training["Resources"].values() if each["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+def test_the_page_about_own_apps_shows_the_examples() -> None:
+    shown = re.findall(
+        r"^```python\n(.*?)^```", (REPOSITORY / "docs/use/own-app.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert shown == [(EXAMPLES / name).read_text().partition("\n\n")[2] for name in OWN_APPS]
+
+
+@pytest.mark.parametrize(("name", "stack"), OWN_APPS.items())
+def test_own_app_of_a_user_can_contain_the_cluster(installed: Installed, tmp_path: Path, name: str, stack: str) -> None:
+    out = tmp_path / "out"
+    installed.run(installed.sources / "examples" / name, cwd=tmp_path, CDK_OUTDIR=str(out), CDK_VALIDATION="false")
+    check_cluster(out, stack)
+
+
+def check_cluster(out: Path, stack: str) -> None:
+    """Check that a stack has both groups of nodes, whose roles read the images, and that the bundle has every file."""
+    resources = json.loads((out / f"{stack}.template.json").read_text())["Resources"].values()
+    groups = [each for each in resources if each["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
     assert len(groups) == 2
+    policies = [json.dumps(each) for each in resources if each["Type"] == "AWS::IAM::Policy"]
+    assert len([each for each in policies if "s3:GetObject*" in each and "Images" in each]) == 2
     (bundle,) = out.glob("asset.*.zip")
     with zipfile.ZipFile(bundle) as files:
         on_nodes = {name for name in files.namelist() if name.startswith(ON_NODES)}
     assert on_nodes == set(tracked(*ON_NODES))
+
+
+@pytest.mark.soak
+def test_package_installs_with_its_pinned_dependencies_into_an_empty_environment(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """pip fetches the dependencies from its index."""
+    venv, app = tmp_path / "venv", tmp_path / "app"
+    app.mkdir()
+    run = functools.partial(subprocess.run, cwd=app, check=True, stdout=subprocess.PIPE, text=True, timeout=INSTALL_S)
+    run([sys.executable, "-m", "venv", venv])
+    run([venv / "bin/pip", "install", "--quiet", "-c", REPOSITORY / "constraints.txt", installed.sources])
+    assert run([venv / "bin/dlcluster", "--version"]).stdout == f"dlcluster {PYPROJECT['project']['version']}\n"
+    for name, stack in OWN_APPS.items():
+        out = tmp_path / stack
+        variables = {**os.environ, "CDK_OUTDIR": str(out), "CDK_VALIDATION": "false"}
+        run([venv / "bin/python", installed.sources / "examples" / name], env=variables)
+        check_cluster(out, stack)

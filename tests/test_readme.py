@@ -47,3 +47,12 @@ def test_readme_names_the_date_of_the_prices() -> None:
 def test_readmes_session_has_seven_lines() -> None:
     session = (REPOSITORY / "README.md").read_text().partition("```console\n")[2].partition("```")[0]
     assert len(session.splitlines()) == 7
+
+
+def test_readme_compares_ten_properties_whose_sources_are_on_their_page() -> None:
+    compared = (REPOSITORY / "docs/compared.md").read_text().partition("## Row by row")[2].partition("\n## ")[0]
+    shown = (REPOSITORY / "README.md").read_text().partition("## Why not another tool")[2].partition("\n## ")[0]
+    # The first one is the table's head.
+    sources, rows = (re.findall(r"^\| (.*?) \|", table, re.MULTILINE)[1:] for table in (compared, shown))
+    assert rows == sources
+    assert len(rows) == 10

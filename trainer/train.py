@@ -1,17 +1,14 @@
 """Train a network: arguments, data, ranks, checkpoints, model, loop, from top to bottom.
 
-Trainer.train_steps() shows one training step. With PyTorch these files explain it:
+Trainer.train_steps() shows one training step. With PyTorch and the default options these files contain all of it:
 
 - train.py: this file
-- torch_backend/step.py: forward, backward, reduce, update
+- torch_backend/step.py: forward, loss, backward
+- distributed/reduce/all_reduce.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
 - torch_backend/optimizer.py: the update of the weights
-- torch_backend/reduction.py: the choice of a reducer
-- distributed/reduce/ddp.py: DistributedDataParallel as the reducer, the default between GPUs
-- distributed/reduce/gradient_buckets.py: buckets of gradients as the reducer, in all other cases
-- distributed/reduce/ring.py: the sum around a ring of CPUs, which the buckets use
 
-Around the step, data/batches.py prepares the batches, and torch_backend/deferred_results.py fetches results from a GPU
-one step late. With MXNet: mxnet_backend/gluon_backend.py.
+Around the step, torch_backend/reduction.py chooses how to sum, data/batches.py prepares the batches, and
+torch_backend/deferred_results.py fetches results from a GPU one step late. With MXNet: mxnet_backend/gluon_backend.py.
 """
 
 import importlib

@@ -27,14 +27,14 @@ class GroupRequests:
         self._instance_id = instance_id
         self._replacement_requested = False
 
-    def request_replacement(self, why: str) -> None:
+    def request_replacement(self, reason: str) -> None:
         """Ask the group, once, to replace this node even if the group's own checks pass."""
         if self._replacement_requested:
             return
         self._connect().set_instance_health(
             InstanceId=self._instance_id, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False
         )
-        log.warning("asked %s to replace this node: %s", self._group, why)
+        log.warning("asked %s to replace this node: %s", self._group, reason)
         self._replacement_requested = True
 
     def pause_cluster(self, cluster_name: str) -> None:

@@ -78,9 +78,9 @@ class Coordinator:
     def _reconcile(self, stored: Stored) -> Membership:
         self.groups = groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
         group_instances = {
-            instance_id: _GroupInstance(node_type=group.node_type, is_counted=is_counted)
+            instance_id: _GroupInstance(node_type=group.node_type, is_leaving=instance_id in group.leaving_ids)
             for group in groups
-            for instance_id, is_counted in group.instances.items()
+            for instance_id in group.active_ids | group.leaving_ids
         }
         current, base = stored.membership, self._starting_membership(stored, group_instances)
         team_keys = self._team_keys(known=current.team_keys or self._last.team_keys)
@@ -88,7 +88,7 @@ class Coordinator:
             group_instances=group_instances, members=[member.instance_id for member in base.members]
         )
         strays = [member for member in base.members if member.instance_id not in group_instances]
-        wanted = next_membership(
+        desired = next_membership(
             base,
             desired_nodes=sum(group.desired_capacity for group in groups),
             nodes=[*self._nodes_in_networks(group_instances, instances, base), *_stray_nodes(strays, instances)],
@@ -98,29 +98,31 @@ class Coordinator:
             master_trains=self._config.master_trains,
             team_keys=team_keys,
         )
-        self.arriving = frozenset(group_instances.keys() - {member.instance_id for member in wanted.members})
-        if stored.error is None and replace(wanted, generation=current.generation) == current and current.generation:
+        self.arriving = frozenset(group_instances.keys() - {member.instance_id for member in desired.members})
+        if stored.error is None and _is_unchanged(desired, current):
             return current
         if stored.error or base is not current:
             # A node may have read a forged record with any generation, so the new number must differ from that one.
-            wanted = replace(wanted, generation=self._generation_after(current, base))
-        if not self._table.replace_membership(stored, wanted):
-            log.info("generation %d not written: another coordinator was faster", wanted.generation)
+            desired = replace(desired, generation=self._generation_after(current, base))
+        if not self._table.replace_membership(stored, desired):
+            log.info("generation %d not written: another coordinator was faster", desired.generation)
             return self._after_lost_race(group_instances, team_keys=team_keys)
-        log.info("generation %d: %d of %d nodes", wanted.generation, len(wanted.active_members), wanted.desired_nodes)
-        return wanted
+        log.info(
+            "generation %d: %d of %d nodes", desired.generation, len(desired.active_members), desired.desired_nodes
+        )
+        return desired
 
     def _team_keys(self, *, known: str) -> str:
         """Return the keys in the tags of the master's group; while the tags are bad, those of the membership."""
         tags = next(group.tags for group in self.groups if group.node_type == MASTER)
         try:
-            found = from_tags(tags)
+            tagged = from_tags(tags)
         except KeyListError as error:
             log.warning("keeping the team's SSH keys: %s", error)
             return known
-        if found != known:
-            log.info("SSH keys of the team: %s", ", ".join(key.name for key in parse(found)) or "none")
-        return found
+        if tagged != known:
+            log.info("SSH keys of the team: %s", ", ".join(key.name for key in parse(tagged)) or "none")
+        return tagged
 
     def _starting_membership(self, stored: Stored, group_instances: "Mapping[str, _GroupInstance]") -> Membership:
         """Return the membership to start from, which keeps node indexes even if the table was emptied or forged."""
@@ -142,10 +144,10 @@ class Coordinator:
 
     def _after_lost_race(self, group_instances: "Mapping[str, _GroupInstance]", *, team_keys: str) -> Membership:
         """Return the membership after another process has written to the table."""
-        found = self._table.read_stored()
-        if found.error is not None and self._last == EMPTY:
+        stored = self._table.read_stored()
+        if stored.error is not None and self._last == EMPTY:
             return EMPTY
-        membership = self._starting_membership(found, group_instances)
+        membership = self._starting_membership(stored, group_instances)
         # The last membership came from the node's state file, which contains no keys.
         return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
 
@@ -167,9 +169,18 @@ class Coordinator:
             node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
             for instance_id, each in group_instances.items()
         }
-        found = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
+        records = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
         self.activities = {ids[record_id]: text for record_id, text in self._table.activities.items()}
-        return self._rate_limit.apply(found, instances=group_instances)
+        return self._rate_limit.apply(records, instances=group_instances)
+
+
+def _is_unchanged(desired: Membership, current: Membership) -> bool:
+    """Return True if the table already has the desired membership.
+
+    Ignore the generation, which `next_membership` may have counted from an older membership than the table's. Without a
+    generation, the table has no membership yet.
+    """
+    return current.generation > 0 and replace(desired, generation=current.generation) == current
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,8 +188,8 @@ class _GroupInstance:
     """An instance in the description of its Auto Scaling group."""
 
     node_type: NodeType
-    is_counted: bool
-    """True if the group counts the instance; see Group.instances."""
+    is_leaving: bool
+    """True if the group no longer counts the instance; see Group.leaving_ids."""
 
 
 def _candidates(
@@ -190,7 +201,7 @@ def _candidates(
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
     for instance_id, group in group_instances.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
-        draining = not group.is_counted or (instance is not None and not instance.reachable)
+        draining = group.is_leaving or (instance is not None and not instance.reachable)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
     from mypy_boto3_ec2 import EC2Client
 
-NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
+LEAVING: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
 """Lifecycle states of instances that the group does not count, with or without ``:Wait`` and ``:Proceed``
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
 ENDED: Final = frozenset({"terminated"})
@@ -31,9 +31,10 @@ class Group:
     """Its DesiredCapacity; the deploy sets it (stacks/nodes/node_group.py)."""
     tags: Mapping[str, str]
     """Its tags, which a deploy changes while the nodes run."""
-    instances: Mapping[str, bool]
-    """Every instance of the group by ID; False if the group does not count it, because it is terminating or in
-    standby."""
+    active_ids: frozenset[str]
+    """Instances that count toward DesiredCapacity: in service, or pending."""
+    leaving_ids: frozenset[str] = frozenset()
+    """Instances that do not: terminating, being detached, or in standby."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,17 +67,17 @@ class Instance:
 def describe_groups(client: "AutoScalingClient", *, cluster_name: str) -> list[Group]:
     """Describe both groups. Raises GroupsError unless both exist."""
     names = {group_name(cluster_name, node_type): node_type for node_type in NODE_TYPES}
-    found = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
+    groups = client.describe_auto_scaling_groups(AutoScalingGroupNames=sorted(names))["AutoScalingGroups"]
     # CloudFormation creates them in parallel; with only one, half a cluster would look complete.
-    missing = sorted(names.keys() - {group["AutoScalingGroupName"] for group in found})
+    missing = sorted(names.keys() - {group["AutoScalingGroupName"] for group in groups})
     if missing:
         raise GroupsError(f"both Auto Scaling groups must exist, missing {' and '.join(missing)}")
-    return [_group(group, names[group["AutoScalingGroupName"]]) for group in found]
+    return [_group(group, names[group["AutoScalingGroupName"]]) for group in groups]
 
 
 def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> dict[str, Instance]:
     """Describe the instances that EC2 knows, by ID. Uses a filter: InstanceIds fails if any ID is unknown."""
-    found = {}
+    instances = {}
     for chunk in _chunks(sorted(instance_ids), FILTER_VALUES):
         pages = client.get_paginator("describe_instances").paginate(
             Filters=[{"Name": "instance-id", "Values": list(chunk)}]
@@ -90,19 +91,23 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
                         address=row.get("PrivateIpAddress"),
                         in_group=any(tag.get("Key") == GROUP_TAG for tag in row.get("Tags", [])),
                     )
-                    found[instance.instance_id] = instance
-    return found
+                    instances[instance.instance_id] = instance
+    return instances
 
 
 def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
+    ids = frozenset(instance["InstanceId"] for instance in group["Instances"])
+    leaving_ids = frozenset(
+        instance["InstanceId"]
+        for instance in group["Instances"]
+        if instance["LifecycleState"].partition(":")[0] in LEAVING
+    )
     return Group(
         node_type=node_type,
         desired_capacity=group["DesiredCapacity"],
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
-        instances={
-            instance["InstanceId"]: instance["LifecycleState"].partition(":")[0] not in NOT_COUNTED
-            for instance in group["Instances"]
-        },
+        active_ids=ids - leaving_ids,
+        leaving_ids=leaving_ids,
     )
 
 

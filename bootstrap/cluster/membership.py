@@ -116,7 +116,7 @@ def next_membership(
     """Return the next membership, or ``current`` itself if nothing changes."""
     desired_nodes = min(desired_nodes, MAX_NODES)
     members = assign_node_indexes(current.members, desired_nodes=desired_nodes, nodes=nodes, departed=departed)
-    wanted = replace(
+    updated = replace(
         current,
         desired_nodes=desired_nodes,
         members=members,
@@ -124,9 +124,9 @@ def next_membership(
         master_trains=master_trains,
         team_keys=team_keys,
     )
-    if wanted == current and current.generation > 0:
+    if updated == current and current.generation > 0:
         return current
-    return replace(wanted, generation=generation_after(current.generation))
+    return replace(updated, generation=generation_after(current.generation))
 
 
 def generation_after(generation: int, *, step: int = 1) -> int:

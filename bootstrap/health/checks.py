@@ -29,18 +29,18 @@ PROBE_BYTES: Final = 4096
 """Number of bytes that a check writes to a scratch directory and reads back."""
 HEALTH_S: Final = 60.0
 """Seconds between health checks of a ready node."""
-DEFECTS_BEFORE_REPLACEMENT: Final = 3
-"""Number of consecutive health checks that must find a defect before the node requests its replacement."""
+FAILURES_BEFORE_REPLACEMENT: Final = 3
+"""Number of consecutive health checks that must find this machine broken before the node requests its replacement."""
 ANSWER_TIMEOUT_S: Final = 3.0
 """Seconds within which an SSH server must answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class HealthCheckFailure:
     """A failed check."""
 
-    fault: str
-    """Name of the fault, short enough for the signal's only field."""
+    reason: str
+    """Short name of what is wrong, which fits into the signal's only field."""
     needs_replacement: bool
     """True if this machine itself is broken."""
 
@@ -61,16 +61,16 @@ class Health:
     answers: Callable[[str], bool]
     """Function that returns True if an SSH server answers at an address; see answers_ssh."""
 
-    def check_machine(self) -> Finding | None:
+    def check_machine(self) -> HealthCheckFailure | None:
         """Check the GPUs, the fabric and the disks; return the first finding, or None."""
         return self._check_gpus() or self._check_efa() or self._check_scratch()
 
-    def before_ready(self, active_members: Iterable[Member]) -> Finding | None:
+    def before_ready(self, active_members: Iterable[Member]) -> HealthCheckFailure | None:
         """Return the first finding that keeps this node from training, or None."""
         members = tuple(active_members)
         return self.check_machine() or self._check_names(members) or self._check_master(members)
 
-    def _check_gpus(self) -> Finding | None:
+    def _check_gpus(self) -> HealthCheckFailure | None:
         if self.expected_gpus is None:
             return None
         count = self.count_gpus()
@@ -78,18 +78,18 @@ class Health:
             return None
         # A driver that does not answer is no defect: after an update that needs a reboot, replacements would fail too.
         shown = "?" if count is None else count
-        return Finding(fault=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
+        return HealthCheckFailure(reason=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
 
-    def _check_efa(self) -> Finding | None:
+    def _check_efa(self) -> HealthCheckFailure | None:
         devices = self.root / EFA_DEVICES
         is_needed = self.expected_efa and devices.is_dir()
         count = sum(_driver_of(each) == EFA_DRIVER for each in devices.iterdir()) if is_needed else 0
         if count >= self.expected_efa:
             return None
         # If there is none at all, the driver is missing, and every replacement would lack it too.
-        return Finding(fault=f"efa {count}/{self.expected_efa}", needs_replacement=count > 0)
+        return HealthCheckFailure(reason=f"efa {count}/{self.expected_efa}", needs_replacement=count > 0)
 
-    def _check_scratch(self) -> Finding | None:
+    def _check_scratch(self) -> HealthCheckFailure | None:
         for path in SCRATCH_DIRS:
             directory = under_root(self.root, path)
             if not directory.is_dir():
@@ -98,14 +98,14 @@ class Health:
                 _write_and_read(directory)
             except OSError as error:
                 name = errno.errorcode.get(error.errno or 0, "failed")
-                return Finding(fault=f"scratch {path} {name}", needs_replacement=error.errno in BROKEN_DISK)
+                return HealthCheckFailure(reason=f"scratch {path} {name}", needs_replacement=error.errno in BROKEN_DISK)
         return None
 
-    def _check_names(self, members: Iterable[Member]) -> Finding | None:
+    def _check_names(self, members: Iterable[Member]) -> HealthCheckFailure | None:
         for member in members:
             for name in host_names(member.node_index):
                 if self._resolved(name) != member.address:
-                    return Finding(fault=f"name {name}", needs_replacement=False)
+                    return HealthCheckFailure(reason=f"name {name}", needs_replacement=False)
         return None
 
     def _resolved(self, name: str) -> str | None:
@@ -114,10 +114,10 @@ class Health:
         except OSError:
             return None
 
-    def _check_master(self, members: Iterable[Member]) -> Finding | None:
+    def _check_master(self, members: Iterable[Member]) -> HealthCheckFailure | None:
         for member in members:
             if member.node_index == 1 and not self.answers(member.address):
-                return Finding(fault=f"{MASTER_HOST} silent", needs_replacement=False)
+                return HealthCheckFailure(reason=f"{MASTER_HOST} silent", needs_replacement=False)
         return None
 
 

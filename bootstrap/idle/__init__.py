@@ -1,1 +1,1 @@
-"""Pause a cluster that nobody uses, announce every upcoming pause, and read what jobs leave in their directories."""
+"""Pause a cluster that nobody uses, and announce every upcoming pause."""

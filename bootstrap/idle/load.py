@@ -4,12 +4,10 @@ Programs outside ``launch`` count by their load. The thresholds separate a worki
 daemons; those of CPU and network apply to averages since the last sample (report.SAMPLE_S).
 """
 
-import fcntl
 import json
-import os
 import pwd
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +16,7 @@ from bootstrap.contract import SETUP_RUNNING, SETUP_STATE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.idle.watch import UNKNOWN_S
+from bootstrap.jobs.job_directories import JOBS, entries, is_locked
 
 BUSY_CORES: Final = 0.5
 """Average number of cores in use from which a node is busy. A single-threaded program fills one core of any machine,
@@ -32,8 +31,6 @@ nvidia-smi shows it; an idle GPU shows 0."""
 INPUT_S: Final = 45.0
 """Seconds after its last input for which a terminal counts as used: the time between two samples, plus the 8 s to which
 the kernel rounds a terminal's times (tty_update_time)."""
-JOBS: Final = ".local/state/deeplearning/jobs"
-"""Directory of the jobs in a home directory: launcher.paths.JOBS_DIR. Each process of a job locks its own directory."""
 CPU_STAT: Final = "sys/fs/cgroup/cpu.stat"
 """CPU time of all processes, in microseconds (Control Group v2, "cpu.stat")."""
 NETWORK_STAT: Final = "proc/net/dev"
@@ -106,8 +103,8 @@ class Load:
         return "network" if (self._last.network_bytes - last.network_bytes) / elapsed >= BUSY_BYTES_PER_S else ""
 
     def _read_counters(self) -> _Counters:
-        words = (self.root / CPU_STAT).read_text().split()
-        cpu_us = int(words[words.index("usage_usec") + 1])
+        fields = (self.root / CPU_STAT).read_text().split()
+        cpu_us = int(fields[fields.index("usage_usec") + 1])
         rows = [line.partition(":") for line in (self.root / NETWORK_STAT).read_text().splitlines()[2:]]
         # The first column after the name counts bytes received, the ninth bytes sent: proc_net_dev(5).
         counts = [row.split() for name, _, row in rows if name.strip() != "lo"]
@@ -125,27 +122,3 @@ class Load:
             return now - self._gpus_answered <= UNKNOWN_S
         self._gpus_answered = now
         return percent is not None and percent >= BUSY_GPU_PERCENT
-
-
-def entries(directory: Path) -> "Iterator[os.DirEntry[str]]":
-    """Yield a directory's entries; nothing if it does not exist."""
-    try:
-        with os.scandir(directory) as entries:
-            yield from entries
-    except FileNotFoundError:
-        return
-
-
-def is_locked(entry: "os.DirEntry[str]") -> bool:
-    """Return True if a process of the job runs on this machine; see launcher.job_directories.is_running."""
-    try:
-        fd = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (NotADirectoryError, FileNotFoundError):
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bootstrap.errors import CommandError
-from bootstrap.idle.checkpoints_at_risk import JobsAtRisk
 from bootstrap.idle.pause_record import PauseRecord
+from bootstrap.jobs.checkpoints_at_risk import JobsAtRisk
 
 log = logging.getLogger(__name__)
 

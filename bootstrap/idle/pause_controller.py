@@ -15,12 +15,12 @@ from bootstrap.config import NodeConfig
 from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
-from bootstrap.idle.checkpoints_at_risk import find_jobs_at_risk
 from bootstrap.idle.load import Load
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord, parse_pause, parse_seconds, parse_time, render_pause
 from bootstrap.idle.report import ActivityReport
 from bootstrap.idle.watch import IdleWatch, Verdict
+from bootstrap.jobs.checkpoints_at_risk import find_jobs_at_risk
 
 if TYPE_CHECKING:
     from bootstrap.host_services import ClusterClients, HostServices
@@ -90,9 +90,9 @@ class PauseController:
         # A node that is in standby or protected from scale-in outlives a pause.
         is_paused = not any(group.desired_capacity for group in groups)
         idle_stop_s = 0 if is_paused else parse_seconds(tags.get(IDLE_STOP_TAG, "0"))
-        counted = [name for group in groups for name, is_counted in group.instances.items() if is_counted]
+        active_ids = frozenset[str]().union(*(group.active_ids for group in groups))
         members = {member.instance_id for member in membership.members}
-        self._watch.observe(reports, instances=counted, now=now)
+        self._watch.observe(reports, instances=active_ids, now=now)
         verdict = self._watch.decide(idle_stop_s=idle_stop_s, members=members, now=now)
         self._record = replace(
             self._recorded(verdict, idle_stop_s=idle_stop_s, now=now),

@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap engines``: provide the MXNet environment, and write its progress for the agent."""
+"""Run ``bootstrap mxnet-environment``, a service that provides the MXNet environment and reports to the agent."""
 
 import errno
 import logging

@@ -33,7 +33,7 @@ from bootstrap.contract import (
     SETUP_MARKER,
     SETUP_SERVICE,
     SHARED_DIR,
-    SHARED_SERVICE,
+    SHARED_STORAGE_SERVICE,
     SSH_CLIENT_CONFIG,
     SSHD_CONFIG,
     SYSTEMD_ENVIRONMENT,
@@ -46,7 +46,8 @@ from bootstrap.files.paths import under_root
 from bootstrap.setup.provide import done_marker
 
 SERVICES: Final = (
-    *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE, DURABLE_SERVICE, SHARED_SERVICE, READ_AHEAD_SERVICE),
+    *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE),
+    *(DURABLE_SERVICE, SHARED_STORAGE_SERVICE, READ_AHEAD_SERVICE),
 )
 """Units of this project; a node of the image gets them from its user data."""
 WRITERS: Final = (
@@ -102,11 +103,11 @@ class Services(Protocol):
     def disable(self, unit: str) -> None:
         """Stop the unit, and start it at no boot; there may be no such unit."""
 
-    def stop(self, units: Sequence[str], *, but: str | None) -> None:
-        """Stop those of the units that are loaded, but one."""
+    def stop(self, units: Sequence[str], *, except_unit: str | None) -> None:
+        """Stop the given units that are loaded. They start again at the next boot."""
 
-    def end_swap(self) -> list[str]:
-        """Stop swapping; return the files that were swapped to. Raises CommandError."""
+    def disable_swap(self) -> list[str]:
+        """Disable swap; return the swap files. Raises CommandError."""
 
     def unmount(self, directory: str) -> None:
         """Unmount what is mounted on a directory, if anything is."""
@@ -114,27 +115,27 @@ class Services(Protocol):
     def end_other_sessions(self, own: str | None) -> None:
         """End all logins but one: a shell writes its history when it ends."""
 
-    def stop_keeping_journal(self) -> None:
-        """Have journald write to the memory only."""
+    def relinquish_journal(self) -> None:
+        """Make journald log only to memory."""
 
 
 def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -> None:
     """Remove keys, homes, logs and node state from the disk. Raises SetupError unless the setup has succeeded on it."""
     marker = under_root(root, SETUP_MARKER)
-    found = marker.read_text().strip() if marker.is_file() else "none"
+    marked = marker.read_text().strip() if marker.is_file() else "none"
     done = done_marker(sha256, WORKER)
     # An older release wrote no type.
-    if found not in (done.strip(), sha256):
-        raise SetupError("another setup", f"the setup on this disk must be {done.strip()}, got {found}")
+    if marked not in (done.strip(), sha256):
+        raise SetupError("another setup", f"the setup on this disk must be {done.strip()}, got {marked}")
     # Without the tunnel of its service, a mount that answers no more would hang whatever looks at it.
     services.unmount(SHARED_DIR)
     for service in SERVICES:
         services.disable(service)
     own, user = _SESSION.search(cgroup), _USER.search(cgroup)
     services.end_other_sessions(own[1] if own else None)
-    services.stop(WRITERS, but=f"user@{user[1]}.service" if user else None)
-    swaps = services.end_swap()
-    services.stop_keeping_journal()
+    services.stop(WRITERS, except_unit=f"user@{user[1]}.service" if user else None)
+    swaps = services.disable_swap()
+    services.relinquish_journal()
     write_file(marker, done)
     disk = root.stat().st_dev
     _overwrite_secrets(root, disk=disk)
@@ -183,19 +184,19 @@ def overwrite(path: Path, *, disk: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         if not _is_on(path, disk):
             return
-        found = path.lstat()
-        if stat.S_ISDIR(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
             for child in [*path.iterdir()]:
                 overwrite(child, disk=disk)
         # Another name of the file may be software that stays.
-        elif stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             with path.open("r+b") as file:
-                for start in range(0, found.st_size, _ZEROS):
-                    file.write(bytes(min(_ZEROS, found.st_size - start)))
+                for start in range(0, status.st_size, _ZEROS):
+                    file.write(bytes(min(_ZEROS, status.st_size - start)))
 
 
 def _is_on(path: Path, disk: int) -> bool:
-    """Return whether a file, or what a directory holds, is on the disk; other machines may share what is not.
+    """Return True if a file, or the content of a directory, is on the disk; other machines may share what is not.
 
     Only directories tell: on an overlay, other files may have the number of a lower layer.
     """
@@ -230,10 +231,10 @@ def _empty_home(home: Path, skeleton: Path, *, disk: int) -> None:
     for child in [*home.iterdir()]:
         remove(child, disk=disk)
     if skeleton.is_dir():
-        places = {child.name for child in home.iterdir()}
+        mount_points = {child.name for child in home.iterdir()}
 
         def mounted(_directory: str, names: list[str]) -> set[str]:
-            return places.intersection(names)
+            return mount_points.intersection(names)
 
         shutil.copytree(skeleton, home, dirs_exist_ok=True, symlinks=True, ignore=mounted)
     home.chmod(stat.S_IMODE(owner.st_mode))

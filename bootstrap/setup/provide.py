@@ -59,7 +59,7 @@ class SetupServices:
 
 
 def done_marker(sha256: str, node_type: NodeType) -> str:
-    """Return the content of the marker: a setup may install other things on a master, so an image's type counts."""
+    """Return the content of the marker. It includes the node type, because a setup may do other things on a master."""
     return f"{sha256} {node_type}\n"
 
 

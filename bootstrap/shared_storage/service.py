@@ -1,4 +1,4 @@
-"""Run the service ``bootstrap shared``: mount the file system however late it appears, and monitor it.
+"""Run the service ``bootstrap shared-storage``: mount the file system however late it appears, and monitor it.
 
 Nothing waits for this service: a node is ready, and in the cluster, without its shared directory.
 """
@@ -92,13 +92,13 @@ class Mounter:
         if target is None:
             self._write_state(NOT_KNOWN, "its id has not arrived")
             return POLL_S
-        state, why = self._try(target)
-        self._write_state(state, why)
+        state, reason = self._try(target)
+        self._write_state(state, reason)
         self._failures = 0 if state == MOUNTED else self._failures + 1
         return WATCH_S if state == MOUNTED else min(MAX_BACKOFF_S, 2.0 ** min(self._failures - 1, 8))
 
     def _try(self, target: StorageTarget) -> tuple[str, str]:
-        """Check the file system, and mount it if necessary; return the new state and why."""
+        """Check the file system, and mount it if necessary; return the new state and the reason for it."""
         try:
             self._serve(target)
             self._ask(target)
@@ -132,9 +132,9 @@ class Mounter:
         except OSError:
             return None
 
-    def _write_state(self, state: str, why: str) -> None:
+    def _write_state(self, state: str, reason: str) -> None:
         if state != self._state:
-            log.info("shared storage: %s (%s)", state, why)
+            log.info("shared storage: %s (%s)", state, reason)
             self._state = state
         write_file(under_root(self._root, SHARED_STATE), f"{state}\n")
 

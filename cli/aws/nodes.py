@@ -90,7 +90,7 @@ class Membership:
         for member in self.members:
             if member.node_type == MASTER and (not member.draining or member.has_failed_setup):
                 return member
-        raise ClusterError("the cluster has no master now: it may be starting or being replaced")
+        raise ClusterError(NO_MASTER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +110,7 @@ MAX_FILTER_VALUES: Final = 200
 RUNNING: Final = "running"
 STILL_THERE: Final = ("pending", RUNNING, "stopping", "stopped")
 TERMINATE: Final = "aws ec2 terminate-instances --instance-ids"
+NO_MASTER: Final = "the cluster has no master now: it may be starting or being replaced"
 GONE: Final = Instance(instance_type="", zone="", public_address="", state="gone")
 
 
@@ -230,10 +231,11 @@ def check_instance(ec2: "EC2Client", member: Member, *, cluster_name: str) -> "I
     Any process on the master can write the record and, with another instance's id, lead a login there.
     """
     instance = next(_described(ec2, [member.instance_id]), None)
-    named = f"the {MASTER} {member.instance_id}" if member.node_type == MASTER else member.instance_id
-    if instance is None or instance["State"]["Name"] != RUNNING:
-        state = GONE.state if instance is None else instance["State"]["Name"]
-        raise ClusterError(f"{named} must be {RUNNING}, its state is {state}")
+    state = GONE.state if instance is None else instance["State"]["Name"]
+    if instance is None or state != RUNNING:
+        if member.node_type == MASTER:
+            raise ClusterError(f"{NO_MASTER} ({member.instance_id} is {state})")
+        raise ClusterError(f"{member.instance_id} must be {RUNNING}, its state is {state}")
     tags = {tag.get("Key"): tag.get("Value") for tag in instance.get("Tags", [])}
     for what, recorded, known in (
         (f"tag {CLUSTER_TAG}", cluster_name, tags.get(CLUSTER_TAG)),

@@ -44,12 +44,12 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
     """
     # Without its instance, a pending image may fail.
     pending = pending_images(ec2, cluster_name=cluster_name)
-    left = _end_detached(ec2, cluster_name, detached, but=pending)
+    left = _end_detached(ec2, cluster_name, detached, except_ids=pending)
     for _ in range(DETACH_POLLS):
         if detached is None or not left.get(detached):
             break
         time.sleep(POLL_S)
-        left = _end_detached(ec2, cluster_name, detached, but=pending)
+        left = _end_detached(ec2, cluster_name, detached, except_ids=pending)
     for name, is_in_group in left.items():
         if name in pending:
             why = f"runs on until image {pending[name]} of it is complete"
@@ -61,13 +61,15 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
             _say(f"{name} still has its group's tag after {waited:.0f} s: {end_it(name)}")
 
 
-def _end_detached(ec2: "EC2Client", cluster_name: str, detached: str | None, *, but: Container[str]) -> dict[str, bool]:
+def _end_detached(
+    ec2: "EC2Client", cluster_name: str, detached: str | None, *, except_ids: Container[str]
+) -> dict[str, bool]:
     """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
     left = {}
     for instance in _marked(ec2, cluster_name):
         name, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
         is_ours = name == detached or bool(tag_values(instance, DETACHED_TAG))
-        if is_in_group or not is_ours or name in but:
+        if is_in_group or not is_ours or name in except_ids:
             left[name] = is_in_group
             continue
         _say(f"ending {name}, the worker of an image")

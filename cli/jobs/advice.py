@@ -6,8 +6,6 @@ from typing import Final
 
 from cli.jobs.records import Job
 
-FAILED_RANK: Final = re.compile(r"\brank (\d{1,7}) ended with exit code ")
-"""Matches the reason of a job one of whose ranks failed (launcher.job.node)."""
 SAME_ON_LAPTOP: Final = (
     (re.compile(r"\blaunch (?=python )"), "dlcluster run -- "),
     (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "dlcluster jobs"),
@@ -24,6 +22,5 @@ def for_laptop(text: str) -> str:
 
 
 def log_command(job: Job) -> str | None:
-    """Return the command that shows the whole output of the rank that failed; None if the reason names none."""
-    rank = FAILED_RANK.search(job.reason or "")
-    return f"dlcluster logs {shlex.quote(job.id)} --rank {rank[1]}" if rank else None
+    """Return the command that shows the whole output of the rank that failed; None if no rank has."""
+    return None if job.failed_rank is None else f"dlcluster logs {shlex.quote(job.id)} --rank {job.failed_rank}"

@@ -46,6 +46,8 @@ class Job:
     end: str | None
     exit_code: int | None
     reason: str | None
+    failed_rank: int | None
+    """Rank that failed first; None if no rank has."""
     restarts: int
     place: int | None
     """Place in the queue, from 1."""
@@ -147,6 +149,7 @@ def _job(values: Any) -> Job:
             end=_text(values.get("end")),
             exit_code=None if values.get("exit_code") is None else int(values["exit_code"]),
             reason=_text(values.get("reason")),
+            failed_rank=None if values.get("failed_rank") is None else int(values["failed_rank"]),
             restarts=int(values.get("restarts", 0)),
             place=None if values.get("place") is None else int(values["place"]),
             waiting=_text(values.get("waiting")),

@@ -38,14 +38,14 @@ def check_stack(target: PreflightTarget) -> Iterator[Finding]:
     elif CLUSTER_NAME_OUTPUT not in outputs:
         yield problem("stack", f"stack {name} exists but is not a cluster", "choose another cluster_name")
     else:
-        yield from [*_fixed_settings(target, outputs)] or [
+        yield from [*_changed_immutable_settings(target, outputs)] or [
             ok("stack", f"{now}: cdk deploy changes it"),
             *_former_key(target, outputs),
         ]
 
 
-def _fixed_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
-    """Find changes of settings that some stacks predate and so have off (stacks/immutable_setting.py)."""
+def _changed_immutable_settings(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:
+    """Find changes of settings that some stacks predate and so have off (stacks/immutable_settings.py)."""
     props = target.props
     none = NO_SHARED_STORAGE
     made = props.makes_file_system and SHARED_STORAGE_OUTPUT in outputs

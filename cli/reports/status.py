@@ -31,7 +31,7 @@ MOUNT_REASONS: Final = {
     REFUSED: "the file system refuses the mount",
     NO_CLIENT: "the image has no client for it",
     OCCUPIED: "something else is mounted on /shared",
-    STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared)",
+    STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
 PAUSED_WITHIN: Final = timedelta(minutes=2)

@@ -22,6 +22,7 @@ from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
+from cli.ssh.browser import browser_option
 from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port, poll
 from cli.ssh.master import ssh_target
 from cli.ssh.remote import connect, last_line
@@ -56,7 +57,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def web_app_options(function: Function) -> Function:
     """Add the options of verbs that run a web application."""
     for option in (
-        click.option("--browser/--no-browser", default=None, help="Open the address in the browser (on a terminal)."),
+        browser_option,
         click.option(
             "--local-port", metavar="PORT", type=PORTS, help="Port on this machine (the usual or a free one)."
         ),
@@ -150,7 +151,9 @@ wait "$app"
 def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environment: str) -> tuple[int, bool]:
     """Return a free port of the master, and True if the directory exists."""
     if code == NO_MODULE:
-        install = f"dlcluster ssh -- {environment}/bin/python -m pip install {app.package}"
+        # The image's environment is root's, or may be; another one is the user's.
+        sudo = "sudo " if environment == IMAGE_ENVIRONMENT else ""
+        install = f"dlcluster ssh -- {sudo}{environment}/bin/python -m pip install {app.package}"
         raise ClusterError(
             f"{environment} on the master has no {app.module}; install it with {install}, "
             "or choose another environment with --venv"

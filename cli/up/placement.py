@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.contract import CLUSTER_NAME_OUTPUT, NO_ZONE, ZONE_GUARD
+from bootstrap.contract import CLUSTER_NAME_OUTPUT, IMMUTABLE_ZONE, NO_ZONE
 from cli.aws.clients import Clients
 from cli.aws.stack_history import describe_stack
 from cli.cdk_context import APP_FILE
@@ -105,7 +105,7 @@ def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:
     """Return the stack's parameter that fixes the zone, with its value."""
     found = stack.get("Parameters", []) if stack else []
     values = {each.get("ParameterKey", ""): each.get("ParameterValue", "") for each in found}
-    return {key: value for key, value in values.items() if f"{ZONE_GUARD}CreatedWith" in key}
+    return {key: value for key, value in values.items() if f"{IMMUTABLE_ZONE}CreatedWith" in key}
 
 
 def is_placed(stack: "StackTypeDef") -> bool:

@@ -31,7 +31,7 @@ def host_source_from(options: argparse.Namespace, environ: Mapping[str, str], *,
 
 
 def first_hosts(options: argparse.Namespace, hosts: tuple[Host, ...], *, framework: str) -> tuple[Host, ...]:
-    """Return the hosts for the first attempt."""
+    """Return the hosts for the first run."""
     chosen = _fill_hosts(options, hosts) if options.num_proc is not None else hosts[: _node_count(options, len(hosts))]
     if framework == LAUNCHED_BY_MPI and (ports := [str(host) for host in chosen if host.port is not None]):
         raise UsageError(f"--launcher mpi takes ports only from ssh's configuration, got {ports[0]}")
@@ -42,8 +42,8 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
     # A shell opened before the last change of nodes has an outdated $DEEPLEARNING_WORKERS_COUNT.
     name, nodes = "--nnodes", parse_nnodes(options)
     if nodes is None:
-        wanted = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
-        name, nodes = "-n", NodeRange(min=wanted, max=wanted)
+        requested = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
+        name, nodes = "-n", NodeRange(min=requested, max=requested)
     if nodes.min > available:
         declared = declared_nodes() if is_queued(options) and options.hostfile is None else None
         if declared is None:
@@ -60,12 +60,14 @@ def _fill_hosts(options: argparse.Namespace, hosts: tuple[Host, ...]) -> tuple[H
     """
     if options.num_workers is not None or options.nnodes is not None:
         raise UsageError("-np counts ranks and cannot be combined with -n or --nnodes, which count nodes")
-    wanted = whole_number(options.num_proc, name="-np")
-    together = list(accumulate(host.slots for host in hosts))
-    if wanted not in together:
-        some = ", ".join(map(str, together[:3])) + (f" and so on to {together[-1]}" if len(together) > 3 else "")
-        raise UsageError(f"-np must fill whole nodes: one of {some}; got {wanted}")
-    return hosts[: together.index(wanted) + 1]
+    requested = whole_number(options.num_proc, name="-np")
+    total_slots = list(accumulate(host.slots for host in hosts))
+    if requested not in total_slots:
+        some = ", ".join(map(str, total_slots[:3])) + (
+            f" and so on to {total_slots[-1]}" if len(total_slots) > 3 else ""
+        )
+        raise UsageError(f"-np must fill whole nodes: one of {some}; got {requested}")
+    return hosts[: total_slots.index(requested) + 1]
 
 
 def local_host(options: argparse.Namespace, environ: Mapping[str, str], *, framework: str) -> Host:

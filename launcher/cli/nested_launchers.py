@@ -51,22 +51,22 @@ class NestedLauncherCall:
     """Variable assignments before the program, if launch's line can include them."""
     python: str
     """Python that would run the script."""
-    words: tuple[str, ...]
+    args: tuple[str, ...]
     """Words after the program's name."""
     plain: bool
     """True if only variable assignments precede the program and the line needs no shell."""
 
 
 def find_nested_launcher(command: Sequence[str]) -> NestedLauncherCall | None:
-    """Find the nested launcher that `command` calls, either as words or within a shell line."""
-    words = list(command)
-    while len(words) > 1 and ASSIGNMENT.match(words[0]):
-        words.pop(0)
-    if len(words) == 1 and " " in words[0]:
-        return _in_line(words[0], before=tuple(command[:-1]))
-    words = list(command[_program_index(command) :])
-    if words and _name(words[0]) in SHELLS:
-        lines = (line for at, line in enumerate(words[2:], 2) if re.fullmatch(r"-\w*c", words[at - 1]))
+    """Find the nested launcher that `command` calls, either as separate words or within a shell line."""
+    args = list(command)
+    while len(args) > 1 and ASSIGNMENT.match(args[0]):
+        args.pop(0)
+    if len(args) == 1 and " " in args[0]:
+        return _in_line(args[0], before=tuple(command[:-1]))
+    args = list(command[_program_index(command) :])
+    if args and _name(args[0]) in SHELLS:
+        lines = (line for at, line in enumerate(args[2:], 2) if re.fullmatch(r"-\w*c", args[at - 1]))
         return next(filter(None, (_in_line(line, before=("sh",)) for line in lines)), None)
     return _parse_call(command)
 
@@ -99,25 +99,25 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> NestedLauncherCall | None
 def _parse_call(command: Sequence[str]) -> NestedLauncherCall | None:
     """Find the nested launcher that a simple command calls."""
     start = _program_index(command)
-    before, words = tuple(command[:start]), tuple(command[start:])
-    if not words:
+    before, args = tuple(command[:start]), tuple(command[start:])
+    if not args:
         return None
     variables = before[1:] if before[:1] == ("env",) else before
     plain = all(ASSIGNMENT.match(word) for word in variables)
-    name, python, rest = _name(words[0]), "python", words[1:]
+    name, python, rest = _name(args[0]), "python", args[1:]
     if PYTHON.fullmatch(name):
         options = next((i for i, word in enumerate(rest) if not word.startswith("-") or word == "-m"), len(rest))
         module = rest[options + 1] if rest[options : options + 1] == ("-m",) and len(rest) > options + 1 else ""
         if module not in MODULES:
             return None
-        name, python, rest = MODULES[module], words[0], rest[options + 2 :]
+        name, python, rest = MODULES[module], args[0], rest[options + 2 :]
     elif name not in NESTED_LAUNCHERS or (name == "accelerate" and rest[:1] != ("launch",)):
         return None
-    elif "/" in words[0]:
-        python = f"{words[0].rpartition('/')[0]}/python"
+    elif "/" in args[0]:
+        python = f"{args[0].rpartition('/')[0]}/python"
     if name == "accelerate" and rest[:1] == ("launch",):
         rest = rest[1:]
-    return NestedLauncherCall(name=name, before=variables, python=python, words=rest, plain=plain)
+    return NestedLauncherCall(name=name, before=variables, python=python, args=rest, plain=plain)
 
 
 def _program_index(command: Sequence[str]) -> int:
@@ -147,25 +147,25 @@ def refuse_nested_launchers(command: Sequence[str], *, options: Sequence[str], h
     if nested is None or processes == 1:
         return
     problem = f"{nested.name} starts ranks itself: each of the {processes} processes would train its own model"
-    words = _script(nested.words)
+    args = _script(nested.args)
     import shlex
 
     if not nested.plain:
-        line = shlex.join(words)
+        line = shlex.join(args)
         raise UsageError(
             f"{problem}; launch starts the ranks: write only {line} in its place, and its options to launch"
         )
     extra = NESTED_LAUNCHERS.get(nested.name, "").split()
     option = [] if extra[:1] and extra[0] in options else extra
-    line = shlex.join(("launch", *options, *option, *nested.before, *words))
+    line = shlex.join(("launch", *options, *option, *nested.before, *args))
     raise UsageError(f"{problem}; launch starts the ranks, as in: {line}")
 
 
-def _script(words: Sequence[str]) -> tuple[str, ...]:
+def _script(args: Sequence[str]) -> tuple[str, ...]:
     """Return the part of a nested launcher's line that each rank runs."""
-    for index, word in enumerate(words):
+    for index, word in enumerate(args):
         if word.endswith(".py"):
-            return ("python", *words[index:])
+            return ("python", *args[index:])
         if PYTHON.fullmatch(_name(word)):
-            return tuple(words[index:])
+            return tuple(args[index:])
     return ("python", "train.py")

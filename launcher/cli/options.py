@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
 from launcher.cli.nested_launchers import find_nested_launcher, refuse_nested_launchers
-from launcher.cli.program import build_program, command_words, launch_words, torchrun_command
+from launcher.cli.program import build_program, command_args, launch_args, torchrun_command
 from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
 from launcher.cli.torchrun_options import (
     add_torchrun_options,
@@ -19,7 +19,7 @@ from launcher.cli.torchrun_options import (
     spellings,
 )
 from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
-from launcher.cli.wait_options import add_wait_options, wait_request
+from launcher.cli.wait_options import add_wait_options, queue_policy
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.cluster_size import setup_seconds
@@ -159,7 +159,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
     if options.durable:
-        check_storable(hostfile=options.hostfile, variables=options.env, command=command_words(options))
+        check_storable(hostfile=options.hostfile, variables=options.env, command=command_args(options))
     framework_name = _framework_name(options)
     framework = load_framework(framework_name)
     is_local = options.launcher == "local"
@@ -169,9 +169,9 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         if host_source is None
         else first_hosts(options, host_source.read(), framework=framework_name)
     )
-    wait = wait_request(options, environ, hosts)
+    policy = queue_policy(options, environ, hosts)
     # Raises UsageError for commands such as mpirun that start ranks of their own.
-    refuse_nested_launchers(command_words(options), options=launch_words(arguments, options), hosts=hosts)
+    refuse_nested_launchers(command_args(options), options=launch_args(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
     return Job(
         hosts=hosts,
@@ -183,14 +183,16 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         command=build_program(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
-        restart_policy=_restart_policy(options, nodes=max(len(hosts), wait.nodes[0] if wait and wait.nodes else 0)),
+        restart_policy=_restart_policy(
+            options, nodes=max(len(hosts), policy.nodes[0] if policy and policy.nodes else 0)
+        ),
         grace_s=_grace_seconds(options),
         name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
         durable=options.durable,
         force=options.force,
         has_gpus=gpus_per_node(environ) > 0,
-        wait=wait,
+        queue_policy=policy,
         # Do not hold a connection open while its job is queued.
         keep_s=0 if is_local or options.detach or options.durable or options.wait else _keep_seconds(environ),
         sync=sync_request(options),
@@ -203,9 +205,9 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
 def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options; UsageError names an unknown one. Options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
-    nested = None if unknown else find_nested_launcher(command_words(options))
+    nested = None if unknown else find_nested_launcher(command_args(options))
     if nested is not None and nested.name == "torchrun" and nested.plain:
-        options, unknown = parser.parse_known_args([*launch_words(arguments, options), *nested.words])
+        options, unknown = parser.parse_known_args([*launch_args(arguments, options), *nested.args])
         if options.command and not unknown:
             options.command = torchrun_command(nested, options)
     if unknown:

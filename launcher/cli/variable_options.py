@@ -49,7 +49,7 @@ def requested_variables(options: argparse.Namespace, environ: Mapping[str, str],
 
 def secret_references(options: argparse.Namespace, *, framework: str) -> dict[str, str]:
     """Return where each variable of ``--secret`` is stored."""
-    found: dict[str, str] = {}
+    references: dict[str, str] = {}
     for item in options.secret:
         key, equals, reference = item.partition("=")
         if not equals or not re.fullmatch(SECRETS_PATTERN, reference, re.ASCII):
@@ -57,12 +57,12 @@ def secret_references(options: argparse.Namespace, *, framework: str) -> dict[st
             where = f" for {key}" if equals and NAME.fullmatch(key) else ""
             raise UsageError(f"--secret must be KEY=SOURCE, where SOURCE is {SECRETS_FORMS}, got another{where}")
         _check_name(key, option="--secret", framework=framework)
-        if key in found or key in (_split(each)[0] for each in options.env):
+        if key in references or key in (_split(variable)[0] for variable in options.env):
             raise UsageError(f"--secret {key} is given twice, or as --env too")
-        found[key] = reference
-    if len(found) > MAX_SECRETS:
-        raise UsageError(f"--secret may be given at most {MAX_SECRETS} times, got {len(found)}")
-    return found
+        references[key] = reference
+    if len(references) > MAX_SECRETS:
+        raise UsageError(f"--secret may be given at most {MAX_SECRETS} times, got {len(references)}")
+    return references
 
 
 def _variable(item: str, environ: Mapping[str, str], *, framework: str) -> tuple[str, str]:

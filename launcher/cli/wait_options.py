@@ -9,7 +9,7 @@ from bootstrap.contract import GPU_COUNT_VARIABLE
 from launcher.cli.torchrun_options import parse_nnodes
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
-from launcher.spec import Wait
+from launcher.spec import QueuePolicy
 from launcher.validate import whole_number
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -38,7 +38,9 @@ def is_queued(options: argparse.Namespace) -> bool:
     return bool(options.wait or options.durable) and not options.force
 
 
-def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts: tuple[Host, ...]) -> Wait | None:
+def queue_policy(
+    options: argparse.Namespace, environ: Mapping[str, str], hosts: tuple[Host, ...]
+) -> QueuePolicy | None:
     """Return how the job queues, or None if it does not. Raises UsageError if it can never start."""
     if options.wait and options.force:
         raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
@@ -53,7 +55,7 @@ def wait_request(options: argparse.Namespace, environ: Mapping[str, str], hosts:
     slots = max(host.slots for host in hosts)
     if options.wait and 0 < gpus < slots:
         raise UsageError(f"--wait allows at most {gpus} ranks per node, one per GPU; got {slots}")
-    return Wait(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
+    return QueuePolicy(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
 
 
 def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | None:

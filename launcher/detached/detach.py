@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from launcher.detached.request import DetachedJob, DurableStart
 from launcher.errors import LaunchError
-from launcher.history.journal import jobs_directory, user_name
 from launcher.history.key_name import key_name
 from launcher.history.record_upload import UPLOADS_S
+from launcher.history.recorder import jobs_directory, user_name
 from launcher.history.records import new_job_id, read_record
 from launcher.transport.protocol import AFTER_GRACE_S
 

@@ -93,10 +93,10 @@ class DetachedJob:
         os.environ.update(self.environment)
         os.umask(self.umask)
         os.chdir(self.cwd)
-        for name, wanted in self.limits.items():
+        for name, soft_limit in self.limits.items():
             number = getattr(resource, name)
             _, hard_limit = resource.getrlimit(number)
-            resource.setrlimit(number, (_lower_limit(wanted, hard_limit), hard_limit))
+            resource.setrlimit(number, (_lower_limit(soft_limit, hard_limit), hard_limit))
 
 
 def _lower_limit(one: int, other: int) -> int:

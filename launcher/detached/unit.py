@@ -11,12 +11,12 @@ from launcher.cli.options import parse_options
 from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
-from launcher.history.journal import Journal, jobs_directory
+from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
+from launcher.lifecycle import run_and_record
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
-from launcher.session import run_and_record
 from launcher.spec import Job
 from launcher.transport.protocol import FrameType
 
@@ -57,7 +57,7 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
     directory = jobs_directory() / request.job_id
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = LogSink(directory)
-    journal = Journal(
+    recorder = JobRecorder(
         job,
         job_id=request.job_id,
         cwd=request.cwd,
@@ -71,13 +71,13 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
     )
     code = run_and_record(
         job,
-        journal=journal,
+        recorder=recorder,
         cwd=request.cwd,
         streams={FrameType.STDOUT: log, FrameType.STDERR: log},
         is_stopped=durable.is_stopped if durable else lambda: False,
     )
     if durable is not None:
-        durable.finish(journal.state)
+        durable.finish(recorder.state)
     return code
 
 

@@ -12,18 +12,18 @@ if not __package__:
     sys.path[0:1] = [str(Path(__file__).resolve().parents[2])]
 
 from launcher.detached import unit
-from launcher.durable.attempt import DurableAttempt
-from launcher.durable.resume import attempt, serve
+from launcher.durable.attempt import DurableAttempt, start_attempt
+from launcher.durable.service import serve
 from launcher.errors import LaunchError
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Run one command; return the exit code."""
     try:
-        if words[0] == "unit":
-            return unit.main(Path(words[1]), hooks=DurableAttempt)
-        if words[0] == "attempt":
-            return attempt(words[1])
+        if args[0] == "unit":
+            return unit.main(Path(args[1]), hooks=DurableAttempt)
+        if args[0] == "attempt":
+            return start_attempt(args[1])
         serve()
     except LaunchError as error:
         print(f"launch: {error}", file=sys.stderr)

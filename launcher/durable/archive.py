@@ -73,9 +73,9 @@ def sha256_of(file: Path) -> str:
 
 def unpack(archive: Path, directory: Path, *, sha256: str) -> None:
     """Unpack the archive into `directory` atomically. Raises LaunchError if its hash is wrong, before unpacking."""
-    found = sha256_of(archive)
-    if found != sha256:
-        raise LaunchError(f"archive of the job's files must have SHA-256 {sha256}, got {found}")
+    actual = sha256_of(archive)
+    if actual != sha256:
+        raise LaunchError(f"archive of the job's files must have SHA-256 {sha256}, got {actual}")
     try:
         part = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".unpack-"))
     except OSError as error:

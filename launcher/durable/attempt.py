@@ -1,9 +1,17 @@
-"""Decide, inside a job's unit, whether this attempt was its last."""
+"""Start a durable job's next attempt and, inside its unit, decide whether the attempt was the last."""
 
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from launcher.durable.mirror import close_job
-from launcher.durable_state import is_open
+from launcher.cli.options import parse_options
+from launcher.detached.detach import detach
+from launcher.detached.request import DurableStart
+from launcher.durable import mirror
+from launcher.durable.bucket import JobBucket, open_bucket
+from launcher.durable.record import DurableRecord
+from launcher.durable.submit import UNIT_PROGRAM
+from launcher.durable_state import RECORD, directory_of, is_open
 from launcher.errors import LaunchError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
@@ -37,9 +45,53 @@ class DurableAttempt:
         however long it queued.
         """
         has_begun = self.number > 1 or state is JobState.RUNNING or (state is JobState.WAITING and not failure.refused)
-        return has_begun and not (failure.is_process_exit or failure.overdue) and is_open(self.job_id)
+        return has_begun and not (failure.is_process_exit or failure.queue_timed_out) and is_open(self.job_id)
 
     def finish(self, state: JobState) -> None:
         """Close the job if it is over."""
         if state.is_terminal:
-            close_job(self.job_id)
+            mirror.close_job(self.job_id)
+
+
+def start_attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
+    """Start the next attempt of a job in this process's environment; return 0 once it runs."""
+    bucket = bucket or open_bucket()
+    directory = directory_of(job_id)
+    if not is_open(job_id):
+        raise LaunchError(f"job {job_id} is over or stopped")
+    record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
+    # No two attempts may have the same number, even if this master is lost now. Nothing writes the record after this
+    # point, so a stop during the copy is final.
+    mirror.update(record, bucket)
+    try:
+        cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
+    finally:
+        if not (directory / RECORD).exists():
+            mirror.remove(job_id)  # A stop cannot remove files while they are being unpacked.
+    if not is_open(job_id):
+        raise LaunchError(f"job {job_id} is over or stopped")
+    os.umask(record.umask)
+    os.chdir(cwd)
+    job = parse_options(record.arguments, environ=os.environ)
+    return detach(
+        record.arguments,
+        grace_s=job.grace_s,
+        cwd=str(cwd),
+        durable=DurableStart(
+            job_id=job_id,
+            program=UNIT_PROGRAM,
+            attempt=record.job.attempt,
+            submitted=record.job.start,
+            started_by=record.job.started_by,
+        ),
+    )
+
+
+def restore_directory(record: DurableRecord, files: Path, *, bucket: JobBucket) -> Path:
+    """Return the directory in which the job was submitted, or its stored copy."""
+    cwd = Path(record.job.cwd)
+    if record.files is None:
+        return cwd if cwd.is_dir() else Path.home()
+    if not files.exists():
+        bucket.fetch_files(record.files, files)
+    return files

@@ -52,7 +52,7 @@ class UnreadableError(LaunchError):
     """One record cannot be read now; others may be readable."""
 
 
-class Unread(NamedTuple):
+class UnreadableJob(NamedTuple):
     """A stored job that cannot be read."""
 
     job_id: str
@@ -76,20 +76,20 @@ class JobBucket:
         with _reported("delete the job's record"):
             self._client.delete_object(Bucket=self._location.bucket, Key=self._key(job_id))
 
-    def all(self) -> tuple[list[DurableRecord], list[Unread]]:
-        """Return the stored jobs, and those that cannot be read."""
-        records, unread = [], []
+    def read_records(self) -> tuple[list[DurableRecord], list[UnreadableJob]]:
+        """Return the records of the stored jobs, and the jobs whose records cannot be read."""
+        records, unreadable = [], []
         with _reported("list the stored jobs"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._location.bucket, Prefix=f"{self._location.prefix}durable/"
             )
-            for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
+            for key in [item["Key"] for page in pages for item in page.get("Contents", ())]:
                 try:
                     if (record := self._read(key)) is not None:
                         records.append(record)
                 except UnreadableError as error:
-                    unread.append(Unread(Path(key).stem, f"s3://{self._location.bucket}/{key}: {error}"))
-        return records, unread
+                    unreadable.append(UnreadableJob(Path(key).stem, f"s3://{self._location.bucket}/{key}: {error}"))
+        return records, unreadable
 
     def get(self, job_id: str) -> DurableRecord | None:
         """Return a stored job; None if it is over. Raises UnreadableError for this record, else LaunchError."""
@@ -119,10 +119,10 @@ class JobBucket:
             packed = Path(work, "files")
             sha256 = archive.pack(source, manifest, packed)
             with _reported("store the job's files"):
-                found = self._client.list_objects_v2(
+                listing = self._client.list_objects_v2(
                     Bucket=self._location.bucket, Prefix=self._files(sha256), MaxKeys=1
                 )
-                if not found["KeyCount"]:
+                if not listing["KeyCount"]:
                     self._client.upload_file(str(packed), self._location.bucket, self._files(sha256))
         return sha256
 
@@ -136,9 +136,9 @@ class JobBucket:
 
     def delete_files(self, *, before: datetime, kept: Collection[str] = ()) -> int:
         """Delete older archives that no stored job needs, but none of those `kept`; return their number."""
-        records, unread = self.all()
-        if unread:
-            raise LaunchError(f"the files of some jobs are unknown: {unread[0].reason}")
+        records, unreadable = self.read_records()
+        if unreadable:
+            raise LaunchError(f"the files of some jobs are unknown: {unreadable[0].reason}")
         needed = {self._files(sha256) for sha256 in {*kept, *(record.files for record in records)} if sha256}
         count, errors = 0, []
         with _reported("delete old files"):
@@ -146,7 +146,7 @@ class JobBucket:
                 Bucket=self._location.bucket, Prefix=f"{self._location.prefix}files/"
             )
             for page in pages:
-                old = [found["Key"] for found in page.get("Contents", ()) if found["LastModified"] < before]
+                old = [item["Key"] for item in page.get("Contents", ()) if item["LastModified"] < before]
                 # A page has at most a thousand objects, as many as one call deletes.
                 if objects := [{"Key": key} for key in old if key not in needed]:
                     deletion = {"Objects": objects, "Quiet": True}

@@ -10,7 +10,7 @@ from launcher.durable.bucket import JobBucket, UnreadableError
 from launcher.durable.record import JOB_ID, DurableRecord
 from launcher.durable_state import directory_of, is_denied
 from launcher.errors import LaunchError
-from launcher.history.journal import user_name
+from launcher.history.recorder import user_name
 from launcher.history.records import JobRecord, JobState, now
 
 log = logging.getLogger("launch")

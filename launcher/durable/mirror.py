@@ -16,7 +16,7 @@ from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import DENIED, DIRECTORY, ENDED, RECORD, directory_of, is_denied, is_open, mark_ended
 from launcher.errors import LaunchError
-from launcher.history.journal import jobs_directory
+from launcher.history.recorder import jobs_directory
 from launcher.history.records import RECORD_FILE, JobRecord, JobState, read_record, write_record
 
 FILES = "files"

@@ -22,19 +22,19 @@ def has_minimum(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)
     return min_nodes is not None and len(members) >= min_nodes and is_mounted
 
 
-def missing(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
-    """Describe briefly what the cluster lacks to run a job; None if it is complete."""
+def reason_not_ready(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONFIG)) -> str | None:
+    """Return the reason why the cluster is not ready to run a job, in a few words; None if it is complete."""
     try:
-        known = parse_state(state.read_text(), networks=None)
+        cluster = parse_state(state.read_text(), networks=None)
         has_shared = json.loads(config.read_text()).get("shared_storage") is not None
     except (OSError, ValueError):
         return "this node has not joined the cluster"
     # Do not wait for a node whose setup has failed: it never runs jobs.
-    usable = [member for member in known.members if not member.setup.startswith(SETUP_FAILED)]
+    usable = [member for member in cluster.members if not member.setup.startswith(SETUP_FAILED)]
     if leaving := [worker_host(member.node_index) for member in usable if member.draining]:
-        return f"{', '.join(leaving)} leaves the cluster"
-    desired = known.desired_nodes - (len(known.members) - len(usable))
+        return f"{', '.join(leaving)} {'is' if len(leaving) == 1 else 'are'} leaving the cluster"
+    desired = cluster.desired_nodes - (len(cluster.members) - len(usable))
     if len(usable) != desired:
         return f"{len(usable)} of {desired} nodes are up"
-    without = [worker_host(member.node_index) for member in usable if has_shared and member.mount != MOUNTED]
-    return f"the shared directory is not mounted on {', '.join(without)}" if without else None
+    unmounted = [worker_host(member.node_index) for member in usable if has_shared and member.mount != MOUNTED]
+    return f"the shared directory is not mounted on {', '.join(unmounted)}" if unmounted else None

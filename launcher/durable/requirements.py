@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE, ENVIRONMENT_FILE
-from launcher.history.checkpoints import MODEL_PREFIX, CheckpointPlace, checkpoint_place, is_shared
+from launcher.history.checkpoints import MODEL_PREFIX, CheckpointLocation, checkpoint_location, is_shared
 from launcher.spec import Job
 
 SESSION = re.compile(
@@ -24,28 +24,28 @@ MAX_NAMED = 12
 
 def notes(job: Job, *, cwd: str, environ: Mapping[str, str]) -> list[str]:
     """Return one line for each thing that a new master will lack."""
-    found = []
+    lines = []
     lost = variables_not_kept(environ, login_environment())
     if lost:
         more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
-        found.append(
+        lines.append(
             f"later attempts lack: {', '.join(lost[:MAX_NAMED])}{more} of this shell; keep one by --env KEY=VALUE"
         )
     is_synced = job.sync is not None and job.sync.directory is not None
     if not is_synced and not is_shared(cwd) and cwd != os.environ.get("HOME"):
-        found.append(f"a new master has no {cwd}: --sync-dst-dir DIR keeps its files")
-    place = checkpoint_place(job, cwd=cwd, bucket=environ.get(BUCKET_VARIABLE))
-    if place is CheckpointPlace.LOCAL:
-        found.append(
+        lines.append(f"a new master has no {cwd}: --sync-dst-dir DIR keeps its files")
+    location = checkpoint_location(job, cwd=cwd, bucket=environ.get(BUCKET_VARIABLE))
+    if location is CheckpointLocation.LOCAL:
+        lines.append(
             f"this training's checkpoints are on the nodes' disks and go with them: {MODEL_PREFIX} "
             f"s3://$DEEPLEARNING_BUCKET/NAME keeps them"
         )
-    elif place is CheckpointPlace.UNKNOWN:
-        found.append(
+    elif location is CheckpointLocation.UNKNOWN:
+        lines.append(
             "cannot tell where this job keeps its checkpoints: only what is in S3 or the shared directory outlives "
             "the nodes"
         )
-    return found
+    return lines
 
 
 def variables_not_kept(environ: Mapping[str, str], fresh: Mapping[str, str]) -> list[str]:

@@ -13,8 +13,8 @@ from launcher.durable import mirror
 from launcher.durable.bucket import open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.errors import LaunchError
-from launcher.history.journal import jobs_directory
 from launcher.history.record_upload import upload
+from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobState, now, read_record, write_record
 
 log = logging.getLogger("launch")
@@ -47,7 +47,7 @@ class ShortAttempts:
             self._back_off(record)
 
     def is_due(self, record: DurableRecord) -> bool:
-        """Return True if the job is not pausing."""
+        """Return True if the job's back-off is over."""
         return self._clock() >= self._not_before.get(record.job.id, 0.0)
 
     def count(self, record: DurableRecord) -> DurableRecord:
@@ -56,12 +56,12 @@ class ShortAttempts:
         mirror.update(counted)
         return counted
 
-    def has_started(self, record: DurableRecord) -> None:
+    def record_start(self, record: DurableRecord) -> None:
         """Start measuring the attempt's duration."""
         self._since[record.job.id] = self._clock()
         self._errors.pop(record.job.id, None)
 
-    def has_not_started(self, record: DurableRecord, error: str) -> float:
+    def record_failed_start(self, record: DurableRecord, error: str) -> float:
         """Back off after an attempt that did not start; return the back-off in seconds."""
         self._errors[record.job.id] = error
         return self._back_off(record)
@@ -71,15 +71,15 @@ class ShortAttempts:
         if record.short_attempts < MAX_SHORT_ATTEMPTS:
             return False
         directory = jobs_directory() / record.job.id
-        known = read_record(directory) or record.job
-        last = self._errors.get(record.job.id) or known.reason or "it lost its nodes"
+        job = read_record(directory) or record.job
+        last = self._errors.get(record.job.id) or job.reason or "it lost its nodes"
         reason = (
             f"{record.short_attempts} attempts in a row did not start or ran for less than {LONG_S:g} s, "
             f"the last: {last}"
         )
         log.error("job %s has failed: %s", record.job.id, reason)
         with suppress(OSError):  # End the job even if the disk is full.
-            write_record(directory, replace(known, state=JobState.FAILED, reason=reason, exit_code=1, end=now()))
+            write_record(directory, replace(job, state=JobState.FAILED, reason=reason, exit_code=1, end=now()))
             upload(directory)
         mirror.close_job(record.job.id)
         return True

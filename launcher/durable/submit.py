@@ -13,10 +13,10 @@ from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.old_archives import archives_in_use
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import notes
-from launcher.history.journal import jobs_directory, user_name
 from launcher.history.key_name import key_name
+from launcher.history.recorder import jobs_directory, user_name
 from launcher.history.records import JobRecord, JobState, new_job_id, now, without_values
-from launcher.session import print_notes
+from launcher.lifecycle import print_notes
 from launcher.spec import Job
 
 UNIT_PROGRAM = (str(Path(__file__).with_name("__main__.py")), "unit")

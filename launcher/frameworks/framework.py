@@ -57,5 +57,5 @@ class Framework:
     required_setting: str | None = None
     """Value of the cluster's setting ``engines`` that installs this framework; None if every image has it."""
     serve_rendezvous: Callable[[Job, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
-    """Serves the ranks' rendezvous store at this machine's address towards a node; yields host and port. None: not
-    needed."""
+    """Serves the ranks' rendezvous store on the address from which this machine reaches a given node; yields host and
+    port. None: the framework needs no store."""

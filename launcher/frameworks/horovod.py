@@ -39,7 +39,9 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
             RESTART_COUNT: str(topology.restart_count),
             RUN_ID: topology.job_id,
         }
-        return ProcessSpec(name=f"rank {rank}", label=str(local_rank), command=job.command, environment=environment)
+        return ProcessSpec(
+            name=f"rank {rank}", rank=rank, label=str(local_rank), command=job.command, environment=environment
+        )
 
     return [tuple(process(node, local) for local in range(count)) for node, count in enumerate(slots)]
 

@@ -33,9 +33,9 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
 
 def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan mpirun on the first node, and on each other node the process that waits for its daemon's command."""
-    attempt = f"{topology.job_id}-{topology.restart_count}"
+    run_id = f"{topology.job_id}-{topology.restart_count}"
     seconds = RENDEZVOUS_S + job.grace_s
-    agent = agent_command(attempt, client_command(job.hosts[0]), seconds=seconds)
+    agent = agent_command(run_id, client_command(job.hosts[0]), seconds=seconds)
     if len(job.hosts) > 1 and len(str(PROGRAM).split()) > 1:
         raise UsageError(f"mpirun on several nodes needs a launcher whose path has no blanks, got {str(PROGRAM)!r}")
     mpirun = ProcessSpec(
@@ -47,7 +47,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
 
     def daemon(node: int) -> ProcessSpec:
         name = f"orted {node}"
-        command = (*program("await"), socket_name(attempt, job.hosts[node].name), f"{seconds:g}")
+        command = (*program("await"), socket_name(run_id, job.hosts[node].name), f"{seconds:g}")
         return ProcessSpec(name=name, label=name, command=command, environment={}, ends_job=False)
 
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]

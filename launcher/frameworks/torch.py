@@ -59,6 +59,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
         tuple(
             ProcessSpec(
                 name=f"rank {variables['RANK']}",
+                rank=int(variables["RANK"]),
                 label=variables["LOCAL_RANK"],
                 command=job.command,
                 environment=variables,

@@ -20,8 +20,8 @@ OUTLASTING = re.compile(
 """Matches a mention of storage that outlives the nodes."""
 
 
-class CheckpointPlace(Enum):
-    """Place of a job's checkpoints, as far as its line shows it."""
+class CheckpointLocation(Enum):
+    """Location of a job's checkpoints, as far as its line shows it."""
 
     OUTLASTING = "outlasting"
     """In S3 or the shared directory; for a script of the user's own, its line names one of them."""
@@ -30,17 +30,17 @@ class CheckpointPlace(Enum):
     UNKNOWN = "unknown"
 
 
-def checkpoint_place(job: Job, *, cwd: str, bucket: str | None) -> CheckpointPlace:
+def checkpoint_location(job: Job, *, cwd: str, bucket: str | None) -> CheckpointLocation:
     """Return where the job keeps its checkpoints; `bucket` is the cluster's, whose name a shell may have filled in."""
     words = [part for word in job.command for part in re.sub("[\"']", "", word).split()]
     directory = (job.sync.directory if job.sync else None) or cwd
     if any(TRAINER_MODULE.fullmatch(word) for word in words):
         prefix = _expand(_model_prefix(words), job.environment)
         is_kept = prefix.startswith(S3) or is_shared(prefix) or (is_shared(directory) and prefix[:1] not in "/$~")
-        return CheckpointPlace.OUTLASTING if is_kept else CheckpointPlace.LOCAL
+        return CheckpointLocation.OUTLASTING if is_kept else CheckpointLocation.LOCAL
     texts = (*words, *job.environment.values())
     is_kept = is_shared(directory) or any(OUTLASTING.search(text) or (bucket and bucket in text) for text in texts)
-    return CheckpointPlace.OUTLASTING if is_kept else CheckpointPlace.UNKNOWN
+    return CheckpointLocation.OUTLASTING if is_kept else CheckpointLocation.UNKNOWN
 
 
 def is_shared(path: str) -> bool:
@@ -50,13 +50,13 @@ def is_shared(path: str) -> bool:
 
 def _model_prefix(words: Sequence[str]) -> str:
     """Return the trainer's prefix; the default is relative to its directory."""
-    found = "checkpoints"
+    prefix = "checkpoints"
     for word, after in zip(words, [*words[1:], ""], strict=True):
         if word == MODEL_PREFIX:
-            found = after
+            prefix = after
         elif word.startswith(f"{MODEL_PREFIX}="):
-            found = word.partition("=")[2]
-    return found
+            prefix = word.partition("=")[2]
+    return prefix
 
 
 def _expand(text: str, environment: Mapping[str, str]) -> str:

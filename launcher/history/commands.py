@@ -20,7 +20,7 @@ from launcher.history.lock import is_alive, is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_S, upload
 from launcher.history.records import JobRecord, JobState, now, read_record, write_record
 from launcher.subcommands import SUBCOMMANDS
-from launcher.transport.pool.client import fetch_idle
+from launcher.transport.pool.client import close_idle
 from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_DEADLINE_S = 5.0
@@ -147,7 +147,7 @@ def stop(options: argparse.Namespace) -> int:
         # A launcher that has started since then checks for the mark after it has written its record.
         begun = _await_record(job)
         if not is_alive(directory, job):
-            return _cancel_waiting(job)
+            return _cancel_suspended(job)
         job = begun or job
     if job.pid:
         signal_launcher(directory, job, signal.SIGTERM)
@@ -174,7 +174,7 @@ def _await_record(job: JobRecord) -> JobRecord | None:
     return None
 
 
-def _cancel_waiting(job: JobRecord) -> int:
+def _cancel_suspended(job: JobRecord) -> int:
     """Record the end of a durable job that no launcher is running."""
     directory = job_lookup.directory_of(job.id)
     ended = replace(
@@ -192,11 +192,9 @@ def _cancel_waiting(job: JobRecord) -> int:
 
 
 def close(_: argparse.Namespace) -> int:
-    """Close the connections kept for the next launch; the runners on their nodes then end."""
-    connections = fetch_idle(os.environ)
-    for connection in connections:
-        connection.process.discard()
-    print(f"{len(connections)} connection{'s' if len(connections) != 1 else ''} closed")
+    """Close the connections kept for the next launch, and print their number."""
+    count = close_idle(os.environ)
+    print(f"{count} connection{'s' if count != 1 else ''} closed")
     return 0
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from launcher.durable_state import DENIED, DIRECTORY, RECORD, is_denied, is_open
 from launcher.errors import LaunchError, UsageError
-from launcher.history.journal import jobs_directory
 from launcher.history.lock import is_alive
 from launcher.history.record_upload import upload
+from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobRecord, JobState, read_record, write_record
 
 NO_JOB = "there is no job yet"
@@ -30,9 +30,9 @@ def all_jobs() -> list[JobRecord]:
     except OSError:
         names = set()
     submitted = _submitted()
-    found = ((name, current(directory_of(name))) for name in sorted(names | submitted.keys()))
+    records = ((name, current(directory_of(name))) for name in sorted(names | submitted.keys()))
     # A durable job has no record of its own until its unit has written it.
-    return [job for name, record in found if (job := record or submitted.get(name)) is not None]
+    return [job for name, record in records if (job := record or submitted.get(name)) is not None]
 
 
 def current(directory: Path) -> JobRecord | None:
@@ -64,15 +64,13 @@ def _is_kept(job_id: str) -> bool:
 
 def _submitted() -> dict[str, JobRecord]:
     """Return the open durable jobs as they were submitted, by id; skip unreadable ones."""
-    found = {}
+    jobs = {}
     stored = Path.home() / DIRECTORY
     for path in (*stored.glob(f"*/{DENIED}"), *stored.glob(f"*/{RECORD}")):
         if _is_kept(path.parent.name):
             with suppress(OSError, ValueError, KeyError, TypeError):
-                found[path.parent.name] = JobRecord.from_bytes(
-                    json.dumps(json.loads(path.read_bytes())["job"]).encode()
-                )
-    return found
+                jobs[path.parent.name] = JobRecord.from_bytes(json.dumps(json.loads(path.read_bytes())["job"]).encode())
+    return jobs
 
 
 def find(word: str | None) -> JobRecord:

@@ -65,10 +65,10 @@ def mark_lock_stale(directory: Path) -> None:
 
 def is_alive(directory: Path, record: JobRecord) -> bool:
     """Return True if the job's launcher is alive, here or on another machine; LaunchError if that is unknown."""
-    return is_held(directory) or (is_elsewhere(record) and lock_is_fresh(directory))
+    return is_held(directory) or (is_on_other_machine(record) and lock_is_fresh(directory))
 
 
-def is_elsewhere(record: JobRecord) -> bool:
+def is_on_other_machine(record: JobRecord) -> bool:
     """Return True if the job's launcher runs on another machine."""
     return record.machine not in (None, os.uname().nodename) and record.boot_id not in (None, boot_id())
 
@@ -83,7 +83,7 @@ def boot_id() -> str | None:
 
 def signal_launcher(directory: Path, record: JobRecord, number: signal.Signals) -> None:
     """Send a signal to the job's launcher if it is alive, and never to another process with its id."""
-    if is_elsewhere(record) and is_alive(directory, record):
+    if is_on_other_machine(record) and is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):
         launcher = os.pidfd_open(record.pid)

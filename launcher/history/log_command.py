@@ -32,9 +32,9 @@ def show(options: argparse.Namespace) -> int:
     """Print a job's log; return 1 if any part could not be read."""
     job = job_lookup.find(options.job)
     host, names = _find_logs(job, options)
-    words = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
+    args = ["python3", "-I", "-S", "-X", "utf8", str(READER), *(["-f"] if options.follow else []), job.id, *names]
     # When this process ends, ssh's input closes, which ends the reader.
-    command = words if host is None else [*client_command(host), "--", host.name, shlex.join(words)]
+    command = args if host is None else [*client_command(host), "--", host.name, shlex.join(args)]
     reader, writer = os.pipe()
     try:
         with subprocess.Popen(command, stdin=reader) as process:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bootstrap.contract import PAUSE_NOTICES
 from launcher.atomic_file import write_atomically
-from launcher.history.journal import jobs_directory
+from launcher.history.recorder import jobs_directory
 from launcher.paths import JOB_LOG
 
 TOLD = "pause-notices.json"
@@ -49,7 +49,7 @@ def _log(directory: Path, announced: dict[str, Any]) -> None:
 def _read(file: Path) -> dict[str, Any]:
     """Return the file's object; an empty one if there is none."""
     try:
-        found: dict[str, Any] = json.loads(file.read_text())
+        values: dict[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError):
         return {}
-    return found
+    return values

@@ -41,7 +41,8 @@ class JobState(str, enum.Enum):
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """The job is queued for its nodes; or it is durable, its nodes are gone, and no launcher runs it."""
+    """The job is queued for its nodes (`JobRecord.place` is its position); or it is durable, its nodes are gone, and no
+    launcher runs it (`place` is None)."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -67,7 +68,7 @@ class Revision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """Record of one job."""
+    """Record of one job; its fields are the keys of ``launch status --json``, so they keep their names."""
 
     id: str
     state: JobState
@@ -101,15 +102,17 @@ class JobRecord:
     exit_code: int | None = None
     reason: str | None = None
     """Reason of the failure, in one line."""
+    failed_rank: int | None = None
+    """Rank that failed first; None if no rank has."""
     restarts: int = 0
     gpus: dict[str, list[str] | None] = field(default_factory=dict)
     """GPUs that the job takes on each host; None for all."""
     waits: bool = False
     """True if the job queues for nodes in use; False if it is refused instead."""
     place: int | None = None
-    """Place in the queue, from 1; None if not queued."""
+    """Position in the queue, from 1; None if not queued."""
     waiting: str | None = None
-    """Place in the queue and what the job waits for, as a sentence for the user."""
+    """Position in the queue and what the job waits for, as a sentence for the user."""
     starting: bool = False
     """True while a job whose turn has come connects to its nodes and copies files; it already owns its GPUs."""
     local_checkpoints: bool = False

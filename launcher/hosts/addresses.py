@@ -9,10 +9,10 @@ from launcher.errors import LaunchError
 def check_reachable(names: Sequence[str], addresses: Sequence[str]) -> None:
     """Raise LaunchError if the job's other nodes cannot reach one of its addresses."""
     nodes = tuple(zip(names, addresses, strict=True))
-    elsewhere = [name for name, address in nodes if not is_loopback(address)]
+    other_names = [name for name, address in nodes if not is_loopback(address)]
     for name, address in nodes:
-        if elsewhere and is_loopback(address):
-            raise LaunchError(f"{name} is {address} here, which {elsewhere[0]} cannot reach")
+        if other_names and is_loopback(address):
+            raise LaunchError(f"{name} is {address} here, which {other_names[0]} cannot reach")
 
 
 def address_for_peers(name: str, sshd_address: str | None) -> str:

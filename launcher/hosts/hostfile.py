@@ -43,9 +43,9 @@ def merge_reasons(reasons: Iterable[str]) -> str:
     """Join reasons of the form ``HOST: WHY`` on one line, merging hosts with the same WHY."""
     hosts: dict[str, list[Host | str]] = {}
     for reason in reasons:
-        host, _, why = reason.partition(": ")
-        hosts.setdefault(why, []).append(host)
-    return "; ".join(": ".join(filter(None, (first_and_others(names), why))) for why, names in hosts.items())
+        host, _, cause = reason.partition(": ")
+        hosts.setdefault(cause, []).append(host)
+    return "; ".join(": ".join(filter(None, (first_and_others(names), cause))) for cause, names in hosts.items())
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:

@@ -1,1 +1,1 @@
-"""Run a job: its nodes, its attempts, its restarts and its end."""
+"""Run a job: its nodes, its runs, its restarts and its end."""

@@ -1,4 +1,4 @@
-"""Check before an attempt starts that its nodes can run the job: framework, environment, first host, GPUs, secrets."""
+"""Check before a run starts that its nodes can run the job: framework, environment, first host, GPUs, secrets."""
 
 import asyncio
 import json
@@ -25,31 +25,31 @@ async def check_nodes(job: Job, connections: Sequence[RunnerConnection], *, is_r
     if not job.force:
         check_fabric([(one.host, one.efa_devices) for one in connections])
     # On a restart, a replacement may have run a newer setup, which --max-restarts accepts; and the processes of the
-    # failed attempt may still hold the GPUs.
+    # failed run may still hold the GPUs.
     if not (job.force or is_restart):
         check_setup([(one.host, one.setup) for one in connections])
         check_gpus(job, [connection.gpus for connection in connections])
 
 
-def check_fabric(found: Sequence[tuple[Host, int | None]]) -> None:
+def check_fabric(efa_devices: Sequence[tuple[Host, int | None]]) -> None:
     """Raise RefusedError if only some nodes have Elastic Fabric Adapters, because NCCL would hang.
 
     None means that the node runs a release that did not report adapters; it was launched without EFA.
     """
-    without = [host for host, devices in found if not devices]
-    if without and any(devices for _, devices in found):
+    hosts = [host for host, devices in efa_devices if not devices]
+    if hosts and any(devices for _, devices in efa_devices):
         raise RefusedError(
-            f"nothing started, no EFA on {first_and_others(without)} but on the other nodes: replace the nodes that "
+            f"nothing started, no EFA on {first_and_others(hosts)} but on the other nodes: replace the nodes that "
             "were launched before efa or instance_type changed (--force starts anyway)"
         )
 
 
-def check_setup(found: Sequence[tuple[Host, str]]) -> None:
+def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
     """Raise BusyError if a setup is running on a node, RefusedError if setups differ: the ranks would differ too.
 
     Each state is the JSON of contract.SETUP_STATE, or empty.
     """
-    states = [(host, json.loads(state) if state else {}) for host, state in found]
+    states = [(host, json.loads(state) if state else {}) for host, state in setup_states]
     running = [host for host, state in states if state.get("doing") == SETUP_RUNNING]
     if running:
         detail = f"the setup runs on {first_and_others(running)}"
@@ -58,18 +58,18 @@ def check_setup(found: Sequence[tuple[Host, str]]) -> None:
     for host, state in states:
         hosts.setdefault(str(state.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
     if len(hosts) > 1:
-        each = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
+        setups = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
         raise RefusedError(
-            f"nothing started, the nodes have run different setups, {each}: dlcluster setup brings all to the same one "
-            "(--force starts anyway)"
+            f"nothing started, the nodes have run different setups, {setups}: dlcluster setup brings all to the same "
+            "one (--force starts anyway)"
         )
 
 
 def check_first_host(job: Job, connections: Sequence[RunnerConnection]) -> None:
     """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
-    is_elsewhere = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
-    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_elsewhere:
+    is_remote_worker = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
+    if job.framework == LAUNCHED_BY_MPI and len(connections) > 1 and is_remote_worker:
         raise UsageError(
             f"--launcher mpi needs this machine as the first host, as only the master has the cluster's key, "
             f"got {first.host}"
@@ -83,13 +83,13 @@ async def read_secrets_on_nodes(job: Job, connections: Sequence[RunnerConnection
     # Imported late: most jobs have no secrets.
     from launcher.sync.rpc import RemoteError, call
 
-    asked = sum(reference.startswith("ssm:") for reference in {*job.secrets.values()})
+    parameters = sum(reference.startswith("ssm:") for reference in {*job.secrets.values()})
 
     async def read(connection: RunnerConnection, *, after_s: float) -> None:
         await asyncio.sleep(after_s)
         await call(connection, operation="secrets", references=dict(job.secrets))
 
-    reads = (read(one, after_s=place * asked / PARAMETERS_PER_S) for place, one in enumerate(connections))
+    reads = (read(one, after_s=index * parameters / PARAMETERS_PER_S) for index, one in enumerate(connections))
     answers = await asyncio.gather(*reads, return_exceptions=True)
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     for error in errors:

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
 from launcher.errors import (
@@ -33,8 +34,13 @@ PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHE
 KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
 """Kinds that a retry may fix if the host is a node: a new node is listed before it knows all keys."""
 
-Outcome = tuple[list[RunnerConnection], list[BaseException]]
-"""Connections to the runners that answered, in host order, and the reasons why the others did not."""
+
+class ConnectResult(NamedTuple):
+    """Runners that answered, and errors of the other hosts."""
+
+    connections: list[RunnerConnection]
+    """Connections in host order."""
+    errors: list[BaseException]
 
 
 def is_this_machine(host: Host) -> bool:
@@ -60,10 +66,10 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def with_advice(error: BaseException) -> str:
-    """Return the error's message, with advice if an option of launch or a hosts file for launch.py caused the failure.
+    """Return the error's message, with advice if an option of launch or a hosts file for MXNet caused the failure.
 
-    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files that were written for launch.py
-    and contain localhost.
+    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files that were written for MXNet's
+    tools/launch.py and contain localhost.
     """
     reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
     if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
@@ -91,7 +97,7 @@ async def connect_all(
 
 async def connect_available(
     hosts: Sequence[Host], *, is_local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
-) -> Outcome:
+) -> ConnectResult:
     """Connect to each host that answers, without ssh to the first one if it is this machine.
 
     Reuses connections in `pool`.
@@ -119,7 +125,7 @@ async def connect_available(
         await _abandon(tasks)
         raise
     errors = [error for task in tasks if (error := task.exception())]
-    return [task.result() for task in tasks if not task.exception()], errors
+    return ConnectResult([task.result() for task in tasks if not task.exception()], errors)
 
 
 async def start_runner(

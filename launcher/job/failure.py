@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from launcher.errors import LaunchError, OverdueError, RefusedError
+from launcher.errors import LaunchError, QueueTimeoutError, RefusedError
 from launcher.hosts.hostfile import Host
 
 NODE_LOST = 1
@@ -17,6 +17,8 @@ class Failure:
 
     exit_code: int
     reason: str
+    failed_rank: int | None = None
+    """Rank whose exit code this is; None if no process or one that is no rank failed."""
     tail: tuple[bytes, ...] = ()
     log: str | None = None
     """File with the complete output."""
@@ -27,12 +29,12 @@ class Failure:
     preempted_host: Host | None = None
     """The preempted node."""
     instances: Mapping[Host, str | None] = field(default_factory=dict)
-    """Instances of the attempt's nodes at its start; empty outside a cluster and for jobs that are not durable."""
+    """Instances of the run's nodes at its start; empty outside a cluster and for jobs that are not durable."""
     is_process_exit: bool = False
     """True if a process of the job failed and not a node: a durable job then ends and is not restarted."""
     refused: bool = False
     """True if the nodes cannot run the job: a durable job then ends, unless it has run before."""
-    overdue: bool = False
+    queue_timed_out: bool = False
     """True if the job waited in the queue for as long as it may: a durable job then ends."""
     cancelled: bool = False
     """True if the user ended the job."""
@@ -44,7 +46,7 @@ class Failure:
             exit_code=error.exit_code,
             reason=str(error),
             refused=isinstance(error, RefusedError),
-            overdue=isinstance(error, OverdueError),
+            queue_timed_out=isinstance(error, QueueTimeoutError),
         )
 
 

@@ -19,9 +19,9 @@ PYTHONS = ("python", "python3")
 
 async def check_framework(job: Job, connections: Sequence[RunnerConnection]) -> None:
     """Raise RefusedError if a node of a cluster lacks the job's framework."""
-    framework, lacking = await nodes_lacking_framework(job, connections)
-    if lacking:
-        where = first_and_others([connection.host for connection in lacking])
+    framework, nodes = await nodes_without_framework(job, connections)
+    if nodes:
+        where = first_and_others([connection.host for connection in nodes])
         raise RefusedError(
             f"nothing started, no {framework} on {where}: nodes get it from the setting engines={framework} "
             "when they are made; or name your own Python by its path"
@@ -36,13 +36,13 @@ async def check_venv(job: Job, connections: Sequence[RunnerConnection]) -> None:
     from launcher.sync.rpc import call
 
     answers = await asyncio.gather(*(call(one, operation="venv", directory=job.venv) for one in connections))
-    lacking = [one.host for one, answer in zip(connections, answers, strict=True) if not answer["has_python"]]
-    if lacking:
-        where = first_and_others(lacking)
+    hosts = [one.host for one, answer in zip(connections, answers, strict=True) if not answer["has_python"]]
+    if hosts:
+        where = first_and_others(hosts)
         raise RefusedError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
 
 
-async def nodes_lacking_framework(
+async def nodes_without_framework(
     job: Job, connections: Sequence[RunnerConnection]
 ) -> tuple[str | None, list[RunnerConnection]]:
     """Return the framework that the nodes must have installed, and the nodes without it."""

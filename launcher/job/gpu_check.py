@@ -51,12 +51,12 @@ def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
 
 
-def _conflicts(wanted: Gpus, report: GpusInUse) -> list[str]:
-    """Return the jobs, or if there are none the processes, that use the wanted GPUs."""
-    jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(wanted, gpus)]
+def _conflicts(claimed: Gpus, report: GpusInUse) -> list[str]:
+    """Return the jobs, or if there are none the processes, that use the claimed GPUs."""
+    jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(claimed, gpus)]
     if jobs:
         return jobs
-    return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(wanted, index, uuid)]
+    return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(claimed, index, uuid)]
 
 
 def overlap(one: Gpus, other: Gpus) -> bool:
@@ -67,5 +67,5 @@ def overlap(one: Gpus, other: Gpus) -> bool:
     return bool(set(one) & set(other))
 
 
-def _includes(wanted: Gpus, index: str, uuid: str) -> bool:
-    return wanted is None or index in wanted or any(uuid.startswith(prefix) for prefix in wanted)
+def _includes(claimed: Gpus, index: str, uuid: str) -> bool:
+    return claimed is None or index in claimed or any(uuid.startswith(prefix) for prefix in claimed)

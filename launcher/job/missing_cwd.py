@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 
 from launcher.hosts.hostfile import Host, first_and_others
+from launcher.output.notes import note
 from launcher.output.prefixes import Sink
 
 
 class MissingCwd:
     """Answers of the nodes, one each; the last one prints the line."""
 
-    def __init__(self, hosts: Sequence[Host], *, wanted: str, stderr: Sink) -> None:
+    def __init__(self, hosts: Sequence[Host], *, cwd: str, stderr: Sink) -> None:
         self._hosts = hosts
-        self._wanted = wanted
+        self._cwd = cwd
         self._stderr = stderr
         self._awaited = set(hosts)
-        self._lacking: set[Host] = set()
+        self._hosts_without_cwd: set[Host] = set()
 
     async def record_answer(self, host: Host, *, cwd_missing: bool) -> None:
         """Record a node's answer; a node that ends without an answer counts as having the directory."""
@@ -22,13 +23,13 @@ class MissingCwd:
             return
         self._awaited.remove(host)
         if cwd_missing:
-            self._lacking.add(host)
-        if self._lacking and not self._awaited:
-            await self._stderr.send(f"launch: {self._line()}\n".encode(errors="surrogateescape"))
+            self._hosts_without_cwd.add(host)
+        if self._hosts_without_cwd and not self._awaited:
+            await self._stderr.send(note(self._line()))
 
     def _line(self) -> str:
-        lacking = [host for host in self._hosts if host in self._lacking]
+        hosts = [host for host in self._hosts if host in self._hosts_without_cwd]
         return (
-            f"cannot enter {self._wanted} on {first_and_others(lacking)}; running in the home directory there "
+            f"cannot enter {self._cwd} on {first_and_others(hosts)}; running in the home directory there "
             "(--sync-dst-dir copies it)"
         )

@@ -121,7 +121,15 @@ class Node:
             permanent = code in (CANNOT_RUN, NOT_FOUND)
             set_first_failure(
                 first_failure,
-                Failure(exit_code=code, reason=reason, tail=tail, log=log, permanent=permanent, is_process_exit=True),
+                Failure(
+                    exit_code=code,
+                    reason=reason,
+                    failed_rank=process.rank,
+                    tail=tail,
+                    log=log,
+                    permanent=permanent,
+                    is_process_exit=True,
+                ),
             )
         self._check_required_processes()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
+from launcher.output.notes import note
 from launcher.output.prefixes import Sink
 
 POLL_S = 1.0
@@ -93,7 +94,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
         if not view.has(instance):
             preempted = instance in view.draining_instances
             return Failure(
-                exit_code=NODE_LOST, reason=f"{host}: leaves the cluster", preempted=preempted, preempted_host=host
+                exit_code=NODE_LOST, reason=f"{host}: is leaving the cluster", preempted=preempted, preempted_host=host
             )
     return None
 
@@ -118,8 +119,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
     clock = asyncio.get_running_loop().time
     until = clock() + LOSS_S
     if failure.instances:
-        text = f"launch: {failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost\n"
-        await stderr.send(text.encode(errors="surrogateescape"))
+        await stderr.send(note(f"{failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost"))
     while failure.instances and (view := reader.read()) is not None:
         if (lost := node_loss_failure(failure.instances, view)) is not None:
             return replace(failure, is_process_exit=False, reason=f"{failure.reason}; {lost.reason}")
@@ -137,8 +137,8 @@ async def watch_for_preemption(
     view = reader.read()
     if view is None:
         return
-    started_on = {host: view.instances.get(host.name) for host in hosts}
-    while (lost := node_loss_failure(started_on, view)) is None:
+    instances = {host: view.instances.get(host.name) for host in hosts}
+    while (lost := node_loss_failure(instances, view)) is None:
         await asyncio.sleep(POLL_S)
         view = reader.read() or view
     set_first_failure(first_failure, lost)

@@ -15,7 +15,8 @@ from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
 from launcher.job.failure import Failure
-from launcher.job.framework_check import nodes_lacking_framework
+from launcher.job.framework_check import nodes_without_framework
+from launcher.output.notes import note
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, RestartPolicy
 from launcher.transport.connection import RunnerConnection
@@ -53,15 +54,15 @@ async def reconnect(
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = f"waiting at most {_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
-    await stderr.send(_line(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
+    await stderr.send(note(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
     if len(nodes) < job.restart_policy.min_nodes:
         await close_connections(nodes)
-        lacking = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
-        reason = "; ".join([failure.reason, lacking, *reachable.reasons])
+        shortage = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
+        reason = "; ".join([failure.reason, shortage, *reachable.reasons])
         return replace(failure, reason=reason, permanent=True, is_process_exit=False)
-    await stderr.send(_line(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
+    await stderr.send(note(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 
 
@@ -167,10 +168,10 @@ async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: Resta
 
 async def _drop_nodes_without_framework(job: Job, reachable: ReachableNodes) -> None:
     """Drop listed replacements that do not have the job's framework yet."""
-    framework, lacking = await nodes_lacking_framework(job, reachable.connections)
-    reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in lacking]
-    reachable.connections = [connection for connection in reachable.connections if connection not in lacking]
-    await close_connections(lacking)
+    framework, nodes = await nodes_without_framework(job, reachable.connections)
+    reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in nodes]
+    reachable.connections = [connection for connection in reachable.connections if connection not in nodes]
+    await close_connections(nodes)
 
 
 def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
@@ -187,8 +188,8 @@ async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, d
     """Connect to the first `count` hosts that answer, replacing each silent one by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
-        while rest and (lacking := count - len(reachable.connections)) > 0:
-            batch, rest = rest[:lacking], rest[lacking:]
+        while rest and (missing := count - len(reachable.connections)) > 0:
+            batch, rest = rest[:missing], rest[missing:]
             connections, errors = await connect_available(batch, is_local=is_local, deadline_s=deadline_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
@@ -196,7 +197,3 @@ async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, d
         await close_connections(reachable.connections)
         raise
     return reachable
-
-
-def _line(text: str) -> bytes:
-    return f"launch: {text}\n".encode(errors="surrogateescape")

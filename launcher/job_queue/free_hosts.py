@@ -9,7 +9,7 @@ from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import claimed_gpus
-from launcher.job_queue.queue import jobs_using_nodes_of, living_jobs
+from launcher.job_queue.queue import jobs_using_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.spec import Job
 
@@ -67,11 +67,11 @@ class HostClaims:
         first = str(job.hosts[0]) if _starts_on_first(job) else ""
         if first and listed and first not in map(str, listed):
             return [], [f"{first}: not in the hosts file, and mpirun runs there"]
-        me, others = self._read()
-        if me is None or job.host_source is None:
+        own_record, others = self._read()
+        if own_record is None or job.host_source is None:
             return list(listed), []
-        taken = {host: found[0] for host in listed if (found := _jobs_using(host, job, me, others))}
-        own = [host for host in listed if str(host) in me.hosts and host not in taken]
+        taken = {host: users[0] for host in listed if (users := _jobs_using(host, job, own_record, others))}
+        own = [host for host in listed if str(host) in own_record.hosts and host not in taken]
         free = [host for host in listed if host not in own and host not in taken]
         if _shares_nodes(job):
             return _put_first([*own, *free, *taken], first), []
@@ -83,17 +83,17 @@ class HostClaims:
     async def claim(self, job: Job) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
         async with locked_queue(self._jobs):
-            me, others = self._read()
-            found = [] if me is None or _shares_nodes(job) else jobs_using_nodes_of(with_claims(me, job), others)
-            if found:
-                return f"job {found[0].id} has taken a node"
+            own_record, others = self._read()
+            users = []
+            if own_record is not None and not _shares_nodes(job):
+                users = jobs_using_nodes_of(with_claims(own_record, job), others)
+            if users:
+                return f"job {users[0].id} has taken a node"
             self._record(job)
         return ""
 
     def _read(self) -> tuple[JobRecord | None, list[JobRecord]]:
-        living = living_jobs(self._jobs)
-        me = next((record for record in living if record.id == self._job_id), None)
-        return me, [record for record in living if record is not me]
+        return own_and_others(live_jobs(self._jobs), self._job_id)
 
 
 def _starts_on_first(job: Job) -> bool:
@@ -107,4 +107,4 @@ def _put_first(hosts: Sequence[Host], first: str) -> list[Host]:
 
 def _shares_nodes(job: Job) -> bool:
     """Return True if the job may run on nodes that another job has."""
-    return job.force or not (job.has_gpus or (job.wait is not None and job.wait.exclusive))
+    return job.force or not (job.has_gpus or (job.queue_policy is not None and job.queue_policy.exclusive))

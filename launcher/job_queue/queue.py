@@ -1,7 +1,7 @@
 """Order the jobs queued on this machine: first come, first served.
 
-No list is stored. A job's place follows from its record, which counts while its launcher holds the job's lock, so a
-dead job loses its place. Durable and other jobs share one queue, in the order of their submission.
+No list is stored. A job's position follows from its record, which counts while its launcher holds the job's lock, so a
+dead job loses its position. Durable and other jobs share one queue, in the order of their submission.
 """
 
 from collections.abc import Sequence
@@ -17,53 +17,61 @@ from launcher.job.connect import is_this_machine
 from launcher.job.gpu_check import overlap
 
 
-def living_jobs(jobs: Path) -> list[JobRecord]:
+def live_jobs(jobs: Path) -> list[JobRecord]:
     """Return the records of all jobs whose launcher is alive."""
     records = (read_record(directory) for directory in sorted(jobs.glob("*")))
-    return [record for record in records if record is not None and _lives(jobs / record.id, record)]
+    return [record for record in records if record is not None and _is_live(jobs / record.id, record)]
 
 
-def _lives(directory: Path, record: JobRecord) -> bool:
+def _is_live(directory: Path, record: JobRecord) -> bool:
     if record.state.is_terminal:
         return False
-    with suppress(LaunchError):  # If the file system cannot tell, keep the place.
+    with suppress(LaunchError):  # If the file system cannot tell, keep the position.
         return is_alive(directory, record)
     return True
 
 
-def ahead_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def own_and_others(records: Sequence[JobRecord], job_id: str) -> tuple[JobRecord | None, list[JobRecord]]:
+    """Return the record of this job, None if there is none, and those of the other jobs."""
+    own = next((record for record in records if record.id == job_id), None)
+    return own, [record for record in records if record is not own]
+
+
+def ahead_of(own: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs ahead of this one: those submitted earlier that are waiting or starting.
 
     A job that does not wait counts only if it starts on the same nodes.
     """
     earlier = [
-        other for other in others if other.state in (JobState.PENDING, JobState.WAITING) and _came_first(other, me)
+        other for other in others if other.state in (JobState.PENDING, JobState.WAITING) and _is_earlier(other, own)
     ]
-    return sorted((other for other in earlier if other.waits or share_nodes(me, other)), key=_submission)
+    return sorted((other for other in earlier if other.waits or share_nodes(own, other)), key=_submission)
 
 
-def jobs_using_nodes_of(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_using_nodes_of(own: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
-    return [other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(me, other)]
+    return [
+        other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(own, other)
+    ]
 
 
-def jobs_overtaken_by(me: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_overtaken_by(own: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the queued jobs that this one would overtake on their nodes."""
-    first = ahead_of(me, others)
-    first += [other for other in others if other.starting and other not in first]
-    return [other for other in first if other.waits and share_nodes(me, other)]
+    ahead = ahead_of(own, others)
+    ahead += [other for other in others if other.starting and other not in ahead]
+    return [other for other in ahead if other.waits and share_nodes(own, other)]
 
 
 def share_nodes(one: JobRecord, other: JobRecord) -> bool:
     """Return True if two jobs take the same GPUs of a node, or both have ranks on a node without GPUs."""
-    mine, others = _claims(one), _claims(other)
-    return any(overlap(gpus, others[host]) for host, gpus in mine.items() if host in others)
+    claims, other_claims = _claims(one), _claims(other)
+    return any(overlap(gpus, other_claims[host]) for host, gpus in claims.items() if host in other_claims)
 
 
 def _claims(record: JobRecord) -> dict[str, tuple[str, ...] | None]:
     # A record of an earlier release names no GPUs, which means all of them.
-    found = ((_canonical(host), record.gpus.get(host)) for host in record.hosts)
-    return {host: None if gpus is None else tuple(gpus) for host, gpus in found}
+    gpus_by_host = ((_canonical(host), record.gpus.get(host)) for host in record.hosts)
+    return {host: None if gpus is None else tuple(gpus) for host, gpus in gpus_by_host}
 
 
 @cache
@@ -72,7 +80,7 @@ def _canonical(host: str) -> str:
     return LOCAL_HOST if host == LOCAL_HOST or (":" not in host and is_this_machine(Host(name=host))) else host
 
 
-def _came_first(one: JobRecord, other: JobRecord) -> bool:
+def _is_earlier(one: JobRecord, other: JobRecord) -> bool:
     return _submission(one) < _submission(other)
 
 

@@ -2,7 +2,7 @@
 
 After a hang or a network failure, the launcher may ask a node to restart the job before the last attempt has ended. The
 lock file contains the grace period, for which the agent delays the end of a node whose ranks run
-(bootstrap.idle.rank_grace).
+(bootstrap.jobs.rank_grace).
 """
 
 import fcntl

@@ -36,17 +36,17 @@ def claim_port(port_range: str = RANGE) -> Claim:
     span = max(0, ephemeral - lowest)
     for attempt in range(PORTS_TRIED):
         # As a last resort, let the kernel choose a port.
-        wanted = lowest + int.from_bytes(os.urandom(4), "big") % span if span and attempt < PORTS_TRIED // 2 else 0
-        if (claim := _claim(wanted)) is not None:
+        port = lowest + int.from_bytes(os.urandom(4), "big") % span if span and attempt < PORTS_TRIED // 2 else 0
+        if (claim := _claim(port)) is not None:
             return claim
     raise OSError("no TCP port is free")
 
 
-def _claim(wanted: int) -> Claim | None:
+def _claim(port: int) -> Claim | None:
     probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        probe.bind(("", wanted))
+        probe.bind(("", port))
         port = int(probe.getsockname()[1])
         lock.bind(f"\0deeplearning-port-{port}")
         return Claim(port, lock)

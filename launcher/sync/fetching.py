@@ -15,23 +15,23 @@ EARLIER_S = 2.0
 
 
 async def fetch_on_all(
-    connections: Sequence[RunnerConnection], wanted: Fetch, *, deadline: Deadline, stderr: Sink
+    connections: Sequence[RunnerConnection], fetch: Fetch, *, deadline: Deadline, stderr: Sink
 ) -> None:
     """Have every node fetch what it lacks, or its share of it; raise one LaunchError for the nodes that failed."""
     progress = FetchProgress(nodes=len(connections))
-    places = {connection: index for index, connection in enumerate(connections)}
+    indexes = {connection: index for index, connection in enumerate(connections)}
 
-    async def fetch(connection: RunnerConnection) -> None:
-        place = places[connection]
-        shard = [place, len(connections)] if wanted.is_sharded else None
-        request = partial(request_line, "fetch", source=wanted.source, directory=wanted.directory, shard=shard)
+    async def fetch_on_one(connection: RunnerConnection) -> None:
+        index = indexes[connection]
+        shard = [index, len(connections)] if fetch.is_sharded else None
+        request = partial(request_line, "fetch", source=fetch.source, directory=fetch.directory, shard=shard)
         # The node gives up first, because it knows what it waits for.
         await connection.send(request(deadline_s=max(0.9 * deadline.left, deadline.left - EARLIER_S)))
         while "progress" in (answer := await receive_answer(connection)):
-            progress.update(place, answer["progress"])
-        progress.update(place, answer["fetched"])
+            progress.update(index, answer["progress"])
+        progress.update(index, answer["fetched"])
 
     async with show_progress(progress, stderr):
-        await run_on_all(connections, fetch, deadline=deadline)
+        await run_on_all(connections, fetch_on_one, deadline=deadline)
     if progress.files:
         await stderr.send(progress.summary().encode())

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from launcher.errors import LaunchError, UsageError
+from launcher.output.notes import note
 from launcher.output.prefixes import Sink
 from launcher.sync.certificate import new_sync_key
 from launcher.sync.fetching import fetch_on_all
@@ -67,8 +68,8 @@ async def sync(
             deadline=deadline,
         )
         digest = await directory_sync.send_until_unchanged()
-    for wanted in request.fetches:
-        await fetch_on_all(connections, wanted, deadline=deadline, stderr=stderr)
+    for fetch in request.fetches:
+        await fetch_on_all(connections, fetch, deadline=deadline, stderr=stderr)
     return digest
 
 
@@ -146,10 +147,10 @@ class _DirectorySync:
             on_changed=on_changed,
         )
 
-        async def lacking(connection: RunnerConnection) -> Answer:
+        async def compare_one(connection: RunnerConnection) -> Answer:
             return await compare(connection, source=str(self.source) if connection is self.local else None)
 
-        answers = await run_on_all(self.connections, lacking, deadline=self.deadline)
+        answers = await run_on_all(self.connections, compare_one, deadline=self.deadline)
         self._refuse_changed(answers)
         return answers
 
@@ -173,8 +174,8 @@ class _DirectorySync:
     async def _name_kept(self, answers: Sequence[Answer]) -> None:
         """Name the nodes' results that stay although this directory has other files of the same names."""
         if named := self._named("kept", answers):
-            line = f"launch: results of earlier jobs stay as they are there: {named}; --sync-overwrite replaces them\n"
-            await self.stderr.send(line.encode())
+            text = f"results of earlier jobs stay as they are there: {named}; --sync-overwrite replaces them"
+            await self.stderr.send(note(text))
 
     def _named(self, key: str, answers: Sequence[Answer]) -> str:
         hosts: dict[str, list[str]] = {}
@@ -205,8 +206,8 @@ class _DirectorySync:
 
         async with show_progress(progress, self.stderr):
             await run_on_all([member.connection for member in chain], transfer, deadline=self.deadline)
-        summary = f"launch: {plural(len(needs[0]), 'file')}, {megabytes(size)}, sent to {plural(len(chain), 'node')}"
-        await self.stderr.send(f"{summary} in {progress.seconds:.1f} s\n".encode())
+        summary = f"{plural(len(needs[0]), 'file')}, {megabytes(size)}, sent to {plural(len(chain), 'node')}"
+        await self.stderr.send(note(f"{summary} in {progress.seconds:.1f} s"))
         return stream.changed
 
 

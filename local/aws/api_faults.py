@@ -9,10 +9,12 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from xml.sax.saxutils import escape
 
 from werkzeug.wrappers import Response
+
+from local.aws.calls import Call, Protocol
 
 ApiFaultKind = Literal["throttle", "error"]
 SERVICES: Final = (
@@ -83,26 +85,25 @@ def injected_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceE
     return _BROKEN.get(service, ServiceError(status=500, code="InternalFailure", message="Internal failure"))
 
 
-def response(error: ServiceError, service: str, environ: Mapping[str, Any]) -> Response:
+def response(error: ServiceError, call: Call) -> Response:
     """Build the answer in the protocol of the request."""
-    if target := environ.get("HTTP_X_AMZ_TARGET", ""):
-        namespace = "com.amazonaws.dynamodb.v20120810#" if target.startswith("DynamoDB_20120810") else ""
-        text, mimetype = json.dumps({"__type": namespace + error.code, "message": error.message}), _json_of(environ)
+    if call.protocol == "json":
+        namespace = "com.amazonaws.dynamodb.v20120810#" if call.service == "dynamodb" else ""
+        text = json.dumps({"__type": namespace + error.code, "message": error.message})
+        mimetype = str(call.environ.get("CONTENT_TYPE") or "application/x-amz-json-1.1")
+    elif call.protocol == "rest-json":
+        text, mimetype = json.dumps({"message": error.message}), "application/json"
     else:
-        text, mimetype = _xml(error, service), "text/xml"
+        text, mimetype = _xml(error, call.protocol), "text/xml"
     headers = {"x-amzn-RequestId": REQUEST_ID, "x-amzn-ErrorType": error.code}
     return Response(text, status=error.status, headers=headers, content_type=mimetype)
 
 
-def _json_of(environ: Mapping[str, Any]) -> str:
-    return str(environ.get("CONTENT_TYPE") or "application/x-amz-json-1.1")
-
-
-def _xml(error: ServiceError, service: str) -> str:
+def _xml(error: ServiceError, protocol: Protocol) -> str:
     details = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
-    if service == "s3":
+    if protocol == "s3":
         return f"<Error>{details}<RequestId>{REQUEST_ID}</RequestId></Error>"
-    if service == "ec2":
+    if protocol == "ec2":
         return f"<Response><Errors><Error>{details}</Error></Errors><RequestID>{REQUEST_ID}</RequestID></Response>"
     fault = "Sender" if error.status < 500 else "Receiver"
     typed = f"<Error><Type>{fault}</Type>{details}</Error>"
@@ -132,15 +133,14 @@ class ApiFaults:
         self._read: tuple[int, int] | None = None
         self._dice: dict[ApiFault, random.Random] = {}
 
-    def answer(self, environ: Mapping[str, Any], *, service: str, instance_id: str | None) -> Response | None:
+    def answer(self, call: Call, *, instance_id: str | None) -> Response | None:
         """Return an error for a node's request, or None to serve it."""
         self._refresh()
         if instance_id is None:
             return None
         for fault, dice in self._dice.items():
-            if fault.matches(service, instance_id) and dice.random() < fault.share:
-                query = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
-                return response(injected_error(fault.kind, service, query=query), service, environ)
+            if fault.matches(call.service, instance_id) and dice.random() < fault.share:
+                return response(injected_error(fault.kind, call.service, query=call.is_query), call)
         return None
 
     def _refresh(self) -> None:

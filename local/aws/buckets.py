@@ -1,12 +1,16 @@
 """Give stacks' buckets versioning, lifecycle rules and policies, and refuse to delete one that is not empty.
 
-moto's CloudFormation ignores a bucket's versioning and lifecycle, and skips a bucket that it cannot delete.
+moto's CloudFormation ignores a bucket's versioning and lifecycle, and skips a bucket that it cannot delete. Its tagging
+API lists the buckets of all regions; AWS's lists those of its own ("GetResources", Resource Groups Tagging API).
 """
 
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from moto.core.resource_tagging import TaggedResource
+from moto.resourcegroupstaggingapi.models import ResourceGroupsTaggingAPIBackend
 from moto.s3.exceptions import BucketNotEmpty
 from moto.s3.models import FakeBucket, S3Backend, s3_backends
 from moto.utilities.utils import get_partition
@@ -36,6 +40,13 @@ def install() -> None:
     wrap(FakeBucket, "create_from_cloudformation_json", _create)
     wrap(FakeBucket, "update_from_cloudformation_json", _update)
     wrap(S3Backend, "delete_bucket", _delete)
+    wrap(ResourceGroupsTaggingAPIBackend, "_get_resources_generator", _of_region)
+
+
+def _of_region(original: Any, backend: ResourceGroupsTaggingAPIBackend, **named: Any) -> Iterator[TaggedResource]:
+    buckets = s3_backends[backend.account_id][backend.partition].buckets.values()
+    elsewhere = {bucket.arn for bucket in buckets if bucket.region_name != backend.region_name}
+    return (found for found in original(backend, **named) if found.arn not in elsewhere)
 
 
 def _create(original: Any, name: str, definition: _Properties, account: str, region: str, **named: Any) -> FakeBucket:

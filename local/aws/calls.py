@@ -5,12 +5,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 _CREDENTIAL = re.compile(r"Credential=([^/,&]+)/[^/]+/([^/]+)/([^/]+)/")
 _FORM = "application/x-www-form-urlencoded"
 LOOPBACK = ("127.0.0.1", "::1", "")
+Protocol = Literal["ec2", "s3", "query", "json", "rest-json"]
+"""How a service words its errors. EC2 and S3 have an XML of their own."""
 
 
 class Credential(NamedTuple):
@@ -60,6 +62,17 @@ class Call:
     def is_query(self) -> bool:
         """Return True if the request uses the query protocol, whose parameters are a form."""
         return str(self.environ.get("CONTENT_TYPE", "")).startswith(_FORM)
+
+    @property
+    def protocol(self) -> Protocol:
+        """Return the protocol of the request; an unsigned request, which names no service, counts as query."""
+        if self.service == "ec2":
+            return "ec2"
+        if self.service == "s3":
+            return "s3"
+        if self.header("x-amz-target"):
+            return "json"
+        return "query" if self.is_query or not self.service else "rest-json"
 
     @property
     def is_local(self) -> bool:

@@ -49,6 +49,7 @@ from local.aws.ec2 import (
     subnets,
 )
 from local.aws.launches import checks, network_interfaces, placement
+from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
@@ -107,6 +108,7 @@ _MOTO_EXTENSIONS = (
     images,
     availability_zones,
     start_session,
+    session_tokens,
     vpc_endpoints,
 )
 """Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one.
@@ -205,7 +207,7 @@ class Application:
             return None
         session = session_of(call.credential.access_key)
         instance_id = _instance_id(session.user_id) if session else None
-        return self._api_faults.answer(call.environ, service=call.service, instance_id=instance_id)
+        return self._api_faults.answer(call, instance_id=instance_id)
 
 
 def _instance_id(user_id: str) -> str | None:

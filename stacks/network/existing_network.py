@@ -84,19 +84,18 @@ def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
     vpc_id, worker_id, master_id = props.vpc_id, props.subnet_id, props.master_subnet
     if vpc_id is None or worker_id is None or master_id is None:
         raise TypeError("the settings name no existing network")
-    found = _look_up(scope, vpc_id, wanted=[worker_id, master_id], kind=_PRIVATE if props.private else _PUBLIC)
-    named = {"subnet_id": worker_id, "master_subnet_id": master_id}
-    for name, subnet_id in named.items():
+    by_id = _look_up(scope, vpc_id, subnet_ids=[worker_id, master_id], kind=_PRIVATE if props.private else _PUBLIC)
+    for name, subnet_id in (("subnet_id", worker_id), ("master_subnet_id", master_id)):
         require(
-            subnet_id in found, name, subnet_id, f"a subnet of {vpc_id}: {', '.join(sorted(found)) or 'it has none'}"
+            subnet_id in by_id, name, subnet_id, f"a subnet of {vpc_id}: {', '.join(sorted(by_id)) or 'it has none'}"
         )
-        cidr = found[subnet_id].cidr
+        cidr = by_id[subnet_id].cidr
         if ipaddress.IPv4Network(cidr).overlaps(_DOCKER):
             raise SettingsError(f"{name} must not overlap {_DOCKER}, got {cidr}: Docker's bridge has it on every node")
-    worker, master = found[worker_id], found[master_id]
+    worker, master = by_id[worker_id], by_id[master_id]
     require(master.zone == worker.zone, "master_subnet_id", master_id, f"in the zone of subnet_id, {worker.zone}")
-    subnets = ExistingSubnets(master=master, worker=worker, vpc_blocks=_blocks(found.values()))
-    in_zone = [subnet for subnet in found.values() if subnet.zone == worker.zone]
+    subnets = ExistingSubnets(master=master, worker=worker, vpc_blocks=_blocks(by_id.values()))
+    in_zone = [subnet for subnet in by_id.values() if subnet.zone == worker.zone]
     if props.private:
         _require_private(subnets, in_zone)
     else:
@@ -122,17 +121,17 @@ def _require_private(subnets: ExistingSubnets, in_zone: list[ExistingSubnet]) ->
         require(not subnet.is_public, name, subnet.subnet_id, allowed)
 
 
-def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str], kind: str) -> dict[str, ExistingSubnet]:
+def _look_up(scope: Construct, vpc_id: str, *, subnet_ids: list[str], kind: str) -> dict[str, ExistingSubnet]:
     stack = cdk.Stack.of(scope)
     if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region):
         raise SettingsError(f"vpc_id {vpc_id} needs credentials, as its subnets are looked up in the account")
-    found = cdk.ContextProvider.get_value(
+    answer = cdk.ContextProvider.get_value(
         scope,
         # VPC_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
         provider="vpc-provider",
         props={"filter": {"vpc-id": vpc_id}, "returnAsymmetricSubnets": True, "returnVpnGateways": False},
         # The CDK discards the first pass, which runs before the look-up.
-        dummy_value=_placeholder(wanted, zone=f"{stack.region}a", kind=kind),
+        dummy_value=_placeholder(subnet_ids, zone=f"{stack.region}a", kind=kind),
     )
     return {
         subnet["subnetId"]: ExistingSubnet(
@@ -143,7 +142,7 @@ def _look_up(scope: Construct, vpc_id: str, *, wanted: list[str], kind: str) -> 
             route_table_id=subnet["routeTableId"],
             is_public=group["type"] == _PUBLIC,
         )
-        for group in found.value["subnetGroups"]
+        for group in answer.value["subnetGroups"]
         for subnet in group["subnets"]
     }
 

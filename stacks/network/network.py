@@ -56,13 +56,13 @@ class Network(Construct):
         cdk.Validations.of(self.vpc).acknowledge(
             cdk.Acknowledgment(
                 id="CloudFormation-Validate::W3010",
-                reason="the zone is pinned: one that moved would replace the network and every node",
+                reason="the zone is pinned: moving to another zone would replace the network and every node",
             ),
         )
         # If CloudFormation chooses the zone, it has no name yet and is the only one.
-        place = zones.index(node_zone) if node_zone in zones else 0
-        self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[place]
-        self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[place]
+        zone_position = zones.index(node_zone) if node_zone in zones else 0
+        self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[zone_position]
+        self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[zone_position]
         self.nat_gateway = self.vpc.public_subnets[0].node.find_child("NATGateway")
         self.networks = cidr
         """Blocks that contain every node's address, separated by commas."""
@@ -82,8 +82,8 @@ class Network(Construct):
         """Name every part after the cluster, because the CDK's own names are the same in all clusters."""
         for subnets, name in ((self.vpc.public_subnets, "public"), (self.vpc.private_subnets, "private")):
             for subnet, zone in zip(subnets, zones, strict=True):
-                place = f"-{zone}" if len(zones) > 1 else ""
-                cdk.Tags.of(subnet).add("Name", f"{cluster_name}-{name}{place}")
+                suffix = f"-{zone}" if len(zones) > 1 else ""
+                cdk.Tags.of(subnet).add("Name", f"{cluster_name}-{name}{suffix}")
         nat = ["AWS::EC2::EIP", "AWS::EC2::NatGateway"]
         first = self.vpc.public_subnets[0]
         cdk.Tags.of(first).add("Name", f"{cluster_name}-nat", include_resource_types=nat, priority=200)

@@ -3,7 +3,7 @@
 import aws_cdk as cdk
 from constructs import Construct
 
-from stacks.fixed_settings import UNPINNED_ZONE
+from stacks.immutable_settings import UNPINNED_ZONE
 from stacks.network.existing_network import existing_subnets
 from stacks.settings.network import first_zone
 from stacks.settings.props import ClusterProps
@@ -28,14 +28,14 @@ def _default_zone(scope: Construct) -> str | None:
     region = stack.region
     if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(region):
         return None
-    found = cdk.ContextProvider.get_value(
+    answer = cdk.ContextProvider.get_value(
         scope,
         # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
         provider="availability-zones",
         # The CDK discards the first pass, which runs before the look-up.
         dummy_value=[f"{region}a"],
     )
-    return first_zone(found.value, region)
+    return first_zone(answer.value, region)
 
 
 def network_zones(scope: Construct, props: ClusterProps) -> list[str]:

@@ -59,4 +59,4 @@ class BundleAsset:
     def publish(cls, stack: cdk.Stack) -> "BundleAsset":
         """Publish the bundle."""
         published = publish_file(stack, bundle.build(), display_name="node bundle")
-        return cls(source=BundleSource(url=published.url, hash=published.sha256), arn=published.arn)
+        return cls(source=BundleSource(url=published.url, sha256=published.sha256), arn=published.arn)

@@ -18,8 +18,8 @@ def allow_data(role: ClusterRole, settings: DataSettings) -> None:
         _acknowledge(role, f"IAM5[Resource::{resource}]", "data sets have names that only the user's jobs know")
     for number, arn in enumerate(settings.policy_arns):
         role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(role, f"Policy{number}", arn))
-        named = arn.replace("arn:aws:", "arn:<AWS::Partition>:", 1)
-        for each in {arn, named}:
+        nag_arn = arn.replace("arn:aws:", "arn:<AWS::Partition>:", 1)
+        for each in {arn, nag_arn}:
             _acknowledge(role, f"IAM4[Policy::{each}]", "the user names it in policy_arns")
 
 

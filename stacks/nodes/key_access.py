@@ -29,7 +29,7 @@ def allow_key(role: ClusterRole, key: str, *, before: tuple[IConstruct, ...]) ->
     Each key has its own policy: CloudFormation creates the new key's policy first and deletes the old key's last, so
     that running nodes can reach the table and the bucket throughout a change.
     """
-    policy = role.allow_apart(f"Key{key.rpartition('/')[2]}", *_statements(key))
+    policy = role.allow_in_separate_policy(f"Key{key.rpartition('/')[2]}", *_statements(key))
     for resource in before:
         resource.node.add_dependency(policy)
 

@@ -90,11 +90,11 @@ class NodeRoles(Construct):
             rules,
             [
                 *_common_statements(resources),
-                self._keep_tags(),
-                *self._own_group(contract.MASTER),
+                self._deny_tag_changes(),
+                *self._own_group_statements(contract.MASTER),
                 *_master_statements(resources),
-                *_shared_storage(resources),
-                *self._own_address(resources.address),
+                *_shared_storage_statements(resources),
+                *self._own_address_statements(resources.address),
                 *sessions,
             ],
         )
@@ -104,8 +104,8 @@ class NodeRoles(Construct):
             rules,
             [
                 *_common_statements(resources),
-                self._keep_tags(),
-                *self._own_group(contract.WORKER),
+                self._deny_tag_changes(),
+                *self._own_group_statements(contract.WORKER),
                 *_worker_statements(resources),
                 *sessions,
             ],
@@ -119,7 +119,7 @@ class NodeRoles(Construct):
             "checkpoints have names that only the user's jobs know",
         )
 
-    def _keep_tags(self) -> iam.PolicyStatement:
+    def _deny_tag_changes(self) -> iam.PolicyStatement:
         """Deny changes of the tags that carry the team's SSH keys to the nodes; policy_arns may allow all groups."""
         group = contract.group_name(self._cluster_name, contract.MASTER)
         groups = self._arn("autoscaling", f"autoScalingGroup:*:autoScalingGroupName/{group}")
@@ -157,7 +157,7 @@ class NodeRoles(Construct):
         instances = f"arn:<AWS::Partition>:ec2:{stack}:instance/*"
         _acknowledge(self.master, instances, "a condition narrows it to the instances of the master's group")
 
-    def _own_group(self, node_type: contract.NodeType) -> list[iam.PolicyStatement]:
+    def _own_group_statements(self, node_type: contract.NodeType) -> list[iam.PolicyStatement]:
         """Allow a node to request its own replacement and to complete its lifecycle hook.
 
         IAM has no narrower resource than the group (Service Authorization Reference, Amazon EC2 Auto Scaling).
@@ -174,7 +174,7 @@ class NodeRoles(Construct):
             )
         ]
 
-    def _own_address(self, address: str | None) -> list[iam.PolicyStatement]:
+    def _own_address_statements(self, address: str | None) -> list[iam.PolicyStatement]:
         """Allow a master to associate this one address with instances of the master's group."""
         if address is None:
             return []
@@ -254,7 +254,7 @@ def _master_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     ]
 
 
-def _shared_storage(resources: NodeResources) -> list[iam.PolicyStatement]:
+def _shared_storage_statements(resources: NodeResources) -> list[iam.PolicyStatement]:
     """Allow the master to query which file system the nodes mount; mounting it requires no permission."""
     if resources.makes_file_system:
         return [

@@ -22,11 +22,11 @@ SIGNAL_TIMEOUT_S: Final = 600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleSource:
-    """Location of the node bundle, and the hash that names its release."""
+    """Location of the node bundle, and its hash."""
 
     url: str
-    hash: str
-    """SHA-256 of the zip file."""
+    sha256: str
+    """Hash of the zip file, which is also the name of its release."""
 
 
 SHEBANG: Final = "#!/bin/bash"
@@ -41,7 +41,7 @@ def body(config: NodeConfig, bundle: BundleSource) -> str:
         config_file=contract.NODE_CONFIG,
         config=json.dumps(asdict(config), indent=2),
         url=bundle.url,
-        hash=bundle.hash,
+        hash=bundle.sha256,
         releases=contract.RELEASES_DIR,
         current=contract.CURRENT_RELEASE,
         fetch_timeout=FETCH_TIMEOUT_S,

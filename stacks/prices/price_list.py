@@ -48,11 +48,11 @@ def price_list(region: str | None) -> PriceList:
 
 @cache
 def _read(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(path.read_text())
-    return found
+    prices_by_region: Mapping[str, Any] = json.loads(path.read_text())
+    return prices_by_region
 
 
-def _parse(region: str, found: Mapping[str, Any]) -> PriceList:
-    families: Mapping[str, Mapping[str, float]] = found["instances"]
+def _parse(region: str, prices: Mapping[str, Any]) -> PriceList:
+    families: Mapping[str, Mapping[str, float]] = prices["instances"]
     instances = {f"{family}.{size}": price for family, sizes in families.items() for size, price in sizes.items()}
-    return PriceList(**{**found, "region": region, "instances": instances})
+    return PriceList(**{**prices, "region": region, "instances": instances})

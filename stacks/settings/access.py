@@ -26,13 +26,13 @@ class AccessSettings(Settings):
     """The SSH key, and the way to the nodes: the master's SSH port, or Session Manager."""
 
     key_name: str | None = None
-    """EC2 key pair for logging in; left out, only ``ssh_keys`` allow SSH logins."""
+    """EC2 key pair for logging in. Default: none, so that only ``ssh_keys`` allow SSH logins."""
     ssh_keys: tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
     """Public SSH keys of the team: files, as paths relative to cdk.json, or the keys themselves, each alone or as
-    ``NAME=KEY``; left out, only ``key_name`` counts. A key's name, by default its comment, appears in jobs and logs. A
-    deploy adds and removes keys on all running nodes."""
+    ``NAME=KEY``. Default: none, so that only ``key_name`` counts. A key's name, by default its comment, appears
+    in jobs and logs. A deploy adds and removes keys on all running nodes."""
     ssh_location: str | tuple[str, ...] | None = field(default=None, metadata={PARSER: parse_list})
-    """IPv4 block that may reach the master's SSH port, or a list of at most 20; left out, none may until
+    """IPv4 block that may reach the master's SSH port, or a list of at most 20. Default: none until
     ``dlcluster allow-ip``."""
     private: bool = False
     """With true no node has a public address or an open SSH port: logins go through Session Manager. Cannot be
@@ -63,23 +63,23 @@ class AccessSettings(Settings):
     @property
     def ssh_locations(self) -> tuple[str, ...]:
         """Return the distinct blocks of ``ssh_location``."""
-        given = self.ssh_location or ()
-        return tuple(dict.fromkeys([given] if isinstance(given, str) else given))
+        blocks = self.ssh_location or ()
+        return tuple(dict.fromkeys([blocks] if isinstance(blocks, str) else blocks))
 
     def warnings(self) -> dict[str, str]:
         """Warn of a cluster to which nobody can log in, or that much of the internet can reach."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.private:
             pass  # IAM decides who may log in
         elif not self.ssh_locations:
-            found["no-ssh"] = (
+            warnings["no-ssh"] = (
                 "ssh_location is not set: the master accepts no SSH connection until dlcluster allow-ip adds an address"
             )
         else:
-            found |= _warn_of_wide_blocks(self.ssh_locations)
+            warnings |= _warn_of_wide_blocks(self.ssh_locations)
         if self.key_name is None and not self.ssh_keys:
-            found["no-key"] = "key_name is not set: nobody can log in over SSH"
-        return found
+            warnings["no-key"] = "key_name is not set: nobody can log in over SSH"
+        return warnings
 
 
 def _warn_of_wide_blocks(blocks: tuple[str, ...]) -> dict[str, str]:
@@ -87,8 +87,8 @@ def _warn_of_wide_blocks(blocks: tuple[str, ...]) -> dict[str, str]:
     if not wide:
         return {}
     whole = "the whole internet" if "0.0.0.0/0" in wide else "much of the internet"
-    named = "0.0.0.0/0" if "0.0.0.0/0" in wide else ",".join(wide)
-    return {"open-ssh": f"ssh_location {named} lets {whole} reach the master's SSH port"}
+    blocks_shown = "0.0.0.0/0" if "0.0.0.0/0" in wide else ",".join(wide)
+    return {"open-ssh": f"ssh_location {blocks_shown} lets {whole} reach the master's SSH port"}
 
 
 def _read_keys(entry: str) -> Iterator[TeamKey]:

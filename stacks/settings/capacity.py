@@ -22,17 +22,17 @@ class CapacitySettings(Settings):
     instance_type: str = "g6.xlarge"
     """Type of every node; the default is the least expensive current type with a GPU (NVIDIA L4)."""
     master_instance_type: str | None = None
-    """Type of the master, such as ``m7i.xlarge`` for one that only starts jobs; left out, ``instance_type``. A change
+    """Type of the master, such as ``m7i.xlarge`` for one that only starts jobs. Default: ``instance_type``. A change
     applies to nodes launched after the deploy."""
     master_trains: bool | None = None
-    """Whether jobs run on the master too; left out, only if it has the workers' type."""
+    """Whether jobs run on the master too. Default: only if it has the workers' type."""
     gpu_count: int | None = None
     """GPUs per node. Set it to use an instance type that is not in the catalogue."""
     worker_count: int = 1
     """Number of nodes besides the master, which trains too; with 0 the cluster is only the master."""
     min_workers: int | None = None
-    """Number of workers without which the deploy fails; the others may join later, and broken ones are replaced. Left
-    out, all are needed, and a broken one fails the deploy immediately."""
+    """Number of workers without which the deploy fails; the others may join later, and broken ones are replaced.
+    Default: all are needed, and a broken one fails the deploy immediately."""
 
     def check(self) -> None:
         """Check the number of workers and the instance type; ``ImageSettings`` checks that the AMI boots on it."""
@@ -52,23 +52,23 @@ class CapacitySettings(Settings):
 
     def warnings(self) -> dict[str, str]:
         """Warn of a type that is unknown or not sold everywhere, and of a deploy without a node to train on."""
-        found = super().warnings()
+        warnings = super().warnings()
         if not (self.trains_on_master or self.needed_workers):
-            found["no-trainer"] = (
+            warnings["no-trainer"] = (
                 "min_workers 0 with a master that does not train: the deploy succeeds without a node to train on, "
                 "set min_workers to at least 1 unless workers may come later"
             )
         if self.instance is None and not instance_types.is_arm(self.instance_type):
             near = instance_types.nearest(self.instance_type)
-            found["unknown-type"] = (
+            warnings["unknown-type"] = (
                 f"instance_type {self.instance_type} is not in the catalogue{f' (nearest: {near})' if near else ''}: "
-                "EC2 alone can say whether it exists and whether the AMI drives it"
+                "only EC2 knows whether it exists, and whether the AMI has drivers for it"
             )
         elif self.instance is not None and self.instance.successor is not None:
-            found["not-sold"] = (
+            warnings["not-sold"] = (
                 f"{self.instance_type} is rarely available now; the nearest current type is {self.instance.successor}"
             )
-        return found
+        return warnings
 
     @property
     def instance(self) -> InstanceType | None:

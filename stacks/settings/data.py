@@ -87,15 +87,15 @@ class DataSettings(StorageSettings):
 
     def warnings(self) -> dict[str, str]:
         """Warn of policies that make every job an administrator, or let it do everything in a service."""
-        found = super().warnings()
+        warnings = super().warnings()
         names = [arn.rpartition("/")[2] for arn in self.policy_arns]
         if wide := ", ".join(name for name in names if name in _ADMINISTRATORS):
-            found["wide-policy"] = f"policy_arns {wide} makes every job on the nodes an administrator of the account"
+            warnings["wide-policy"] = f"policy_arns {wide} makes every job on the nodes an administrator of the account"
         full = [name for name in names if _FULL_ACCESS in name and name not in _ADMINISTRATORS]
         if full:
             message = "lets every job on the nodes read, change and delete everything in that service"
-            found["full-access-policy"] = f"policy_arns {', '.join(full)} {message}"
-        return found
+            warnings["full-access-policy"] = f"policy_arns {', '.join(full)} {message}"
+        return warnings
 
     @property
     def buckets(self) -> tuple[DataBucket, ...]:

@@ -26,7 +26,7 @@ class EngineSettings(CapacitySettings):
 
     engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_engines})
     """Frameworks to install in addition to PyTorch: ``mxnet``, or ``horovod``, which installs MXNet, Horovod and Open
-    MPI; left out, none. A change applies to nodes launched after the deploy."""
+    MPI. Default: none. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
         """Check the names and the processor: MXNet has wheels only for x86_64."""
@@ -39,9 +39,18 @@ class EngineSettings(CapacitySettings):
         if self.engines and not self.trains_on_master:
             raise SettingsError("engines need a master that trains, as mpirun and MXNet's scheduler start there")
 
+    @property
+    def mxnet_environment(self) -> str | None:
+        """Return the name of the environment that the nodes provide; None without ``engines``.
+
+        It is the last framework: the frameworks are in build order, and each one's environment includes the earlier
+        ones (bootstrap.mxnet_environment.recipe.CONTENTS).
+        """
+        return self.engines[-1] if self.engines else None
+
     def warnings(self) -> dict[str, str]:
         """Warn that MXNet does not use GPUs."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.engines and self.gpus:
-            found["engines-on-cpu"] = "engines: MXNet runs on the CPU only; GPUs are used only by PyTorch"
-        return found
+            warnings["engines-on-cpu"] = "engines: MXNet runs on the CPU only; GPUs are used only by PyTorch"
+        return warnings

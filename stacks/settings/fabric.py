@@ -40,13 +40,13 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
 
     def warnings(self) -> dict[str, str]:
         """Warn of an image that may lack the driver of EFA."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.efa_interfaces and self.ami is not None:
-            found["efa-image"] = (
+            warnings["efa-image"] = (
                 f"efa is on for {self.instance_type}: the image in ami needs the driver of EFA, or its nodes never "
                 "become ready; efa=off does without"
             )
-        return found
+        return warnings
 
     @property
     def efa_interfaces(self) -> int:

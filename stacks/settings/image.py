@@ -17,7 +17,7 @@ class ImageSettings(CapacitySettings):
     """The machine image and the root volume of the nodes."""
 
     ami: str | None = None
-    """``ami-...`` or the name of an SSM parameter, of an Ubuntu 22.04 or later; left out, the Deep
+    """``ami-...`` or the name of an SSM parameter, of an Ubuntu 22.04 or later. Default: the Deep
     Learning AMI for the type."""
     root_volume_gib: int = 150
     """Size of each node's root volume in GiB; at least the size of the image."""
@@ -30,14 +30,14 @@ class ImageSettings(CapacitySettings):
 
     def warnings(self) -> dict[str, str]:
         """Warn of a GPU that AWS does not list for the image."""
-        found = super().warnings()
+        warnings = super().warnings()
         instance, family = self.instance, self.ami_family
         if instance and family and not instance_types.is_listed(instance, family):
-            found["not-listed"] = (
+            warnings["not-listed"] = (
                 f"{self.instance_type} is not on AWS's list for the AMI {family}, which may not drive its "
                 f"{instance.gpu_model}: set ami to an image that lists it if the nodes find no GPU"
             )
-        return found
+        return warnings
 
     @property
     def ami_family(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Define and check the settings for the end of a cluster; stacks/lifetime.py acts on them."""
+"""Define and check the settings for the end of a cluster; stacks/lifetime/lifetime_schedules.py acts on them."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -23,13 +23,13 @@ class LifetimeSettings(Settings):
 
     expires: str | None = None
     """Time with zone, like ``2026-12-01T18:00:00+01:00``, at which AWS pauses the cluster, and again every five minutes
-    from then on. Left out: never."""
+    from then on. Default: never."""
     expiry_action: str = PAUSE
     """What follows that time: ``pause``, or ``delete``, which pauses the cluster and deletes its stack 15 minutes
     later, as ``cdk destroy`` does."""
     idle_stop: str | None = None
     """Time like ``30m`` or ``2h``, at least ``10m``, after which an idle cluster pauses itself, which erases the nodes'
-    disks: no job, no input to a terminal, and no load on any node. Left out: never."""
+    disks: no job, no input to a terminal, and no load on any node. Default: never."""
 
     def check(self) -> None:
         """Check the form; a time that has passed is refused only by the deploy, because a destroy must work."""
@@ -40,24 +40,24 @@ class LifetimeSettings(Settings):
         if self.expiry_action == DELETE:
             require(self.expires is not None, "expires", self.expires, f"set with expiry_action {DELETE}")
         if self.idle_stop is not None:
-            found = duration(self.idle_stop)
-            require(found and found >= MIN_IDLE_STOP, "idle_stop", self.idle_stop, _IDLE_STOP_ALLOWED)
+            time = duration(self.idle_stop)
+            require(time and time >= MIN_IDLE_STOP, "idle_stop", self.idle_stop, _IDLE_STOP_ALLOWED)
 
     def warnings(self) -> dict[str, str]:
         """Warn if nothing pauses a cluster whose master is dead."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.idle_stop is not None and self.expires is None:
-            found["idle-stop-alone"] = (
+            warnings["idle-stop-alone"] = (
                 "idle_stop is set without expires: the master pauses an idle cluster, and nothing pauses one whose "
                 "master is broken; set expires too"
             )
-        return found
+        return warnings
 
     @property
     def idle_stop_s(self) -> int:
         """Return the seconds of idle_stop; 0 without it."""
-        found = None if self.idle_stop is None else duration(self.idle_stop)
-        return 0 if found is None else int(found.total_seconds())
+        time = None if self.idle_stop is None else duration(self.idle_stop)
+        return 0 if time is None else int(time.total_seconds())
 
     @property
     def expires_at(self) -> datetime | None:

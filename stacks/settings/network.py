@@ -35,7 +35,7 @@ class NetworkSettings(CapacitySettings):
     """The network, which needs an address for every node."""
 
     availability_zone: str | None = None
-    """Zone of all nodes; left out, the region's first. Cannot be changed after creation, except by ``dlcluster up``."""
+    """Zone of all nodes. Default: the region's first. Cannot be changed after creation, except by ``dlcluster up``."""
     zones: tuple[str, ...] = field(default=(), metadata={PARSER: parse_list})
     """Up to 6 candidate zones, preferred ones first: ``dlcluster up`` starts all nodes in one of them and records it as
     ``availability_zone``; until then, a deploy starts none. Cannot be changed after creation."""
@@ -43,12 +43,12 @@ class NetworkSettings(CapacitySettings):
     """Addresses of the cluster's network, /16 to /27; halved into a public and a private subnet, or divided into a pair
     for each of ``zones``. Cannot be changed after creation."""
     vpc_id: str | None = None
-    """Existing VPC for the nodes, which the stack does not change; left out, the stack creates one. Cannot be
+    """Existing VPC for the nodes, which the stack does not change. Default: the stack creates one. Cannot be
     changed after creation."""
     subnet_id: str | None = None
     """Subnet of the workers in ``vpc_id``; it determines the zone of all nodes. Cannot be changed after creation."""
     master_subnet_id: str | None = None
-    """Public subnet of the master, in the zone of ``subnet_id``; left out, ``subnet_id`` itself. Cannot be changed
+    """Public subnet of the master, in the zone of ``subnet_id``. Default: ``subnet_id`` itself. Cannot be changed
     after creation."""
 
     def check(self) -> None:
@@ -113,11 +113,11 @@ class NetworkSettings(CapacitySettings):
         for taken, reason in TAKEN_BLOCKS.items():
             if block.overlaps(ipaddress.ip_network(taken)):
                 raise SettingsError(f"vpc_cidr must not overlap {taken}, got {shown(cidr)}: {reason}")
-        # Divide it into equal parts whose number is a power of two: for one zone, the halves of the block.
-        parts = 1 << (2 * max(1, len(self.zones)) - 1).bit_length()
-        longest = _MAX_SUBNET_PREFIX - parts.bit_length() + 1
+        # Divide it into equal subnets whose number is a power of two: for one zone, the halves of the block.
+        subnets = 1 << (2 * max(1, len(self.zones)) - 1).bit_length()
+        longest = _MAX_SUBNET_PREFIX - subnets.bit_length() + 1
         require(block.prefixlen <= longest, "vpc_cidr", cidr, f"at most /{longest} for {len(self.zones)} zones")
-        room = block.num_addresses // parts - _RESERVED_ADDRESSES
+        room = block.num_addresses // subnets - _RESERVED_ADDRESSES
         fits = self.worker_count <= room or self.vpc_id is not None
         require(fits, "worker_count", self.worker_count, f"at most {room} in vpc_cidr {cidr}")
 

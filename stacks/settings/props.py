@@ -33,8 +33,7 @@ the first three, and the attempt of ``dlcluster up``.
 """
 
 
-# Dataclasses collect fields from the last base to the first. Checks run in the same order, because each calls super()
-# first. Do not use slots: Python cannot combine several bases that have them.
+# Do not use slots: Python cannot combine several bases that have them.
 @dataclass(frozen=True, kw_only=True)
 class ClusterProps(
     LifetimeSettings,
@@ -51,7 +50,13 @@ class ClusterProps(
     CapacitySettings,
     NamingSettings,
 ):
-    """The settings of one cluster."""
+    """The settings of one cluster, as flat attributes.
+
+    Settings are flat in cdk.json and in the constructor, like the props of any CDK construct, so the concerns are base
+    classes and not attributes. A concern that needs the settings of another extends its class and checks after it.
+    Therefore the order of the bases determines only the order of the fields, from the last base to the first, and which
+    of several errors is reported.
+    """
 
     def __post_init__(self) -> None:
         """Check every setting; see ``Settings.check``."""
@@ -69,9 +74,9 @@ class ClusterProps(
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> "ClusterProps":
         """Read the settings from the CDK's context."""
-        given = settings_in(context, SETTINGS)
+        settings = settings_in(context, SETTINGS)
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        parsed = {name: parse(fields[name], value) for name, value in given.items()}
+        parsed = {name: parse(fields[name], value) for name, value in settings.items()}
         return cls(**{**(hardened_defaults(parsed) if parsed.get("hardened") else {}), **parsed})
 
 

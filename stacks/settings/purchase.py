@@ -20,7 +20,7 @@ TERMINATED_BEFORE: Final = timedelta(minutes=30)
 ULTRASERVER_TERMINATED_BEFORE: Final = timedelta(minutes=60)
 """Same for UltraServers."""
 ULTRASERVERS: Final = "p6e-"
-SAVING: Final = timedelta(minutes=10)
+SAVE_TIME: Final = timedelta(minutes=10)
 """Time for jobs and nodes to save and end before EC2 terminates them."""
 
 
@@ -49,12 +49,12 @@ class PurchaseSettings(FabricSettings):
 
     def warnings(self) -> dict[str, str]:
         """Warn if every node is needed although EC2 may take workers back."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.purchase == SPOT and self.worker_count and self.min_workers is None:
-            found["spot-needs-all"] = (
+            warnings["spot-needs-all"] = (
                 "purchase spot without min_workers: the deploy fails if EC2 has no spot capacity for all workers"
             )
-        return found
+        return warnings
 
     @property
     def is_block(self) -> bool:
@@ -91,26 +91,26 @@ class CapacityBlock:
     def pauses(self) -> datetime:
         """Return the time at which the nodes must end, so that jobs save before EC2 terminates them."""
         is_ultraserver = self.instance_type.startswith(ULTRASERVERS)
-        return self.ends - SAVING - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
+        return self.ends - SAVE_TIME - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
 
 
-def parse_block(block_id: str, found: dict[str, Any]) -> CapacityBlock:
+def parse_block(block_id: str, description: dict[str, Any]) -> CapacityBlock:
     """Return the block that the CDK's look-up found. Raises SettingsError if it is not a block."""
-    starts, ends = (parse_time(str(found.get(name, ""))) for name in ("StartDate", "EndDate"))
-    if found.get("ReservationType", CAPACITY_BLOCK) != CAPACITY_BLOCK or starts is None or ends is None:
-        raise SettingsError(f"capacity_reservation {block_id} is no Capacity Block with a start and an end")
+    starts, ends = (parse_time(str(description.get(name, ""))) for name in ("StartDate", "EndDate"))
+    if description.get("ReservationType", CAPACITY_BLOCK) != CAPACITY_BLOCK or starts is None or ends is None:
+        raise SettingsError(f"capacity_reservation {block_id} is not a Capacity Block with a start and an end")
     return CapacityBlock(
         block_id=block_id,
-        instance_type=str(found.get("InstanceType", "")),
-        zone=str(found.get("AvailabilityZone", "")),
-        count=int(found.get("TotalInstanceCount", 0)),
+        instance_type=str(description.get("InstanceType", "")),
+        zone=str(description.get("AvailabilityZone", "")),
+        count=int(description.get("TotalInstanceCount", 0)),
         starts=starts,
         ends=ends,
     )
 
 
 def require_fit(block: CapacityBlock, props: PurchaseSettings, *, zone: str | None) -> None:
-    """Raise SettingsError if EC2 would launch not all of the nodes into the block."""
+    """Raise SettingsError unless EC2 can launch every node in the block."""
     name = f"capacity_reservation {block.block_id}"
     if block.instance_type != props.instance_type:
         raise SettingsError(f"{name} is a block of {block.instance_type}, and instance_type is {props.instance_type}")

@@ -37,14 +37,14 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
     """With true the cluster passes the checks of NIST 800-53, PCI DSS and HIPAA: it sets ``private`` and, in a VPC
     that the stack creates, ``flow_logs``, and needs ``kms_key``."""
     kms_key: str | None = None
-    """ARN of your own KMS key for disks, table, bucket, logs and a file system that the stack makes; left out, AWS's
-    keys. A file system's key cannot be changed after creation."""
+    """ARN of your own KMS key for disks, table, bucket, logs and a file system that the stack creates. Default:
+    AWS's keys. A file system's key cannot be changed after creation."""
     flow_logs: bool = False
     """With true the addresses and ports of all connections in the VPC that the stack creates are logged for 14 days."""
     permissions_boundary: str | None = None
     """Name or ARN of the managed policy that limits every role of the stack."""
     role_name_prefix: str | None = None
-    """Start of the names of the stack's roles; left out, CloudFormation names them. Cannot be changed after
+    """Start of the names of the stack's roles. Default: CloudFormation names them. Cannot be changed after
     creation."""
 
     def check(self) -> None:
@@ -71,11 +71,11 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
         # A file system that the stack creates would be in no backup plan, which the checks require.
         allowed = "none or a file system of your own with hardened, in your backup plan"
         require(not self.makes_file_system, "shared_storage", self.shared_storage, allowed)
-        for name, given, maximum in (
+        for name, values, maximum in (
             ("policy_arns", self.policy_arns, _HARDENED_POLICIES),
             ("data_buckets", self.data_buckets, _HARDENED_BUCKETS),
         ):
-            require(len(given) <= maximum, name, len(given), f"at most {maximum} with hardened")
+            require(len(values) <= maximum, name, len(values), f"at most {maximum} with hardened")
 
     def check_region(self, region: str) -> None:
         """Refuse a key of another region once the deploy's region is known."""
@@ -84,6 +84,6 @@ class SecuritySettings(DataSettings, AccessSettings, CapacitySettings, NamingSet
         require(key is None or key.split(":")[3] == region, "kms_key", key, f"a key of {region}")
 
 
-def hardened_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+def hardened_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that ``hardened`` sets unless the context gives them."""
-    return {"private": True} | ({} if given.get("vpc_id") else {"flow_logs": True})
+    return {"private": True} | ({} if settings.get("vpc_id") else {"flow_logs": True})

@@ -52,13 +52,13 @@ class SetupSettings(Settings):
 
     def warnings(self) -> dict[str, str]:
         """Warn if the nodes would install the requirements of the CDK app itself."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.requirements is not None and _CDK_REQUIREMENT.search(_read("requirements", self.requirements)):
-            found["requirements-of-the-cdk"] = (
+            warnings["requirements-of-the-cdk"] = (
                 f"requirements is {shown(self.requirements)}, which names aws-cdk-lib: it looks like the CDK app's own "
                 "file; name one for the nodes"
             )
-        return found
+        return warnings
 
     @property
     def setup_timeout_s(self) -> int | None:

@@ -30,7 +30,7 @@ class StorageSettings(NetworkSettings):
     """The storage that outlives the nodes."""
 
     bucket: str | None = None
-    """Name of an existing S3 bucket to use, such as an earlier cluster's; left out, the stack creates one. Cannot
+    """Name of an existing S3 bucket to use, such as an earlier cluster's. Default: the stack creates one. Cannot
     be changed after creation."""
     shared_storage: str = NO_SHARED_STORAGE
     """File system that every node mounts on ``/shared``: ``efs`` creates one, which ``cdk destroy`` keeps;
@@ -52,18 +52,18 @@ class StorageSettings(NetworkSettings):
             f"{NO_SHARED_STORAGE}, {EFS}, efs:fs-ID or lustre:fs-ID",
         )
         if value.startswith("lustre:"):
-            why = "set for Lustre, whose network interfaces are in a VPC that exists"
-            require(self.vpc_id is not None, "vpc_id", self.vpc_id, why)
+            allowed = "set for Lustre, whose network interfaces are in a VPC that exists"
+            require(self.vpc_id is not None, "vpc_id", self.vpc_id, allowed)
 
     def warnings(self) -> dict[str, str]:
         """Warn of what costs money after ``cdk destroy``."""
-        found = super().warnings()
+        warnings = super().warnings()
         if self.makes_file_system:
-            found["file-system-kept"] = (
+            warnings["file-system-kept"] = (
                 f"shared_storage efs makes a file system that cdk destroy keeps, with the data in it: {EFS_PRICE}; "
                 "dlcluster delete-storage deletes it"
             )
-        return found
+        return warnings
 
     @property
     def makes_file_system(self) -> bool:

@@ -60,7 +60,7 @@ class SharedStorage(Construct):
 
     def _file_system(self, kms_key: str | None) -> efs.CfnFileSystem:
         """Create an encrypted file system that survives the cluster; an empty one costs nothing."""
-        made = efs.CfnFileSystem(
+        file_system = efs.CfnFileSystem(
             self,
             "FileSystem",
             encrypted=True,
@@ -70,12 +70,12 @@ class SharedStorage(Construct):
             throughput_mode="elastic",
             file_system_policy=_encrypted_transport_only(),
         )
-        cdk.Tags.of(made).add("Name", self._cluster_name)
+        cdk.Tags.of(file_system).add("Name", self._cluster_name)
         # `dlcluster delete-storage` deletes only file systems with this tag.
-        cdk.Tags.of(made).add(contract.CLUSTER_TAG, self._cluster_name)
+        cdk.Tags.of(file_system).add(contract.CLUSTER_TAG, self._cluster_name)
         # Rolling a creation back deletes it: nobody has written to it, and the next attempt creates another.
-        made.apply_removal_policy(cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-        return made
+        file_system.apply_removal_policy(cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+        return file_system
 
     def _group(self, vpc: ec2.IVpc, nodes: SecurityGroups) -> ec2.SecurityGroup:
         """Admit NFS from the nodes' groups, and nothing else."""

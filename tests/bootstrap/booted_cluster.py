@@ -4,27 +4,32 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from bootstrap.contract import DRAIN_TIMEOUT_S
-from tests.bootstrap.simulated_cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
 
-def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     return [cluster.node("master"), *(cluster.node("worker", number) for number in range(workers))]
 
 
-def all_ready(nodes: list[TestNode]) -> Callable[[], bool]:
+def all_ready(nodes: list[SimulatedNode]) -> Callable[[], bool]:
     return lambda: all(node.agent.is_signalled for node in nodes)
 
 
-def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
     nodes = boot_cluster(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
 
 
 def run_seconds(
-    cluster: Cluster, nodes: list[TestNode], count: int, *, until: Callable[[], bool] = lambda: False, every_s: int = 1
+    cluster: Cluster,
+    nodes: list[SimulatedNode],
+    count: int,
+    *,
+    until: Callable[[], bool] = lambda: False,
+    every_s: int = 1,
 ) -> int:
     """Run a pass of every agent each second, or more rarely; return the number of seconds."""
     for passed in range(0, count, every_s):
@@ -36,14 +41,14 @@ def run_seconds(
     return count
 
 
-def hook_is_kept_alive(cluster: Cluster, draining_node: TestNode) -> bool:
+def hook_is_kept_alive(cluster: Cluster, draining_node: SimulatedNode) -> bool:
     """Return True if the hook would survive two lost heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
     gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
     return bool(gaps) and max(gaps) * 3 <= DRAIN_TIMEOUT_S
 
 
-def hosts_file(nodes: list[TestNode]) -> str:
+def hosts_file(nodes: list[SimulatedNode]) -> str:
     """Render the hosts file of a master and its workers in index order."""
     master, *workers = nodes
     lines = [f"{master.address} deeplearning-master deeplearning-worker1"]

@@ -119,10 +119,8 @@ class Metadata:
 
 
 @dataclass(kw_only=True)
-class TestNode:
+class SimulatedNode:
     """An agent with its own root, as on its own machine."""
-
-    __test__ = False
 
     instance_id: str
     address: str
@@ -240,7 +238,7 @@ class Cluster:
         }
         return [(instance_id, addresses[instance_id]) for instance_id in ids]
 
-    def replacement(self, node_type: str, *, of: "list[TestNode]", **settings: Any) -> TestNode:
+    def replacement(self, node_type: str, *, of: "list[SimulatedNode]", **settings: Any) -> SimulatedNode:
         """Boot the group's only instance that is not an old node."""
         old = {node.instance_id for node in of}
         ids = [instance_id for instance_id, _ in self.instances(node_type)]
@@ -249,7 +247,7 @@ class Cluster:
 
     def node(
         self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **host: Any
-    ) -> TestNode:
+    ) -> SimulatedNode:
         """Boot the node of one of the group's instances, on its existing disk if there is one."""
         instance_id, address = self.instances(node_type)[number]
         root = self.tmp_path / instance_id
@@ -275,7 +273,7 @@ class Cluster:
             "chance": lambda: 0.5,
         }
         agent = Agent(node_config(node_type, **(settings or {})), HostServices(**(values | host)))
-        return TestNode(
+        return SimulatedNode(
             instance_id=instance_id,
             address=address,
             root=root,
@@ -286,7 +284,7 @@ class Cluster:
             metadata=metadata,
         )
 
-    def run(self, nodes: list[TestNode], *, until: Callable[[], bool], passes: int = 20) -> None:
+    def run(self, nodes: list[SimulatedNode], *, until: Callable[[], bool], passes: int = 20) -> None:
         """Let every agent make passes, two seconds apart, until the cluster is in the wanted state."""
         for _ in range(passes):
             for node in nodes:

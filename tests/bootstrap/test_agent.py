@@ -14,7 +14,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, TestNode
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, SimulatedNode
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -203,7 +203,7 @@ def test_cluster_survives_the_loss_of_its_table_rows(cluster: Cluster, restarted
     assert {*cluster.by_index().values()} == {*by_index.values()}
 
 
-def shows(node: TestNode, cluster: Cluster) -> bool:
+def shows(node: SimulatedNode, cluster: Cluster) -> bool:
     """Return True if the node has the table's current membership."""
     state = json.loads(node.text(contract.NODE_STATE))
     return bool(state["generation"] == cluster.table.read_generation())

@@ -14,7 +14,7 @@ from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
-from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, TestNode
+from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, SimulatedNode
 
 
 def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Cluster) -> None:
@@ -38,7 +38,9 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Clust
         (lambda node: None, "no-membership"),
     ],
 )
-def test_failure_signal_names_what_is_missing(cluster: Cluster, spoil: Callable[[TestNode], None], slug: str) -> None:
+def test_failure_signal_names_what_is_missing(
+    cluster: Cluster, spoil: Callable[[SimulatedNode], None], slug: str
+) -> None:
     _, worker, _ = boot_cluster(cluster)
     spoil(worker)
     worker.agent.run_pass()

@@ -10,7 +10,7 @@ from botocore.exceptions import (
 )
 
 from bootstrap import errors
-from bootstrap.failures import RETRYABLE_ERRORS, RetryableError, Step, reason, replacement_would_help
+from bootstrap.failures import RETRYABLE_ERRORS, RetryableError, Step, replacement_would_help, short_reason
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from bootstrap.failures import RETRYABLE_ERRORS, RetryableError, Step, reason, r
 )
 def test_every_retryable_error_has_a_short_name(error: RetryableError, slug: str) -> None:
     assert isinstance(error, RETRYABLE_ERRORS)
-    assert reason(error, step=Step.TABLE) == slug
+    assert short_reason(error, step=Step.TABLE) == slug
 
 
 def test_a_bug_is_not_retryable() -> None:

@@ -176,9 +176,9 @@ def test_node_with_the_setting_engines_gets_the_mxnet_service(tmp_path: Path) ->
     config.write_text(json.dumps(config_values("worker") | {"engines": "horovod"}))
     services = RecordedServices()
     install(release(tmp_path, "one"), root=tmp_path, services=services)
-    assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-engines.service"]
-    unit = under_root(tmp_path, "/etc/systemd/system/deeplearning-engines.service").read_text()
-    assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap engines\n" in unit
+    assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-mxnet-environment.service"]
+    unit = under_root(tmp_path, "/etc/systemd/system/deeplearning-mxnet-environment.service").read_text()
+    assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap mxnet-environment\n" in unit
 
 
 def test_node_with_a_setup_gets_its_service(tmp_path: Path) -> None:
@@ -200,14 +200,14 @@ def test_node_without_the_setting_engines_gets_no_mxnet_service(tmp_path: Path) 
     services = RecordedServices()
     install(release(tmp_path, "one"), root=tmp_path, services=services)
     assert services.calls == TAKE_OVER
-    assert not under_root(tmp_path, "/etc/systemd/system/deeplearning-engines.service").exists()
+    assert not under_root(tmp_path, "/etc/systemd/system/deeplearning-mxnet-environment.service").exists()
 
 
 def test_a_new_release_restarts_the_service_that_mounts(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker") | {"shared_storage": "efs:fs-0123456789abcdef0"}))
-    shared = "deeplearning-shared.service"
+    shared = "deeplearning-shared-storage.service"
     for name, calls in (
         ("one", ["daemon-reload", f"enable {shared}", f"restart {shared}"]),
         ("one", [f"enable {shared}"]),

@@ -13,7 +13,7 @@ from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, hosts_file
-from tests.bootstrap.simulated_cluster import TABLE, Cluster, TestNode
+from tests.bootstrap.simulated_cluster import TABLE, Cluster, SimulatedNode
 
 FILE_WRITES = ((Path, "replace"), (Path, "rename"), (Path, "touch"), (Path, "unlink"), (shutil, "rmtree"))
 ACTIONS = ("make_key", "set_environment", "reload_sshd")
@@ -34,7 +34,7 @@ class Writes:
         self.passed: list[str] = []
 
     @contextmanager
-    def watched(self, node: TestNode) -> Iterator[None]:
+    def watched(self, node: SimulatedNode) -> Iterator[None]:
         aws = self._cluster.clients
         with pytest.MonkeyPatch.context() as patch:
             for owner, name in (*FILE_WRITES, *((node.actions, action) for action in ACTIONS)):
@@ -67,7 +67,7 @@ class Writes:
         self.passed.append(name)
 
 
-def form(cluster: Cluster, nodes: list[TestNode], *, victim: TestNode, writes: Writes) -> bool:
+def form(cluster: Cluster, nodes: list[SimulatedNode], *, victim: SimulatedNode, writes: Writes) -> bool:
     """Let the two form a cluster; return True if the victim survived."""
     for _ in range(20):
         for node in nodes:
@@ -85,7 +85,7 @@ def form(cluster: Cluster, nodes: list[TestNode], *, victim: TestNode, writes: W
     raise AssertionError("two nodes became no cluster")
 
 
-def check_files_are_whole(victim: TestNode, nodes: list[TestNode]) -> None:
+def check_files_are_whole(victim: SimulatedNode, nodes: list[SimulatedNode]) -> None:
     """Check that each file is in its old or its new state, and nothing in between."""
     one = hosts_file(nodes[:1])
     assert victim.text(contract.HOSTS_FILE) in ("127.0.0.1 localhost\n", one, hosts_file(nodes))
@@ -95,7 +95,7 @@ def check_files_are_whole(victim: TestNode, nodes: list[TestNode]) -> None:
     assert not key.exists() or len([*key.iterdir()]) == 2
 
 
-def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
+def check_all_is_right(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
     assert cluster.by_index() == {node_index: node.instance_id for node_index, node in enumerate(nodes, start=1)}
     master = nodes[0]
     public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
@@ -110,7 +110,7 @@ def check_all_is_right(cluster: Cluster, nodes: list[TestNode]) -> None:
     assert {signal[1:] for signal in cluster.signals} == {("SUCCESS", node.instance_id) for node in nodes}
 
 
-def forget(cluster: Cluster, nodes: list[TestNode]) -> None:
+def forget(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
     """Start on an empty disk."""
     for node in nodes:
         shutil.rmtree(node.root)
@@ -119,7 +119,7 @@ def forget(cluster: Cluster, nodes: list[TestNode]) -> None:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={contract.TABLE_KEY: item[contract.TABLE_KEY]})
 
 
-def with_key_of_its_image(node: TestNode) -> TestNode:
+def with_key_of_its_image(node: SimulatedNode) -> SimulatedNode:
     """Set up a node whose image was made from a master, which left a key in it."""
     file = under_root(node.root, contract.CLUSTER_KEY_FILE)
     file.parent.mkdir(parents=True)
@@ -128,7 +128,7 @@ def with_key_of_its_image(node: TestNode) -> TestNode:
     return node
 
 
-def is_formed(victim: TestNode, nodes: list[TestNode]) -> bool:
+def is_formed(victim: SimulatedNode, nodes: list[SimulatedNode]) -> bool:
     return all_ready(nodes)() and victim.text(contract.HOSTS_FILE) == hosts_file(nodes)
 
 

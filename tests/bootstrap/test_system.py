@@ -69,7 +69,7 @@ def test_units_are_stopped_if_they_are_loaded(tmp_path: Path, monkeypatch: pytes
         return subprocess.CompletedProcess(command, 0, listed, "")
 
     monkeypatch.setattr("subprocess.run", run)
-    system.System(tmp_path).stop(["cron.service", "rsyslog.service", "user@*.service"], but="user@1000.service")
+    system.System(tmp_path).stop(["cron.service", "rsyslog.service", "user@*.service"], except_unit="user@1000.service")
     # systemd kills what has not stopped after 90 s.
     assert stopped == [(["systemctl", "stop", "cron.service", "user@0.service"], 180)]
 

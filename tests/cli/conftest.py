@@ -15,6 +15,7 @@ from moto.server import ThreadedMotoServer
 
 from bootstrap.contract import VERSION
 from tests.cli.json_page import undocumented_keys
+from tests.service_models import shared_models
 
 RELEASE = f"{VERSION}:0123456789ab"
 REGION = "eu-west-1"
@@ -33,6 +34,12 @@ class Fleet:
 
 
 Deploy = Callable[..., Fleet]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared_models() -> Iterator[None]:
+    with shared_models():
+        yield
 
 
 @pytest.fixture(autouse=True)

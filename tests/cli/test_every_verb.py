@@ -1,6 +1,5 @@
 """Test every verb's answer when AWS or the cluster is not as required: one line, with a specific exit code."""
 
-import json
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -12,62 +11,7 @@ from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAG
 from cli.main import main
 from cli.verb_group import VERBS
 from tests.cli.conftest import KEY, REGION, Deploy, error_line, put_members
-
-LINES = {
-    "list": "list",
-    "status": "status --json",
-    "why": "why",
-    "run": "run --no-sync -- true",
-    "jobs": "jobs --json",
-    "logs": "logs -f",
-    "stop": "stop 2026",
-    "push": "push",
-    "pull": "pull out",
-    "ssh": "ssh -- true",
-    "allow-ip": "allow-ip",
-    "tunnel": "tunnel master 6006",
-    "tensorboard": "tensorboard",
-    "jupyter": "jupyter",
-    "ssh-config": "ssh-config",
-    "known-hosts": "known-hosts",
-    "policy": "policy",
-    "cost": "cost",
-    "pause": "pause --yes",
-    "resume": "resume",
-    "setup": "setup",
-    "check": "check",
-    "resize": "resize 3 --yes",
-    "extend": "extend 8h --no-deploy",
-    "up": "up --yes",
-    "bake": "bake --yes",
-    "ssm-proxy": "ssm-proxy two master",
-    "delete-bucket": "delete-bucket",
-    "delete-storage": "delete-storage",
-}
-ON_MASTER = (
-    "run",
-    "jobs",
-    "logs",
-    "stop",
-    "push",
-    "pull",
-    "ssh",
-    "tunnel",
-    "tensorboard",
-    "jupyter",
-    "ssh-config",
-    "setup",
-    "check",
-    "bake",
-    "ssm-proxy",
-)
-OF_SETTINGS = ("resize", "extend", "up", "bake")
-"""Verbs that read ./cdk.json, which names their cluster."""
-OF_REGION = ("list", "why", "up", "delete-bucket", "delete-storage")
-"""Verbs that need no cluster: up makes one, and why also explains stacks that are none."""
-OF_ONE_CLUSTER = [verb for verb in LINES if verb not in OF_REGION]
-CHOOSING = [verb for verb in OF_ONE_CLUSTER if verb not in (*OF_SETTINGS, "ssm-proxy")]
-"""Verbs that take the only cluster of the region if --cluster names none."""
+from tests.cli.verb_lines import CHOOSING, LINES, OF_ONE_CLUSTER, ON_MASTER, words_of
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +19,6 @@ def _in_project_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aws: 
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-
-
-def words_of(verb: str, *, cluster: str = "two") -> list[str]:
-    """Return a verb's command line, and write the cdk.json that it reads."""
-    if verb in OF_SETTINGS:
-        settings = {"cluster_name": cluster, "zones": [f"{REGION}a", f"{REGION}b"]}
-        Path("cdk.json").write_text(json.dumps({"context": {"cluster": settings}}))
-    return LINES[verb].split()
 
 
 def test_every_verb_is_tested_here() -> None:
@@ -123,7 +59,7 @@ def test_verb_that_needs_no_cluster_reports_a_wrong_region(
     line: str, code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb, *words = line.split()
-    words_of(verb)
+    words_of(verb, region=REGION)
     assert main(["--region", "us-east-2", verb, *words]) == code
     assert error_line(capsys).startswith(sentence)
 
@@ -145,7 +81,7 @@ def test_missing_credentials_are_reported_with_advice(
         monkeypatch.delenv(name)
     if trouble == "no such profile":
         monkeypatch.setenv("AWS_PROFILE", "nope")
-    assert main(words_of(verb)) == EXIT_CREDENTIALS
+    assert main(words_of(verb, region=REGION)) == EXIT_CREDENTIALS
     output = error_line(capsys)
     reason = "Unable to locate credentials" if trouble == "missing" else "The config profile (nope) could not be found"
     assert output == f"no AWS credentials: {reason}: {CredentialsError.fix}"
@@ -165,7 +101,7 @@ def test_refused_credentials_are_reported(
         raise ClientError({"Error": {"Code": code, "Message": "no"}}, operation)
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
-    assert main(words_of(verb)) == EXIT_CREDENTIALS
+    assert main(words_of(verb, region=REGION)) == EXIT_CREDENTIALS
     tail = f": {code}: no{place}: {CredentialsError.fix}"
     assert error_line(capsys).endswith(tail)
     assert credentials_advice(capsys, monkeypatch).endswith(tail)
@@ -176,14 +112,14 @@ def test_missing_region_is_a_usage_error(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("AWS_REGION")
-    assert main(words_of(verb)) == EXIT_USAGE
+    assert main(words_of(verb, region=REGION)) == EXIT_USAGE
     assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
 @pytest.mark.parametrize("verb", OF_ONE_CLUSTER)
 def test_missing_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     """The region is the wrong one: it has no cluster at all, or only another one."""
-    words = words_of(verb)
+    words = words_of(verb, region=REGION)
     assert main(["--region", "us-east-2", *words]) == EXIT_NO_CLUSTER
     assert error_line(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
     deploy("one")
@@ -191,11 +127,27 @@ def test_missing_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest.C
     assert error_line(capsys) == "no cluster 'two' in eu-west-1, there is: one"
 
 
+@pytest.mark.parametrize(
+    ("verb", "sentence"),
+    [
+        ("list", "no cluster 'two' in eu-west-1"),
+        ("delete-bucket", "no cluster 'two' has made a bucket in eu-west-1"),
+        ("delete-storage", "no cluster 'two' has left a file system in eu-west-1"),
+    ],
+)
+def test_empty_list_names_the_cluster_that_it_is_for(
+    verb: str, sentence: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy("one")
+    assert main(["--cluster", "two", verb]) == 0
+    assert error_line(capsys) == sentence
+
+
 @pytest.mark.parametrize("verb", CHOOSING)
 def test_ambiguous_cluster_is_reported(verb: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy("one")
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
-    assert main(words_of(verb)) == EXIT_USAGE
+    assert main(words_of(verb, region=REGION)) == EXIT_USAGE
     assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
 
 
@@ -206,7 +158,7 @@ def test_each_verb_on_the_master_reports_a_missing_master(
     fleet = deploy("two")
     row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
     put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
-    assert main(words_of(verb)) == EXIT_FAILED
+    assert main(words_of(verb, region=REGION)) == EXIT_FAILED
     assert error_line(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
 

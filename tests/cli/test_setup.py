@@ -106,7 +106,7 @@ def test_nodes_without_the_deployed_setup_get_it(run: Callable[..., int], capsys
         "version": 1, "cluster": "demo", "sha256": SHA256, "nodes": ["master", "worker3"],
     }  # fmt: skip
     here, there = master.ran
-    program = ["sudo", "-n", "python3", "/opt/deeplearning/current/bootstrap", "bring-along"]
+    program = ["sudo", "-n", "python3", "/opt/deeplearning/current/bootstrap", "apply-setup"]
     assert here[:5] == there[-11:-6] == program
     # The master's files omit a node whose setup has failed, so address and key come from the record.
     assert there[there.index("HostName=10.0.0.3") :][:6] == [
@@ -124,7 +124,7 @@ def test_nodes_without_the_deployed_setup_get_it(run: Callable[..., int], capsys
 def test_setup_stops_at_the_first_node_on_which_it_fails(
     run: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    master = Master(fails_on="bring-along")
+    master = Master(fails_on="apply-setup")
     assert run(master) == EXIT_FAILED
     assert len(master.ran) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "dlcluster: master: E: no package  foo"

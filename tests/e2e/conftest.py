@@ -92,9 +92,14 @@ def more_settings() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def cluster(user: User, more_settings: tuple[str, ...]) -> Cluster:
-    """Deploy the cluster; after_all_tests/test_destroy.py destroys it and checks what is left."""
+def deployed(user: User, more_settings: tuple[str, ...]) -> None:
+    """Deploy the cluster; a part's own conftest.py may deploy the same one in another way."""
     user.cdk(*deploy_arguments(nodes=NODES), *more_settings)
+
+
+@pytest.fixture(scope="session")
+def cluster(user: User, more_settings: tuple[str, ...], deployed: None) -> Cluster:
+    """Return the deployed cluster; after_all_tests/test_destroy.py destroys it and checks what is left."""
     user.write_ssh_config()
     outputs = stack_outputs()
     masters = group_instances(outputs["MasterAutoScalingGroup"])

@@ -18,6 +18,7 @@ MARK: Final = "@@ end of a command"
 OMITTED: Final = "..."
 CHANGING: Final = (
     (re.compile(r"\bi-[0-9a-f]{17}\b"), "ID"),
+    (re.compile(r"\b\d{8}-\d{6}-\d{3}[0-9a-f]{4}\b"), "JOB"),
     (re.compile(r"\bip-\d+-\d+-\d+-\d+\b"), "HOST"),
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
     (re.compile(r"\d+(\.\d+)?"), "N"),

@@ -196,7 +196,7 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "frameworks/orted/rendezvous.MPIRUN_S": 60.0,
             "history/git.DEADLINE_S": 60.0,
-            "history/journal.UPLOAD_AFTER_S": 600.0,
+            "history/recorder.UPLOAD_AFTER_S": 600.0,
             "history/record_upload.DEADLINE_S": 60.0,
             "job/connect.READY_DEADLINE_S": 60.0,
             "job/node.SERVER_EXIT_S": 60.0,

@@ -11,6 +11,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 
@@ -18,13 +19,20 @@ CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 class Terminal:
     """Runs a command as the leader of a session on a terminal of 200 columns."""
 
-    def __init__(self, command: Sequence[str], *, directory: Path, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        directory: Path,
+        environment: Mapping[str, str] = os.environ,
+        kind: str = "dumb",
+    ) -> None:
         self.shown = ""
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
             os.chdir(directory)
-            os.execvpe(command[0], list(command), {**environment, "TERM": "dumb"})
+            os.execvpe(command[0], list(command), {**environment, "TERM": kind})
 
     def type(self, text: str) -> None:
         os.write(self._terminal, text.encode())
@@ -46,6 +54,11 @@ class Terminal:
             data = b""
         assert data, f"the terminal has closed before {pattern!r} showed: {self.shown}"
         return data.decode(errors="replace").replace("\r", "")
+
+    @property
+    def modes(self) -> list[Any]:
+        """Return the terminal's settings: echo, line editing, the keys for signals."""
+        return termios.tcgetattr(self._terminal)
 
     def foreground_is_leader(self) -> bool:
         """Return True if the session leader's process group is in the foreground."""

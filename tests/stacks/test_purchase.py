@@ -1,4 +1,4 @@
-"""Check the template of clusters whose nodes are not simply bought on demand."""
+"""Check the template of clusters whose nodes are bought as Spot or from a reservation."""
 
 from collections.abc import Callable
 from typing import Any

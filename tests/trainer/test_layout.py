@@ -1,7 +1,6 @@
-"""Check that the trainer's checkpoints have one entry point and that train.py names the files of a step."""
+"""Check that the trainer's checkpoints have one entry point."""
 
 import ast
-import re
 from pathlib import Path
 
 from tests.tree import files_below
@@ -12,15 +11,6 @@ MODULES = {
     ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): path
     for path in files_below(TRAINER, "*.py")
 }
-STEP_MODULES = {
-    "trainer.torch_backend.step",
-    "trainer.torch_backend.optimizer",
-    "trainer.torch_backend.reduction",
-    "trainer.distributed.reduce.ddp",
-    "trainer.distributed.reduce.gradient_buckets",
-    "trainer.distributed.reduce.ring",
-}
-"""Modules that explain one training step, besides train.py."""
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -39,22 +29,3 @@ def test_checkpoint_package_has_one_entrance() -> None:
     outside = [path for path in MODULES.values() if path.parent.name != "checkpoint"]
     inside = {name for name in MODULES if name.startswith("trainer.checkpoint.")}
     assert [str(path) for path in outside if imported_modules(path) & inside] == []
-
-
-def test_train_docstring_lists_the_files_of_a_step() -> None:
-    docstring = ast.get_docstring(ast.parse((TRAINER / "train.py").read_text()))
-    assert docstring is not None
-    listed = re.findall(r"^- (\S+\.py):", docstring, re.MULTILINE)
-    assert sorted(listed) == sorted(
-        str(MODULES[name].relative_to(TRAINER)) for name in {"trainer.train", *STEP_MODULES}
-    )
-
-
-def test_step_imports_the_other_files_of_a_step() -> None:
-    imported = imported_modules(MODULES["trainer.torch_backend.step"])
-    reducers = imported_modules(MODULES["trainer.torch_backend.reduction"])
-    assert STEP_MODULES - {"trainer.torch_backend.step"} <= imported | reducers
-    assert {name for name in imported | reducers if name.startswith("trainer.distributed.reduce.")} == {
-        *(name for name in STEP_MODULES if name.startswith("trainer.distributed.reduce.")),
-        "trainer.distributed.reduce.collective",
-    }

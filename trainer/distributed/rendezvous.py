@@ -12,7 +12,6 @@ from typing import Final
 import torch
 import torch.distributed
 
-from trainer.distributed.reduce.ring import Address, Ring, join_ring
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, shorten_torch_message
 from trainer.timeouts import RENDEZVOUS_S, STEP_S
@@ -43,18 +42,6 @@ def join_ranks(device: torch.device, *, world: World, timeout: timedelta) -> Non
             timeout=timeout,
             device_id=device if device.type == "cuda" else None,
         )
-
-
-def connect_ring(world: World, *, timeout: timedelta) -> Ring:
-    """Connect this rank to its neighbours in the ring; the process group must exist."""
-
-    def all_gather(own: Address) -> list[Address]:
-        addresses: list[Address] = [own] * world.world_size
-        torch.distributed.all_gather_object(addresses, own)
-        return addresses
-
-    with report_lost_ranks("connecting the ranks to each other", timeout=timeout):
-        return join_ring(world=world, environment=os.environ, all_gather=all_gather, timeout_s=timeout.total_seconds())
 
 
 def wait_for_listener(host: str, port: int, *, timeout: timedelta) -> None:

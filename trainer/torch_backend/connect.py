@@ -12,9 +12,10 @@ from trainer.backend import BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.process_groups import create_process_groups
-from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.compressed import TYPES
-from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, connect_ring, join_ranks
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
+from trainer.distributed.ring_rendezvous import connect_ring
 from trainer.distributed.world import World
 from trainer.metrics.flops import count_flops
 from trainer.models import build

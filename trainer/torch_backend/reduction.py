@@ -1,4 +1,4 @@
-"""Set up the reducer: DistributedDataParallel, or our own buckets, which sum over the ring between CPUs."""
+"""Set up the reducer that sums the gradients: DistributedDataParallel, the ring between CPUs, or our own buckets."""
 
 import logging
 from collections.abc import Sequence
@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from trainer.config.settings import TrainConfig
-from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ddp import DdpReducer
+from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.errors import UsageError
 from trainer.torch_backend.compute_mode import ComputeMode
@@ -35,7 +34,7 @@ def choose_reduction(config: TrainConfig, device: torch.device) -> str:
 class GradientReduction(NamedTuple):
     """The reducer of the gradients, with the module and the parameters that go with it."""
 
-    reducer: DdpReducer | GradientBuckets
+    reducer: DdpReducer | FlatReducer
     module: nn.Module
     """The network as the forward pass calls it: compiled, or wrapped by DistributedDataParallel."""
     param_groups: Sequence[ParamGroup]
@@ -60,13 +59,15 @@ def use_flat_gradients(
     mode: ComputeMode,
     compression: str,
 ) -> GradientReduction:
-    """Put the gradients at the beginning of ``sums``, which is summed in buckets or around the ring."""
+    """Put the gradients at the beginning of ``sums``, which is summed around the ring, or in buckets or compressed."""
     gradients = sums[: flat.weights.numel()]
     bind_gradients(flat.parameters, gradients, channels_last=mode.channels_last)
-    buckets = GradientBuckets(sums, flat.parameters, collective=collective, compression=compression)
+    reducer = FlatReducer(sums, collective=collective)
+    if collective.overlaps or compression != "none":
+        reducer = GradientBuckets(sums, flat.parameters, collective=collective, compression=compression)
     if mode.is_compiled and collective.overlaps:
         log.warning(
             "with torch.compile, gradients are ready only when the backward pass ends, so sending them does not "
             "overlap with it; use --reduction ddp to overlap them"
         )
-    return GradientReduction(buckets, model, flat.flat_groups(gradients, weight_decay=weight_decay))
+    return GradientReduction(reducer, model, flat.flat_groups(gradients, weight_decay=weight_decay))

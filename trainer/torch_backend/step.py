@@ -1,8 +1,7 @@
 """Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet_backend/gluon_backend.py.
 
-One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass
-(distributed/reduce/ddp.py). Between CPUs, and where DistributedDataParallel does not apply, the gradients are summed as
-part of a flat tensor (distributed/reduce/gradient_buckets.py), over gloo or a ring of TCP connections.
+One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass, and
+between CPUs a ring of TCP connections sums them after it, as part of a flat tensor (distributed/reduce/all_reduce.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +21,9 @@ from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import DataSet
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
+from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
-from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ring import Ring
+from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_speed
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.side_stream import read
@@ -137,7 +136,7 @@ class TorchBackend:
                 mode=mode,
                 compression=settings.compression,
             )
-        self._reducer = reduction.reducer
+        self._reducer: DdpReducer | FlatReducer = reduction.reducer
         self._optimizer = SGD(reduction.param_groups, learning_rate=settings.learning_rate, momentum=settings.momentum)
         self._precision = Precision(mode.dtype, device=self._device)
         self._forward = reduction.module
@@ -244,7 +243,9 @@ class TorchBackend:
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
         is_source = self._shard.index == source
-        return self._collective.broadcast_object(value, source=source, is_source=is_source, device=self._device)
+        return broadcast_object(
+            value, source=source, is_source=is_source, device=self._device, collective=self._collective
+        )
 
     def weights(self) -> Weights:
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
@@ -280,7 +281,7 @@ class TorchBackend:
         frozen = [parameter.detach() for parameter in self._model.parameters() if not parameter.requires_grad]
         scales = [] if self._precision.scale is None else [self._precision.scale.to(self._device)]
         tensors = [self._flat.weights, self._flat.momentum_buffers, *frozen, *self._model.buffers(), *scales]
-        self._collective.broadcast(tensors, what="the weights", source=source)
+        broadcast(tensors, what="the weights", source=source, collective=self._collective)
         for sent in scales:
             self._precision.scale = sent
 

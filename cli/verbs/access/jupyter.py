@@ -2,9 +2,7 @@
 
 import html
 import secrets
-import sys
 import tempfile
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Final
 
 from cli.errors import EXIT_INTERRUPTED
 from cli.shared_options import Selection
+from cli.ssh.browser import open_address
 from cli.ssh.web_app import WebApp, running, web_app_options
 from cli.verb import verb
 
@@ -41,8 +40,7 @@ def command(selection: Selection, *, venv: str | None, local_port: int | None, b
     try:
         with running(selection, app, venv=venv, local_port=local_port) as lab, _redirect(lab.address, token) as page:
             print(f"{lab.address}lab?token={token} is JupyterLab on the master; Ctrl-C ends it", flush=True)
-            if sys.stdout.isatty() if browser is None else browser:
-                webbrowser.open(page.as_uri())
+            open_address(page.as_uri(), wanted=browser)
             lab.wait()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -1,13 +1,13 @@
 """``dlcluster tensorboard``: run TensorBoard on the master and show it here."""
 
 import sys
-import webbrowser
 from typing import Final
 
 import click
 
 from cli.errors import EXIT_INTERRUPTED
 from cli.shared_options import Selection
+from cli.ssh.browser import open_address
 from cli.ssh.web_app import WebApp, running, web_app_options
 from cli.verb import verb
 
@@ -35,8 +35,7 @@ def command(
             if not board.has_directory:
                 print(f"dlcluster: the master has no directory {logdir} yet; --logdir names another", file=sys.stderr)
             print(f"{board.address} is TensorBoard of {logdir} on the master; Ctrl-C ends it", flush=True)
-            if sys.stdout.isatty() if browser is None else browser:
-                webbrowser.open(board.address)
+            open_address(board.address, wanted=browser)
             board.wait()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

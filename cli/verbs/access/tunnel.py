@@ -4,9 +4,7 @@ import os
 import select
 import shlex
 import subprocess
-import sys
 import time
-import webbrowser
 from typing import Final
 
 import click
@@ -18,6 +16,7 @@ from cli.completion import complete_node
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
+from cli.ssh.browser import browser_option, open_address
 from cli.ssh.config import CONNECT_TIMEOUT_S
 from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port
 from cli.verb import verb
@@ -37,7 +36,7 @@ VERBS: Final = {6006: "dlcluster tensorboard starts TensorBoard", 8888: "dlclust
 
 @verb("tunnel", examples=("dlcluster tunnel master 6006", "dlcluster tunnel worker2 8888 --local-port 9000"))
 @click.option("--local-port", metavar="PORT", type=PORTS, help="Port on this machine (the same, or a free one).")
-@click.option("--browser/--no-browser", default=None, help="Open the address in the browser (on a terminal).")
+@browser_option
 @click.argument("node", shell_complete=complete_node, help="master, worker2, 2 or an instance id.")
 @click.argument("port", type=PORTS, help="Port on the node; the program may listen on localhost only.")
 def command(selection: Selection, *, node: str, port: int, local_port: int | None, browser: bool | None) -> int:
@@ -57,8 +56,7 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
             await_listening(process, here)
             address = f"http://{LOOPBACK}:{here}/"
             print(f"{address} is port {port} of {member.short_name}; Ctrl-C ends it", flush=True)
-            if sys.stdout.isatty() if browser is None else browser:
-                webbrowser.open(address)
+            open_address(address, wanted=browser)
             process.wait()
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED

@@ -37,7 +37,8 @@ def command(selection: Selection, *, as_json: bool) -> int:
             if row["explanation"] is not None:
                 print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
     else:
-        print(f"dlcluster: no cluster in {clients.region}", file=sys.stderr)
+        named = "" if selection.cluster is None else f" {printable(selection.cluster)!r}"
+        print(f"dlcluster: no cluster{named} in {clients.region}", file=sys.stderr)
     return 0
 
 

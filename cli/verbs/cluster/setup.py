@@ -77,7 +77,7 @@ def _run_on_all(connection: MasterConnection, members: Sequence[Member], setup: 
 
 def _run_on(connection: MasterConnection, member: Member, setup: DeployedSetup) -> str:
     """Run the setup on one node, from the master; return why it failed, the last line of its output, or nothing."""
-    words = ["bring-along", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
+    words = ["apply-setup", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
     line = bootstrap_line(member, *words)
     end = time.monotonic() + LOGIN_S
     while (done := connection.output(line, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:

@@ -7,7 +7,7 @@ import click
 from cli.aws.clients import Clients, connect
 from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, used_by_stacks
 from cli.errors import ClusterError, UsageError
-from cli.output import is_terminal, json_option, print_json, print_table
+from cli.output import is_terminal, json_option, print_json, print_table, printable
 from cli.shared_options import Selection
 from cli.verb import verb
 
@@ -53,7 +53,8 @@ def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
         print_json(region=clients.region, buckets=buckets)
         return 0
     if not found:
-        print(f"dlcluster: no cluster has made a bucket in {clients.region}", file=sys.stderr)
+        who = "no cluster" if cluster is None else f"no cluster {printable(cluster)!r}"
+        print(f"dlcluster: {who} has made a bucket in {clients.region}", file=sys.stderr)
         return 0
     print_table(COLUMNS, [(each.name, each.cluster, used.get(each.name, "")) for each in found])
     return 0

@@ -7,7 +7,7 @@ import click
 from cli.aws.clients import Clients, connect
 from cli.aws.file_systems import FileSystem, find_file_system, made_file_systems
 from cli.errors import ClusterError, UsageError
-from cli.output import is_terminal, json_option, print_json, print_table
+from cli.output import is_terminal, json_option, print_json, print_table, printable
 from cli.shared_options import Selection
 from cli.verb import verb
 from stacks.prices.price_list import PriceList, price_list
@@ -51,7 +51,8 @@ def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
         print_json(region=clients.region, file_systems=[_document(each, prices) for each in found])
         return 0
     if not found:
-        print(f"dlcluster: no cluster has left a file system in {clients.region}", file=sys.stderr)
+        who = "no cluster" if cluster is None else f"no cluster {printable(cluster)!r}"
+        print(f"dlcluster: {who} has left a file system in {clients.region}", file=sys.stderr)
         return 0
     print_table(
         COLUMNS,

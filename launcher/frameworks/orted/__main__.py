@@ -16,10 +16,10 @@ from launcher.frameworks.orted.remote_shell import hand_over
 from launcher.frameworks.orted.rendezvous import await_command, deliver, run_command
 
 if __name__ == "__main__":
-    program, name, seconds, *words = sys.argv[1:]
+    program, name, seconds, *args = sys.argv[1:]
     try:
         if program == "agent":
-            code = hand_over(name, words, seconds=float(seconds))
+            code = hand_over(name, args, seconds=float(seconds))
         elif program == "deliver":
             code = deliver(name, sys.stdin.buffer.read(), seconds=float(seconds))
         else:

@@ -11,7 +11,7 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 
 
 RENDEZVOUS_S = 120.0
-"""Seconds that the programs wait for each other, besides the grace period of an earlier attempt's processes."""
+"""Seconds that the programs wait for each other, besides the grace period of an earlier run's processes."""
 
 
 def program(name: str) -> list[str]:

@@ -13,13 +13,13 @@ SSH_S = 60.0
 """Seconds added to the deadline for ssh, which gives up sooner."""
 
 
-def hand_over(job: str, words: Sequence[str], *, seconds: float) -> int:
+def hand_over(job: str, args: Sequence[str], *, seconds: float) -> int:
     """Deliver a command to its host within `seconds` and return ssh's exit code. Raises OSError.
 
-    `words` are ssh's, then ``--``, the host, and the command in any number of words, for a shell to parse.
+    `args` are ssh's, then ``--``, the host, and the command in any number of words, for a shell to parse.
     """
-    end = words.index("--")
-    ssh, host, command = words[:end], words[end + 1], " ".join(words[end + 2 :])
+    end = args.index("--")
+    ssh, host, command = args[:end], args[end + 1], " ".join(args[end + 2 :])
     there = shlex.join([*program("deliver"), socket_name(job, host), f"{seconds:g}"])
     try:
         done = subprocess.run(

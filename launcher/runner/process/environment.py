@@ -38,15 +38,15 @@ def check_interfaces(
     """
     for name in names:
         value = environment.get(name, "")
-        wanted = [prefix for prefix in value.lstrip("^=").split(",") if prefix]
-        if value == routed or not wanted:
+        prefixes = [prefix for prefix in value.lstrip("^=").split(",") if prefix]
+        if value == routed or not prefixes:
             continue
         interfaces = present()
-        if not any(interface.startswith(prefix) for prefix in wanted for interface in interfaces):
+        if not any(interface.startswith(prefix) for prefix in prefixes for interface in interfaces):
             raise LaunchError(f"{name} must name an interface of {', '.join(interfaces)}, got {value!r}")
 
 
-def working_directory(wanted: str, *, home: str) -> tuple[str, bool]:
-    """Return the wanted directory if it can be entered, else the home directory and True."""
-    path = os.path.join(home, os.path.expanduser(wanted))
+def working_directory(requested: str, *, home: str) -> tuple[str, bool]:
+    """Return the requested directory if it can be entered, else the home directory and True."""
+    path = os.path.join(home, os.path.expanduser(requested))
     return (path, False) if os.path.isdir(path) and os.access(path, os.X_OK) else (home, True)

@@ -87,7 +87,7 @@ class Supervisor:
         while self._unfinished or self._channel.has_pending:
             timeout = self._channel.keep_alive()
             if self._channel.stop_requested:
-                self._stop()
+                self._terminate_all()
             self._throttle()
             self._poller.wait(min(timeout, self._poll_s()))
             self._channel.flush()
@@ -135,7 +135,7 @@ class Supervisor:
 
         def on_signal() -> None:
             if set(os.read(reader, 64)) & set(processes.STOP_SIGNALS):
-                self._stop()
+                self._terminate_all()
 
         self._poller.add(reader, on_signal)
 
@@ -202,19 +202,19 @@ class Supervisor:
         self._all_succeeded = self._all_succeeded and process.code == 0
         process.drain_until = self._clock() + DRAIN_S
         # End what the process left behind; the node's other processes continue.
-        self._end(process)
+        self._terminate(process)
 
     def _report_if_ended(self, process: _SupervisedProcess) -> None:
         if not process.reported and process.code is not None and self._is_drained(process):
             process.reported = True
             self._channel.send(FrameType.EXIT, str(process.code).encode("ascii"), process=process.index)
 
-    def _stop(self) -> None:
+    def _terminate_all(self) -> None:
         self._all_succeeded = False
         for process in self._unfinished:
-            self._end(process)
+            self._terminate(process)
 
-    def _end(self, process: _SupervisedProcess) -> None:
+    def _terminate(self, process: _SupervisedProcess) -> None:
         if process.kill_at is None:
             process.kill_at = self._clock() + self._grace_s
             processes.signal_group(process.group, signal.SIGTERM)

@@ -171,48 +171,52 @@ class Download:
         return ""
 
     def _submit_page(self, workers: Workers, page: list[Object]) -> None:
-        ours = [found for found in page if self._is_ours(found)]
-        self._archived += [found.key for found in ours if found.is_archived and not _is_there(self._path(found), found)]
+        ours = [s3_object for s3_object in page if self._is_ours(s3_object)]
+        self._archived += [
+            s3_object.key
+            for s3_object in ours
+            if s3_object.is_archived and not _is_there(self._path(s3_object), s3_object)
+        ]
         if self._refusal():
             # Only count on.
             return
-        tasks = [task for found in ours for task in self._tasks(found)]
+        tasks = [task for s3_object in ours for task in self._tasks(s3_object)]
         # The event comes first, so that the number of open tasks never falls below zero.
-        workers.post(_Listed(len(tasks), sum(task.stop - task.start or task.found.size for task in tasks)))
+        workers.post(_Listed(len(tasks), sum(task.stop - task.start or task.s3_object.size for task in tasks)))
         for task in tasks:
             workers.tasks.put(task)
 
-    def _is_ours(self, found: Object) -> bool:
+    def _is_ours(self, s3_object: Object) -> bool:
         """Return True unless the object belongs to another node, or stands for a directory."""
-        return not found.key.endswith("/") and self._share.has(found.key, self._path(found))
+        return not s3_object.key.endswith("/") and self._share.has(s3_object.key, self._path(s3_object))
 
-    def _path(self, found: Object) -> str:
-        return f"{self._directory}/{found.key[len(self._prefix) :]}"
+    def _path(self, s3_object: Object) -> str:
+        return f"{self._directory}/{s3_object.key[len(self._prefix) :]}"
 
-    def _tasks(self, found: Object) -> list[Task]:
+    def _tasks(self, s3_object: Object) -> list[Task]:
         """Return the parts of an object to download: none if the file has the object's size and time."""
-        name = found.key[len(self._prefix) :]
+        name = s3_object.key[len(self._prefix) :]
         # Two keys must not name one file either, as "a/b" and "a//b" would.
         if not {"", ".", ".."}.isdisjoint(name.split("/")) or "\0" in name:
             raise LaunchError(f"{self._source}: {name!r} does not name a file of its own below {self._directory}")
-        path = self._path(found)
+        path = self._path(s3_object)
         directory = os.path.dirname(path)
         self._listed_directories.add(directory)
-        if _is_there(path, found):
+        if _is_there(path, s3_object):
             return []
         if directory not in self._made_directories:
             os.makedirs(directory, exist_ok=True)
             self._made_directories.add(directory)
-        if found.size <= RANGE_SIZE:
-            return [Task(found, path)]
-        file = RangedFile(path, found)
+        if s3_object.size <= RANGE_SIZE:
+            return [Task(s3_object, path)]
+        file = RangedFile(path, s3_object)
         missing = file.open()
         if not missing:
             # An interrupted download had only to rename it.
             file.finish()
             return []
         self._ranged[str(file.part)] = file
-        return [Task(found, str(file.part), start, stop) for start, stop in missing]
+        return [Task(s3_object, str(file.part), start, stop) for start, stop in missing]
 
 
 def _free_bytes(directory: str) -> int:
@@ -220,7 +224,7 @@ def _free_bytes(directory: str) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def _is_there(path: str, found: Object) -> bool:
+def _is_there(path: str, s3_object: Object) -> bool:
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -228,4 +232,4 @@ def _is_there(path: str, found: Object) -> bool:
     if not stat.S_ISREG(status.st_mode):
         return False
     # The whole second, too: a file that somebody changed in the object's second has a fraction.
-    return status.st_size == found.size and status.st_mtime_ns == found.modified_s * 10**9
+    return status.st_size == s3_object.size and status.st_mtime_ns == s3_object.modified_s * 10**9

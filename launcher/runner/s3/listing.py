@@ -78,25 +78,25 @@ class Listing:
         try:
             client: Any = new_session().create_client("s3", config=CONFIG)
             client.meta.events.register("before-send.s3.ListObjectsV2", self._learn_address)
-            place: dict[str, str] = {}
+            continuation: dict[str, str] = {}
             while True:
-                page = self._page(client, place)
-                yield [_object(found) for found in page.get("Contents", ())]
+                page = self._page(client, continuation)
+                yield [_object(item) for item in page.get("Contents", ())]
                 token = page.get("NextContinuationToken")
                 if token is None:
                     return
-                place = {"ContinuationToken": token}
+                continuation = {"ContinuationToken": token}
         except (BotoCoreError, ClientError) as error:
             path = f"{self._bucket}/{self._prefix}".rstrip("/")
             raise LaunchError(f"s3://{path}: {_reason(path, error)}") from error
 
-    def _page(self, client: Any, place: Mapping[str, str]) -> Any:
-        """Return the page at a place; the same request is made again as long as S3 throttles it."""
+    def _page(self, client: Any, continuation: Mapping[str, str]) -> Any:
+        """Return the page at a continuation token; the same request is made again as long as S3 throttles it."""
         throttles = 0
         while True:
             try:
                 return client.list_objects_v2(
-                    Bucket=self._bucket, Prefix=self._prefix, OptionalObjectAttributes=["RestoreStatus"], **place
+                    Bucket=self._bucket, Prefix=self._prefix, OptionalObjectAttributes=["RestoreStatus"], **continuation
                 )
             except ClientError as error:
                 answer: Any = error.response
@@ -120,7 +120,7 @@ def _reason(path: str, error: BotoCoreError | ClientError) -> str:
     return " ".join(str(error).split())
 
 
-def _object(found: Any) -> Object:
+def _object(item: Any) -> Object:
     # A restored object keeps its class; it has an expiry then.
-    is_archived = found.get("StorageClass") in ARCHIVES and "RestoreExpiryDate" not in found.get("RestoreStatus", {})
-    return Object(found["Key"], found["Size"], int(found["LastModified"].timestamp()), found["ETag"], is_archived)
+    is_archived = item.get("StorageClass") in ARCHIVES and "RestoreExpiryDate" not in item.get("RestoreStatus", {})
+    return Object(item["Key"], item["Size"], int(item["LastModified"].timestamp()), item["ETag"], is_archived)

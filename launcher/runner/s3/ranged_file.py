@@ -21,9 +21,9 @@ class RangedFile:
     The journal counts only until the node boots again: a crash may lose bytes that the journal says were written.
     """
 
-    def __init__(self, path: str, found: Object) -> None:
+    def __init__(self, path: str, s3_object: Object) -> None:
         self._path = Path(path)
-        self._object = found
+        self._object = s3_object
         self.part = part_of(self._path)
         self._journal = self.part.with_name(f"{self.part.name}.ranges")
         self._missing: set[int] = set()
@@ -37,7 +37,7 @@ class RangedFile:
         """
         size, identity = self._object.size, self._identity()
         starts = set(range(0, size, RANGE_SIZE))
-        if self._is_continued(identity):
+        if self._reopen(identity):
             self._missing = starts - {int(line) for line in self._read_journal()[1:]}
         else:
             self.release()
@@ -73,15 +73,15 @@ class RangedFile:
             os.close(self._file)
             self._file = -1
 
-    def _is_continued(self, identity: str) -> bool:
-        """Open this user's part of the same object, if there is one."""
+    def _reopen(self, identity: str) -> bool:
+        """Open this user's part of the same object; return False if there is none."""
         try:
             self._file = open_part(self._path)
-            found = os.fstat(self._file), self._journal.lstat()
+            statuses = os.fstat(self._file), self._journal.lstat()
         except (FileNotFoundError, PermissionError):
             return False
-        is_ours = all(stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() for status in found)
-        return is_ours and found[0].st_size == self._object.size and self._read_journal()[:1] == [identity]
+        is_ours = all(stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() for status in statuses)
+        return is_ours and statuses[0].st_size == self._object.size and self._read_journal()[:1] == [identity]
 
     def _identity(self) -> str:
         return json.dumps([self._object, RANGE_SIZE, BOOT_ID.read_text().strip()])

@@ -32,9 +32,9 @@ class Share:
 def _is_shared(directory: str) -> bool:
     """Return True if several nodes may have the directory (proc(5), mountinfo)."""
     device = os.stat(directory).st_dev
-    place = f"{os.major(device)}:{os.minor(device)}"
+    device_number = f"{os.major(device)}:{os.minor(device)}"
     for line in MOUNTS.read_text(errors="surrogateescape").splitlines():
         fields, _, described = line.partition(" - ")
-        if fields.split(" ")[2] == place:
+        if fields.split(" ")[2] == device_number:
             return described.split(" ")[0] in SHARED_KINDS
     return False

@@ -26,7 +26,7 @@ THREADS: Final = 16
 class Task(NamedTuple):
     """An object, or a range of one, to download."""
 
-    found: Object
+    s3_object: Object
     path: str
     """File to write: of a range the temporary one, which exists."""
     start: int = 0
@@ -125,7 +125,7 @@ def _carry_out(reader: ObjectReader, task: Task) -> "Arrived | str":
 def _read_range(reader: ObjectReader, task: Task) -> int:
     file = os.open(task.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return reader.read_range(task.found.key, file, start=task.start, stop=task.stop, etag=task.found.etag)
+        return reader.read_range(task.s3_object.key, file, start=task.start, stop=task.stop, etag=task.s3_object.etag)
     finally:
         os.close(file)
 
@@ -135,10 +135,10 @@ def _read_whole(reader: ObjectReader, task: Task) -> int:
     part = part_of(Path(task.path))
     file = create_part(Path(task.path))
     try:
-        count = reader.read_whole(task.found.key, file, etag=task.found.etag)
-        if count != task.found.size:
-            raise LaunchError(f"{task.path}: {count} bytes arrived of {task.found.size}; run the same line again")
-        os.utime(file, (task.found.modified_s, task.found.modified_s))
+        count = reader.read_whole(task.s3_object.key, file, etag=task.s3_object.etag)
+        if count != task.s3_object.size:
+            raise LaunchError(f"{task.path}: {count} bytes arrived of {task.s3_object.size}; run the same line again")
+        os.utime(file, (task.s3_object.modified_s, task.s3_object.modified_s))
         os.rename(part, task.path)
     except BaseException:
         with suppress(OSError):

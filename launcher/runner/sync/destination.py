@@ -34,7 +34,7 @@ class Destination:
 
     def changed(self) -> list[str]:
         """Return the files that differ from both the manifest and the last sync; `prepare` would overwrite them."""
-        found: list[str] = []
+        changed_paths: list[str] = []
         for number, entry in enumerate(self.manifest.entries):
             if entry.kind == DIRECTORY:
                 continue
@@ -50,10 +50,10 @@ class Destination:
                 continue
             match = next((old for old in self._sent_files().get(entry.path, ()) if is_unchanged(status, old)), None)
             if match is None:
-                found.append(entry.path)
+                changed_paths.append(entry.path)
             else:
                 self._replaced.append(match)
-        return found
+        return changed_paths
 
     def is_result(self, path: str) -> bool:
         """Return True if a job wrote the file: there was an earlier sync, and none sent a file of this name.

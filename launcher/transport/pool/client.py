@@ -49,6 +49,14 @@ def fetch_idle(environ: Mapping[str, str], hosts: Sequence[str] = ()) -> list[Id
     return taken
 
 
+def close_idle(environ: Mapping[str, str]) -> int:
+    """Close all kept connections and return their number; the runners on their nodes then end."""
+    connections = fetch_idle(environ)
+    for connection in connections:
+        connection.process.discard()
+    return len(connections)
+
+
 def keep_idle(environ: Mapping[str, str], connections: Sequence[IdleConnection], *, seconds: float) -> None:
     """Start a daemon that keeps the connections for `seconds`; the caller closes its own ends. Raises OSError."""
     directory = _directory(environ)

@@ -4,36 +4,40 @@ AWS: "Common errors" of each service's API reference, and "Troubleshoot access d
 Guide.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from werkzeug.wrappers import Response
 
 from local.aws.api_faults import ServiceError, response
-from local.aws.calls import Call
+from local.aws.calls import Call, Protocol
 from local.aws.permissions.callers import Caller
 from local.iam.policies import Decision, Permission
 
-_JSON: Final = frozenset({"dynamodb", "fsx", "logs", "secretsmanager", "ssm"})
-_INVALID_CREDENTIALS: Final = {
-    "dynamodb": ServiceError(
-        status=400,
-        code="UnrecognizedClientException",
-        message="The security token included in the request is invalid.",
-    ),
+_INVALID: Final = "The security token included in the request is invalid."
+_INVALID_CREDENTIALS: Final[Mapping[Protocol, ServiceError]] = {
     "ec2": ServiceError(
-        status=401,
-        code="AuthFailure",
-        message="AWS was not able to validate the provided access credentials",
+        status=401, code="AuthFailure", message="AWS was not able to validate the provided access credentials"
     ),
     "s3": ServiceError(
         status=403,
         code="InvalidAccessKeyId",
         message="The AWS Access Key Id you provided does not exist in our records.",
     ),
+    "query": ServiceError(status=403, code="InvalidClientTokenId", message=_INVALID),
+    "json": ServiceError(status=400, code="UnrecognizedClientException", message=_INVALID),
+    "rest-json": ServiceError(status=403, code="UnrecognizedClientException", message=_INVALID),
 }
-_INVALID_CREDENTIALS_ELSEWHERE: Final = ServiceError(
-    status=403, code="InvalidClientTokenId", message="The security token included in the request is invalid."
-)
+_EXPIRED: Final = "The security token included in the request is expired"
+# As users saw them: hellofresh/eks-rolling-update issue 103 (EC2), romange/helio issue 15 (S3), cfn-sphere issue 55
+# (query) and Dynobase issue 122 (JSON). REST-JSON: "Common Errors", Application Migration Service API reference.
+_EXPIRED_CREDENTIALS: Final[Mapping[Protocol, ServiceError]] = {
+    "ec2": ServiceError(status=400, code="RequestExpired", message="Request has expired."),
+    "s3": ServiceError(status=400, code="ExpiredToken", message="The provided token has expired."),
+    "query": ServiceError(status=403, code="ExpiredToken", message=_EXPIRED),
+    "json": ServiceError(status=400, code="ExpiredTokenException", message=_EXPIRED),
+    "rest-json": ServiceError(status=403, code="ExpiredTokenException", message=_EXPIRED),
+}
 
 
 def denial_message(caller: Caller, permission: Permission, decision: Decision, *, quoted: bool = False) -> str:
@@ -54,7 +58,7 @@ def denied_response(call: Call, caller: Caller, permission: Permission, decision
             code="UnauthorizedOperation",
             message=f"You are not authorized to perform this operation. {message}",
         )
-    elif call.service in _JSON:
+    elif call.protocol == "json":
         found = ServiceError(status=400, code="AccessDeniedException", message=message)
     else:
         found = ServiceError(status=403, code="AccessDenied", message=message)
@@ -63,16 +67,16 @@ def denied_response(call: Call, caller: Caller, permission: Permission, decision
 
 def invalid_credentials_response(call: Call) -> Response:
     """Return the answer to a call that is unsigned or signed with an unknown key."""
-    known = (
-        _INVALID_CREDENTIALS["dynamodb"]
-        if call.service in _JSON
-        else _INVALID_CREDENTIALS.get(call.service, _INVALID_CREDENTIALS_ELSEWHERE)
-    )
-    return _response(known, call)
+    return _response(_INVALID_CREDENTIALS[call.protocol], call)
+
+
+def expired_credentials_response(call: Call) -> Response:
+    """Return the answer to a call that is signed with temporary credentials whose time is over."""
+    return _response(_EXPIRED_CREDENTIALS[call.protocol], call)
 
 
 def _response(refused: ServiceError, call: Call) -> Response:
-    made = response(refused, call.service, call.environ)
+    made = response(refused, call)
     if call.method == "HEAD":
         made.set_data(b"")
     return made

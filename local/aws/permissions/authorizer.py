@@ -1,8 +1,9 @@
 """Refuse calls that the caller's policies do not allow, for every role and user, like AWS.
 
-Two kinds of caller may do anything: the user of the local AWS, who is the account's administrator, and the roles of
-`cdk bootstrap`. A role's call whose permissions are not described here is refused and logged, so that no node makes
-such a call unnoticed. A user needs such a call's action on every resource.
+A key that nobody was given, or whose time is over, is refused before any policy counts. Two kinds of caller may do
+anything: the user of the local AWS, who is the account's administrator, and the roles of `cdk bootstrap`. A role's call
+whose permissions are not described here is refused and logged, so that no node makes such a call unnoticed. A user
+needs such a call's action on every resource.
 """
 
 import logging
@@ -14,7 +15,7 @@ from werkzeug.wrappers import Response
 from local.aws.buckets import bucket_policy
 from local.aws.calls import Call
 from local.aws.permissions import access_denied
-from local.aws.permissions.callers import Caller, UnknownCallError, caller_of
+from local.aws.permissions.callers import Caller, UnknownCallError, caller_of, has_expired, is_administrator
 from local.aws.permissions.required import required_permissions
 from local.iam.conditions import PolicyError
 from local.iam.policies import Decision, Permission, evaluate
@@ -37,9 +38,12 @@ class Authorization:
 
 def authorize(call: Call) -> Authorization:
     """Authorize a call by the current policies and state."""
-    caller = caller_of(call.credential.access_key)
+    access_key = call.credential.access_key
+    if has_expired(access_key):
+        return Authorization(answer=access_denied.expired_credentials_response(call))
+    caller = caller_of(access_key)
     if caller is None:
-        return Authorization() if call.is_local else _authorize_unknown_key(call)
+        return Authorization() if call.is_local and is_administrator(access_key) else _authorize_unknown_key(call)
     try:
         required = _required_permissions(call, caller)
         refused = _first_refused(required, caller)
@@ -54,7 +58,7 @@ def authorize(call: Call) -> Authorization:
 
 
 def _authorize_unknown_key(call: Call) -> Authorization:
-    """Refuse a node's call whose key is unknown or missing."""
+    """Refuse a call whose key is unknown, or a node's whose key is missing or an administrator's."""
     log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
     return Authorization(answer=access_denied.invalid_credentials_response(call))
 

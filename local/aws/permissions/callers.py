@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from moto.core.utils import utcnow
 from moto.iam.models import IAMBackend, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from local.aws.calls import Call
+from local.aws.permissions import session_tokens
 from local.iam.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
 """Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not authorized: they do
 all of CloudFormation's work, with permissions that this project does not define."""
+
+ADMINISTRATORS: Final = ("local", "test", "scheduler")
+"""Keys that may do anything from the user's machine: the one in a run's variables, the one that people who know moto
+use, and that of the schedules, which act as the local AWS itself. Any other key must have been issued."""
 
 
 class UnknownCallError(Exception):
@@ -76,23 +82,40 @@ def session_of(access_key: str) -> AssumedRole | None:
 
 
 def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
-    """Return the user who owns an access key."""
+    """Return the user who owns an access key; None for one that was deleted or made inactive."""
+    access_key = session_tokens.owner_of(access_key)
     for partitions in iam_backends.values():
         for backend in partitions.values():
             for user in backend.users.values():
-                if any(key.access_key_id == access_key for key in user.access_keys):
+                keys = {key.access_key_id: key.status for key in user.access_keys}
+                if keys.get(access_key) == "Active":
                     return backend, user
     return None
+
+
+def is_administrator(access_key: str) -> bool:
+    """Return True for the key of an administrator or of a role of `cdk bootstrap`; no key counts as one, too."""
+    session = session_of(access_key)
+    return session_tokens.owner_of(access_key) in ("", *ADMINISTRATORS) or bool(session and _is_of_toolkit(session))
+
+
+def has_expired(access_key: str) -> bool:
+    """Return True if STS issued the key for a time that is over."""
+    issued = session_tokens.issued_token(access_key) or session_of(access_key)
+    return issued is not None and issued.expiration <= utcnow()
 
 
 def caller_of(access_key: str) -> Caller | None:
     """Return the caller behind a key; None if the key is an administrator's or unknown."""
     if session := session_of(access_key):
-        name = session.role_arn.rsplit("/", 1)[-1]
-        return None if name.startswith(TOOLKIT_ROLES) else _of_session(session)
+        return None if _is_of_toolkit(session) else _of_session(session)
     if found := user_of(access_key):
         return _of_user(*found)
     return None
+
+
+def _is_of_toolkit(session: AssumedRole) -> bool:
+    return session.role_arn.rsplit("/", 1)[-1].startswith(TOOLKIT_ROLES)
 
 
 def _of_session(session: AssumedRole) -> Caller:

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from bootstrap.aws.elastic_ip import ASK_AGAIN_S
 from bootstrap.cluster.termination_notice import TerminationNotice
 from tests.bootstrap.booted_cluster import all_ready
-from tests.bootstrap.simulated_cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
 
 class Address:
@@ -34,23 +34,23 @@ def address(cluster: Cluster) -> Address:
 
 
 @pytest.fixture
-def master(cluster: Cluster, address: Address) -> TestNode:
+def master(cluster: Cluster, address: Address) -> SimulatedNode:
     return cluster.node("master", settings=address.settings)
 
 
-def run_passes(cluster: Cluster, node: TestNode, *, seconds: float) -> None:
+def run_passes(cluster: Cluster, node: SimulatedNode, *, seconds: float) -> None:
     for _ in range(int(seconds)):
         node.agent.run_pass()
         cluster.clock.now += 1.0
 
 
-def test_master_has_the_address_before_it_is_ready(cluster: Cluster, address: Address, master: TestNode) -> None:
+def test_master_has_the_address_before_it_is_ready(cluster: Cluster, address: Address, master: SimulatedNode) -> None:
     cluster.run([master], until=all_ready([master]))
     assert address.holder == master.instance_id
 
 
 def test_address_is_reassociated_only_if_metadata_differs(
-    cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
+    cluster: Cluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
     run_passes(cluster, master, seconds=ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 1
@@ -65,14 +65,16 @@ def test_address_is_reassociated_only_if_metadata_differs(
 
 
 def test_master_with_the_address_makes_no_call(
-    cluster: Cluster, master: TestNode, address: Address, calls: Counter[str]
+    cluster: Cluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
     master.metadata.notice = TerminationNotice(public_address=address.ip)
     cluster.run([master], until=all_ready([master]))
     assert calls["AssociateAddress"] == 0
 
 
-def test_new_master_takes_the_address_from_the_last_one(cluster: Cluster, master: TestNode, address: Address) -> None:
+def test_new_master_takes_the_address_from_the_last_one(
+    cluster: Cluster, master: SimulatedNode, address: Address
+) -> None:
     cluster.run([master], until=all_ready([master]))
     cluster.set_lifecycle_state(master.instance_id, "Terminating:Wait")
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName="digits-master", DesiredCapacity=1)
@@ -87,7 +89,7 @@ def test_new_master_takes_the_address_from_the_last_one(cluster: Cluster, master
 
 
 def test_master_that_leaves_does_not_take_the_address_back(
-    cluster: Cluster, master: TestNode, address: Address
+    cluster: Cluster, master: SimulatedNode, address: Address
 ) -> None:
     master.metadata.notice = TerminationNotice(ending=True)
     run_passes(cluster, master, seconds=5)
@@ -95,7 +97,7 @@ def test_master_that_leaves_does_not_take_the_address_back(
 
 
 def test_master_outside_its_group_does_not_associate_the_address(
-    cluster: Cluster, master: TestNode, address: Address
+    cluster: Cluster, master: SimulatedNode, address: Address
 ) -> None:
     cluster.run([master], until=all_ready([master]))
     cluster.set_lifecycle_state(master.instance_id, "Standby")
@@ -109,7 +111,7 @@ def test_master_outside_its_group_does_not_associate_the_address(
 
 
 def test_refused_association_is_retried(
-    cluster: Cluster, master: TestNode, address: Address, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, master: SimulatedNode, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> None:
         raise ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": "slow down"}}, "AssociateAddress")
@@ -124,7 +126,7 @@ def test_refused_association_is_retried(
 
 
 def test_master_keeps_the_address_while_groups_are_unavailable(
-    cluster: Cluster, master: TestNode, address: Address, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, master: SimulatedNode, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def throttled(**_: object) -> None:
         raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, "DescribeAutoScalingGroups")

@@ -45,13 +45,13 @@ def test_groups_are_described_by_name_in_one_call(cluster: Cluster) -> None:
             {"AutoScalingGroupNames": [f"{CLUSTER}-master", f"{CLUSTER}-worker"]},
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
-    assert [(each.node_type, each.desired_capacity, each.instances) for each in groups] == [
-        ("worker", 3, {"i-w": True}),
-        ("master", 1, {"i-m": True}),
+    assert [(each.node_type, each.desired_capacity, each.active_ids) for each in groups] == [
+        ("worker", 3, frozenset({"i-w"})),
+        ("master", 1, frozenset({"i-m"})),
     ]
 
 
-def test_ending_and_standby_instances_do_not_count(cluster: Cluster) -> None:
+def test_terminating_and_standby_instances_are_leaving(cluster: Cluster) -> None:
     states = {
         "i-01": "InService",
         "i-02": "Pending",
@@ -72,8 +72,8 @@ def test_ending_and_standby_instances_do_not_count(cluster: Cluster) -> None:
             {"AutoScalingGroups": [group("master", {}), group("worker", states)]},
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
-    assert groups[1].instances.keys() == states.keys()
-    assert {name for name, counted in groups[1].instances.items() if counted} == {"i-01", "i-02", "i-03", "i-04"}
+    assert groups[1].active_ids == {"i-01", "i-02", "i-03", "i-04"}
+    assert groups[1].leaving_ids == states.keys() - groups[1].active_ids
 
 
 def test_missing_group_is_named_in_the_error(cluster: Cluster) -> None:

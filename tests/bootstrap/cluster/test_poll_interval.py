@@ -20,7 +20,7 @@ from bootstrap.cluster.poll_interval import (
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
-from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
+from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, SimulatedNode
 
 TABLE_READS = ("GetItem", "BatchGetItem")
 TABLE_WRITES = ("PutItem", "TransactWriteItems")
@@ -34,7 +34,7 @@ class AgentSchedule:
         self._calls = calls
         self._due: dict[str, float] = {}
 
-    def run_second(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
+    def run_second(self, nodes: list[SimulatedNode]) -> dict[str, Counter[str]]:
         self._cluster.clock.now += 1.0
         spent = {node.instance_id: Counter[str]() for node in nodes}
         for node in nodes:
@@ -44,7 +44,7 @@ class AgentSchedule:
                 spent[node.instance_id].update(self._calls)
         return spent
 
-    def run_minute(self, nodes: list[TestNode]) -> dict[str, Counter[str]]:
+    def run_minute(self, nodes: list[SimulatedNode]) -> dict[str, Counter[str]]:
         total = {node.instance_id: Counter[str]() for node in nodes}
         for _ in range(60):
             for name, spent in self.run_second(nodes).items():

@@ -9,29 +9,29 @@ from bootstrap import contract
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
-from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, TestNode
+from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, SimulatedNode
 
 
-def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[TestNode]:
+def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
     nodes = boot_cluster(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
 
 
-def authorized_keys(node: TestNode) -> str:
+def authorized_keys(node: SimulatedNode) -> str:
     [file] = under_root(node.root, contract.AUTHORIZED_KEYS_DIR).iterdir()
     assert file.name == file.owner()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     return file.read_text()
 
 
-def key_of(master: TestNode) -> str:
+def key_of(master: SimulatedNode) -> str:
     """Return the authorized-keys line of this master."""
     public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
     return f'from="{master.address}" {public} deeplearning-cdk\n'
 
 
-def run_until_agreed(cluster: Cluster, nodes: list[TestNode]) -> None:
+def run_until_agreed(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
     """Let time pass until every node's files name these nodes, in index order."""
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 

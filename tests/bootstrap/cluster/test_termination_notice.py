@@ -15,21 +15,25 @@ from tests.bootstrap.booted_cluster import (
     hosts_file,
     run_seconds,
 )
-from tests.bootstrap.simulated_cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
 ENDING = TerminationNotice(ending=True)
 INTERRUPTED = TerminationNotice(interrupted=True)
 AT_RISK = TerminationNotice(at_risk=True)
+FEW_POLLS_S = 20
+"""Seconds in which every node has read a new membership, and the master the groups."""
+AFTER_MAX_DRAIN_S = int(MAX_DRAIN_S) + 1
+"""Seconds after which no drain is still waiting."""
 
 
-def record(cluster: Cluster, node: TestNode) -> NodeRecord:
+def record(cluster: Cluster, node: SimulatedNode) -> NodeRecord:
     role = "AROAMASTER" if node.instance_id in dict(cluster.instances("master")) else "AROAWORKER"
     record_id = contract.node_record_id(role, node.instance_id)
     return cluster.table.read_nodes([record_id])[record_id]
 
 
-def listed(nodes: list[TestNode], draining_node: TestNode) -> list[bool]:
-    """Return the nodes whose lists name the draining node."""
+def listed(nodes: list[SimulatedNode], draining_node: SimulatedNode) -> list[bool]:
+    """Return, for each node, whether its known_hosts lists the draining node."""
     return [draining_node.host_key in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes]
 
 
@@ -41,7 +45,7 @@ def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Clus
     assert draining_node.agent.run_pass() == 1.0
     assert record(cluster, draining_node).draining
     assert listed(nodes, draining_node) == [True, True, True]
-    run_seconds(cluster, nodes, 20, until=lambda: draining_node.instance_id not in known_ids(cluster))
+    run_seconds(cluster, nodes, FEW_POLLS_S, until=lambda: draining_node.instance_id not in known_ids(cluster))
     assert cluster.by_index() == by_index
     run_seconds(cluster, nodes, int(DRAIN_GRACE_S) - 1)
     assert listed(nodes, draining_node) == [False, False, False]
@@ -105,7 +109,7 @@ def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
     nodes[1].metadata.notice = INTERRUPTED
     nodes[1].agent.run_pass()  # the lists still contain every node, even itself
     assert nodes[1].text(contract.WORKERS_FILE).count("\n") == 3
-    run_seconds(cluster, nodes, 20)
+    run_seconds(cluster, nodes, FEW_POLLS_S)
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
 
 
@@ -117,7 +121,7 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     worker = cluster.node("worker", settings={"min_nodes": 1}, answers_ssh=answering.__contains__)
     cluster.run([worker, master], until=lambda: len(cluster.by_index()) == 2)
     cluster.set_lifecycle_state(worker.instance_id, "Standby")
-    run_seconds(cluster, [master, worker], 30)
+    run_seconds(cluster, [master, worker], FEW_POLLS_S)
     answering.append(master.address)
     run_seconds(cluster, [master, worker], 10)
     assert not worker.agent.is_signalled
@@ -142,7 +146,7 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
 ) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = notice
-    run_seconds(cluster, nodes, 30)
+    run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert cluster.by_index()[3] == nodes[2].instance_id
     assert (cluster.completed, cluster.unhealthy) == ([], [])
@@ -151,7 +155,7 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
 def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = AT_RISK
-    run_seconds(cluster, nodes, 30)
+    run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert (cluster.completed, cluster.unhealthy) == ([], [nodes[2].instance_id])
     nodes[2].metadata.notice = TerminationNotice(at_risk=True, ending=True)
@@ -200,7 +204,7 @@ def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeyp
     assert cluster.completed == [master.instance_id]
 
 
-def test_leaving_node_waits_at_most_a_minute(cluster: Cluster) -> None:
+def test_leaving_node_waits_at_most_max_drain(cluster: Cluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = ENDING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
@@ -251,7 +255,7 @@ def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: Cluster) -> 
     draining_node.metadata.notice = ENDING
     draining_node.agent.run_pass()
     draining_node.metadata.notice = outage
-    run_seconds(cluster, nodes, 45)
+    run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
     assert record(cluster, draining_node).draining
     assert not record(cluster, other).draining
     assert listed(nodes, other) == [True, True, True]

@@ -17,7 +17,7 @@ from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
 from tests.bootstrap.booted_cluster import form_cluster, run_seconds
-from tests.bootstrap.simulated_cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
 ENDING = TerminationNotice(ending=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir
@@ -29,7 +29,7 @@ SPARSE_S = 5
 
 
 @contextmanager
-def ranks(node: TestNode, *, grace_s: float) -> Iterator[None]:
+def ranks(node: SimulatedNode, *, grace_s: float) -> Iterator[None]:
     """Hold the lock of a job on a node as its runner does while ranks run."""
     directory = under_root(node.root, f"{HOME}/{JOBS_DIR}/20261123-100000-000aaaa")
     directory.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def ranks(node: TestNode, *, grace_s: float) -> Iterator[None]:
         os.close(lock)
 
 
-def completes_after(cluster: Cluster, nodes: list[TestNode], node: TestNode, *, most: float) -> int:
+def completes_after(cluster: Cluster, nodes: list[SimulatedNode], node: SimulatedNode, *, most: float) -> int:
     """Return the seconds until a node completes its hook, which its heartbeats must have kept alive."""
     node_id = node.instance_id
     seconds = run_seconds(cluster, nodes, int(most), until=lambda: node_id in cluster.completed)
@@ -51,13 +51,13 @@ def completes_after(cluster: Cluster, nodes: list[TestNode], node: TestNode, *, 
     return seconds
 
 
-def hook_stays(cluster: Cluster, node: TestNode) -> bool:
+def hook_stays(cluster: Cluster, node: SimulatedNode) -> bool:
     """Return True if the hook's timeout has never passed between two heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == node.instance_id]
     return max(after - before for before, after in pairwise([*times, cluster.clock.now])) < DRAIN_TIMEOUT_S
 
 
-def drop(cluster: Cluster, nodes: list[TestNode], node: TestNode) -> None:
+def drop(cluster: Cluster, nodes: list[SimulatedNode], node: SimulatedNode) -> None:
     """Run the nodes until the membership no longer counts on a node."""
     left = run_seconds(
         cluster,

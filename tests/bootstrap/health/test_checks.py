@@ -1,4 +1,4 @@
-"""Check the findings about a node and its peers, and which of them are defects."""
+"""Check the failures about a node and its peers, and which of them are defects."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ import pytest
 from bootstrap.cluster.membership import Member
 from bootstrap.files.paths import under_root
 from bootstrap.health import checks as health
-from bootstrap.health.checks import Finding, Health, answers_ssh
+from bootstrap.health.checks import Health, HealthCheckFailure, answers_ssh
 
 MASTER = Member(node_index=1, instance_id="i-a", address="10.0.0.1", node_type="master", host_key="ssh-ed25519 AAAA")
 WORKER = Member(node_index=2, instance_id="i-b", address="10.0.0.2", node_type="worker", host_key="ssh-ed25519 BBBB")
@@ -51,13 +51,13 @@ def checks(
     ],
 )
 def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, gpus: int, what: str | None) -> None:
-    wanted = None if what is None else Finding(fault=what, needs_replacement=True)
+    wanted = None if what is None else HealthCheckFailure(reason=what, needs_replacement=True)
     assert checks(tmp_path, expected=expected, gpus=gpus).check_machine() == wanted
     assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
 
 
 def test_uncountable_gpus_are_no_defect_of_the_machine(tmp_path: Path) -> None:
-    wanted = Finding(fault="gpus ?/4", needs_replacement=False)
+    wanted = HealthCheckFailure(reason="gpus ?/4", needs_replacement=False)
     assert checks(tmp_path, expected=4, gpus=None).check_machine() == wanted
     assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
 
@@ -94,7 +94,7 @@ def test_unwritable_scratch_is_a_defect_unless_full(
         raise OSError(number, "on purpose") if number else OSError("on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    assert checks(tmp_path).check_machine() == Finding(fault=what, needs_replacement=defect)
+    assert checks(tmp_path).check_machine() == HealthCheckFailure(reason=what, needs_replacement=defect)
 
 
 @pytest.mark.usefixtures("scratch")
@@ -103,7 +103,9 @@ def test_scratch_that_loses_what_was_written_is_a_defect(tmp_path: Path, monkeyp
         os.pwrite(descriptor, b"something else", 0)
 
     monkeypatch.setattr(os, "fsync", lose)
-    assert checks(tmp_path).check_machine() == Finding(fault="scratch /opt/dlami/nvme EIO", needs_replacement=True)
+    assert checks(tmp_path).check_machine() == HealthCheckFailure(
+        reason="scratch /opt/dlami/nvme EIO", needs_replacement=True
+    )
 
 
 def test_missing_scratch_mount_is_not_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,19 +126,21 @@ def test_unresolvable_peer_is_not_a_defect(
         monkeypatch.delitem(NAMES, name)
     else:
         monkeypatch.setitem(NAMES, name, address)
-    assert checks(tmp_path).before_ready([MASTER, WORKER]) == Finding(fault=f"name {name}", needs_replacement=False)
+    assert checks(tmp_path).before_ready([MASTER, WORKER]) == HealthCheckFailure(
+        reason=f"name {name}", needs_replacement=False
+    )
     assert checks(tmp_path).check_machine() is None
 
 
-@pytest.mark.parametrize(("silent", "finding"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
-def test_silent_master_is_not_a_defect(tmp_path: Path, silent: str, finding: str | None) -> None:
+@pytest.mark.parametrize(("silent", "failure"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
+def test_silent_master_is_not_a_defect(tmp_path: Path, silent: str, failure: str | None) -> None:
     found = checks(tmp_path, answers=lambda address: address != silent).before_ready([WORKER, MASTER])
-    assert found == (None if finding is None else Finding(fault=finding, needs_replacement=False))
+    assert found == (None if failure is None else HealthCheckFailure(reason=failure, needs_replacement=False))
 
 
 def test_own_defect_is_reported_before_a_peer_is_blamed(tmp_path: Path) -> None:
     broken = checks(tmp_path, expected=2, gpus=1, answers=lambda _: False)
-    assert broken.before_ready([MASTER]) == Finding(fault="gpus 1/2", needs_replacement=True)
+    assert broken.before_ready([MASTER]) == HealthCheckFailure(reason="gpus 1/2", needs_replacement=True)
 
 
 @pytest.fixture
@@ -179,17 +183,17 @@ def test_machine_without_ssh_does_not_answer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("expected", "devices", "finding"),
+    ("expected", "devices", "failure"),
     [
         (0, 0, None),
         (4, 4, None),
-        (4, 3, Finding(fault="efa 3/4", needs_replacement=True)),
+        (4, 3, HealthCheckFailure(reason="efa 3/4", needs_replacement=True)),
         # The driver is missing, and a replacement would lack it too.
-        (4, 0, Finding(fault="efa 0/4", needs_replacement=False)),
+        (4, 0, HealthCheckFailure(reason="efa 0/4", needs_replacement=False)),
     ],
 )
 def test_a_node_has_the_adapters_that_it_was_launched_with(
-    tmp_path: Path, expected: int, devices: int, finding: Finding | None
+    tmp_path: Path, expected: int, devices: int, failure: HealthCheckFailure | None
 ) -> None:
     for index in range(devices):
         device = tmp_path / f"sys/class/infiniband/rdmap{index}s6/device"
@@ -200,5 +204,5 @@ def test_a_node_has_the_adapters_that_it_was_launched_with(
     switch.mkdir(parents=True)
     (switch / "driver").symlink_to("../../bus/pci/drivers/mlx5_core")
     node = replace(checks(tmp_path), expected_efa=expected)
-    assert node.check_machine() == finding
-    assert node.before_ready([MASTER]) == finding
+    assert node.check_machine() == failure
+    assert node.before_ready([MASTER]) == failure

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import HOST_KEY_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
-from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
+from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT
 from tests.bootstrap.health.simulated_gpus import (
     Gpus,
     master_with,
@@ -18,7 +18,7 @@ from tests.bootstrap.health.simulated_gpus import (
     run_passes,
     run_past_the_deadline,
 )
-from tests.bootstrap.simulated_cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: Cluster) -> Non
         raise CommandError("nvidia-smi -L exited 18: Driver/library version mismatch")
 
     restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
-    run_minutes(cluster, restarted, DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, restarted, FAILURES_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == []
 
 
@@ -130,21 +130,21 @@ def test_broken_node_with_a_read_only_disk_requests_its_replacement(
         raise OSError(errno.EROFS, "read-only file system")
 
     monkeypatch.setattr("bootstrap.files.node_files.NodeFiles.write", read_only)
-    run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == [master.instance_id]
 
 
-def waits_for_a_peer(cluster: Cluster) -> TestNode:
+def waits_for_a_peer(cluster: Cluster) -> SimulatedNode:
     return master_with(cluster, Gpus(4), workers=1)
 
 
-def waits_for_a_master(cluster: Cluster) -> TestNode:
+def waits_for_a_master(cluster: Cluster) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     return cluster.node("worker")
 
 
-def waits_for_the_masters_ssh(cluster: Cluster) -> TestNode:
+def waits_for_the_masters_ssh(cluster: Cluster) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     return cluster.node("master", answers_ssh=lambda _address: False)
@@ -155,14 +155,14 @@ WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)
 
 @pytest.mark.usefixtures("_stack_created")
 @pytest.mark.parametrize("made", WAITING)
-def test_waiting_node_after_deploy_is_kept(cluster: Cluster, made: Callable[[Cluster], TestNode]) -> None:
+def test_waiting_node_after_deploy_is_kept(cluster: Cluster, made: Callable[[Cluster], SimulatedNode]) -> None:
     run_past_the_deadline(cluster, made(cluster))
     assert cluster.unhealthy == []
 
 
 @pytest.mark.parametrize("made", WAITING)
 def test_stack_that_does_not_wait_gets_one_failure_signal(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[Cluster], TestNode]
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[Cluster], SimulatedNode]
 ) -> None:
     sentence: list[str] = []
 

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.files.paths import under_root
-from bootstrap.health.checks import DEFECTS_BEFORE_REPLACEMENT
+from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT
 from tests.bootstrap.booted_cluster import all_ready
 from tests.bootstrap.health.simulated_gpus import Gpus, ready_master, run_minutes
 from tests.bootstrap.simulated_cluster import Cluster
@@ -19,7 +19,7 @@ def test_node_with_a_lost_gpu_requests_replacement_once(cluster: Cluster, caplog
     run_minutes(cluster, master, 3)
     assert cluster.unhealthy == []
     gpus.count = 3
-    run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
+    run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT - 1)
     assert cluster.unhealthy == []
     run_minutes(cluster, master, 10)
     assert cluster.unhealthy == [master.instance_id]
@@ -32,7 +32,7 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
     master = ready_master(cluster, gpus)
     for _ in range(5):
         gpus.count = 3
-        run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT - 1)
+        run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT - 1)
         gpus.count = 4
         run_minutes(cluster, master, 2)
     assert cluster.unhealthy == []
@@ -49,7 +49,7 @@ def test_failing_scratch_disk_replaces_the_node_and_a_full_one_does_not(
         raise OSError(number, "on purpose")
 
     monkeypatch.setattr(os, "fsync", fail)
-    run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 3)
+    run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT + 3)
     assert cluster.unhealthy == ([master.instance_id] if replaced else [])
 
 
@@ -63,7 +63,7 @@ def test_failed_replacement_request_is_repeated(cluster: Cluster, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster.clients.autoscaling, "set_instance_health", refuse)
-        run_minutes(cluster, master, DEFECTS_BEFORE_REPLACEMENT + 2)
+        run_minutes(cluster, master, FAILURES_BEFORE_REPLACEMENT + 2)
     run_minutes(cluster, master, 2)
     assert cluster.unhealthy == [master.instance_id]
 
@@ -81,6 +81,6 @@ def test_ready_node_does_not_check_its_peers_or_master(cluster: Cluster) -> None
     cluster.run(nodes, until=all_ready(nodes))
     assert asked == [nodes[0].address] * 2
     under_root(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")
-    run_minutes(cluster, nodes[1], DEFECTS_BEFORE_REPLACEMENT + 2)
+    run_minutes(cluster, nodes[1], FAILURES_BEFORE_REPLACEMENT + 2)
     assert len(asked) == 2
     assert cluster.unhealthy == []

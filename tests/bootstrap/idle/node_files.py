@@ -5,7 +5,8 @@ import os
 import pwd
 from pathlib import Path
 
-from bootstrap.idle.load import CPU_STAT, JOBS, NETWORK_STAT, TERMINALS
+from bootstrap.idle.load import CPU_STAT, NETWORK_STAT, TERMINALS
+from bootstrap.jobs.job_directories import JOBS
 
 USER = pwd.getpwuid(os.getuid())
 _HEADER = "Inter-|   Receive\n face |bytes\n"

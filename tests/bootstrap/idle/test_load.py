@@ -8,7 +8,8 @@ import pytest
 
 from bootstrap.contract import SETUP_STATE
 from bootstrap.errors import CommandError
-from bootstrap.idle.load import CPU_STAT, JOBS, Load
+from bootstrap.idle.load import CPU_STAT, Load
+from bootstrap.jobs.job_directories import JOBS
 from launcher.paths import JOBS_DIR
 from tests.bootstrap.idle.node_files import USER, lock_job, open_job, touch_terminal, write, write_counters
 from tests.bootstrap.simulated_cluster import Clock

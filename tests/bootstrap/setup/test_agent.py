@@ -2,18 +2,18 @@
 
 from bootstrap.contract import WORKERS_FILE
 from bootstrap.setup.state import SetupState, write_state
-from tests.bootstrap.simulated_cluster import Cluster, TestNode
+from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
 HASH = "0123456789abcdef" * 4
 SETTINGS = {"setup": "s3://assets/x.zip", "setup_sha256": HASH, "setup_timeout_s": 900}
 DONE, FAILED = f"done:{HASH[:12]}", f"failed:{HASH[:12]}"
 
 
-def succeed(node: TestNode) -> None:
+def succeed(node: SimulatedNode) -> None:
     write_state(node.root, SetupState(doing="done", sha256=HASH))
 
 
-def fail(node: TestNode, why: str = "E: no package foo") -> None:
+def fail(node: SimulatedNode, why: str = "E: no package foo") -> None:
     write_state(node.root, SetupState(doing="failed", sha256=HASH, failure=why))
 
 

@@ -80,7 +80,7 @@ for path in paths.values():
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("of other machines")
     os.chown(path, {OTHER_USER}, {OTHER_USER})
-services = Mock(end_swap=list)
+services = Mock(disable_swap=list)
 prepare_image(root=root, sha256=given["sha256"], services=services, cgroup="")
 print(json.dumps({{file: [path.read_text(), path.stat().st_uid] for file, path in paths.items()}}))
 """
@@ -116,11 +116,11 @@ class Node:
     def disable(self, unit: str) -> None:
         self.ran.append(f"disable {unit}")
 
-    def stop(self, units: Sequence[str], *, but: str | None) -> None:
+    def stop(self, units: Sequence[str], *, except_unit: str | None) -> None:
         assert tuple(units) == WRITERS
-        self.ran.append(f"stop writers but {but}")
+        self.ran.append(f"stop writers but {except_unit}")
 
-    def end_swap(self) -> list[str]:
+    def disable_swap(self) -> list[str]:
         if self.swap_fails:
             raise CommandError("swapoff --all exited 255: no memory")
         return ["/swapfile"]
@@ -133,7 +133,7 @@ class Node:
         self.write("/home/ubuntu/.bash_history")
         self.ran.append(f"end sessions but {own}")
 
-    def stop_keeping_journal(self) -> None:
+    def relinquish_journal(self) -> None:
         self.ran.append("stop keeping journal")
 
 

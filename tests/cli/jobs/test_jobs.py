@@ -30,8 +30,8 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     assert found["jobs"][0] == {
         "id": JOB, "name": None, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
         "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
-        "restarts": 0, "place": None, "waiting": None, "durable": False, "local_checkpoints": False,
-        "unknown_checkpoints": False,
+        "failed_rank": None, "restarts": 0, "place": None, "waiting": None, "durable": False,
+        "local_checkpoints": False, "unknown_checkpoints": False,
         "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
     assert (found["jobs"][1]["exit_code"], found["jobs"][1]["reason"]) == (3, "why")

@@ -43,8 +43,8 @@ def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
     assert job.venv == str(Path.home() / "env")
     assert (job.secrets, job.restart_policy.max_restarts, job.name) == ({"C": "ssm:/c"}, 3, "baseline")
     assert job.grace_s == 300
-    assert job.wait is not None
-    assert job.wait.timeout_s == 7200
+    assert job.queue_policy is not None
+    assert job.queue_policy.timeout_s == 7200
     assert parse_options(["-H", str(hosts), *LaunchOptions(force=True).words(), "x"], environ={}).force
     durable = LaunchOptions(durable=True, sync_overwrite=True).words()
     assert parse_options(["--launcher", "local", "--sync-dst-dir", "code", *durable, "x"], environ={}).durable

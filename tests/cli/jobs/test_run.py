@@ -83,26 +83,28 @@ def test_run_returns_the_jobs_exit_code(
 
 
 @pytest.mark.parametrize(
-    ("reason", "shown", "advice"),
+    ("reason", "rank", "shown", "advice"),
     [
         (
             "deeplearning-worker2: rank 1 ended with exit code 1: no module timm",
+            1,
             "deeplearning-worker2: rank 1 ended with exit code 1: no module timm",
             f"dlcluster: all output of that rank: dlcluster logs {JOB} --rank 1\n",
         ),
-        ("deeplearning-worker2: lost: no answer", "deeplearning-worker2: lost: no answer", ""),
-        ("x: server 0 ended with exit code 1", "x: server 0 ended with exit code 1", ""),
+        ("deeplearning-worker2: lost: no answer", None, "deeplearning-worker2: lost: no answer", ""),
+        ("x: server 0 ended with exit code 1", None, "x: server 0 ended with exit code 1", ""),
         (
             "w1: rank 0 ended with exit code 126: if Python is to run ./a.py: launch python ./a.py",
+            0,
             "w1: rank 0 ended with exit code 126: if Python is to run ./a.py: dlcluster run -- python ./a.py",
             f"dlcluster: all output of that rank: dlcluster logs {JOB} --rank 0\n",
         ),
     ],
 )
 def test_the_advice_after_a_failure_is_for_the_laptop(
-    master: Master, reason: str, shown: str, advice: str, capfd: pytest.CaptureFixture[str]
+    master: Master, reason: str, rank: int | None, shown: str, advice: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    started(master, end=record("FAILED", reason=reason, exit_code=1))
+    started(master, end=record("FAILED", reason=reason, failed_rank=rank, exit_code=1))
     assert main(["run", "--", "x"]) == 1
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} FAILED: {shown}\n{advice}")
 

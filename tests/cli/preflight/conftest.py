@@ -26,7 +26,7 @@ class Account:
 
     def __init__(self) -> None:
         session = Session()
-        session.set_credentials("x", "x")
+        session.set_credentials("test", "test")
         session.set_config_variable("region", REGION)
         self.clients = Clients(session, REGION)
         self._stubs: dict[str, Stubber] = {}

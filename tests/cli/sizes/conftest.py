@@ -169,7 +169,7 @@ def clients(local_aws: Aws) -> Clients:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", local_aws.url)
         session = Session()
-        session.set_credentials("x", "x")
+        session.set_credentials("test", "test")
         session.set_config_variable("region", REGION)
         made = Clients(session, REGION)
         assert all((made.autoscaling, made.cloudformation, made.dynamodb, made.ec2))

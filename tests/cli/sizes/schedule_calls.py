@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import aws_cdk as cdk
 
-from stacks.capacity_block import BlockSchedules
 from stacks.cluster_role import RoleRules
-from stacks.expiry import Expiry
-from stacks.schedules import UPDATE_GROUP
+from stacks.lifetime.capacity_block import BlockSchedules
+from stacks.lifetime.expiry import Expiry
+from stacks.lifetime.schedules import UPDATE_GROUP
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import parse_block
 from tests.cli.sizes.conftest import NAME, Deployed

@@ -171,8 +171,8 @@ MASTERS = {
     elsewhere: NOT_OURS + "tag deeplearning:cluster must be demo, EC2 says 'other'",
     untagged: NOT_OURS + "tag deeplearning:cluster must be demo, EC2 says none",
     tagged_alike: NOT_OURS + "private address must be 10.0.0.10, EC2 says '10.9.9.9'",
-    stopped: "the master {} must be running, its state is stopped",
-    forgotten: "the master {} must be running, its state is gone",
+    stopped: "the cluster has no master now: it may be starting or being replaced ({} is stopped)",
+    forgotten: "the cluster has no master now: it may be starting or being replaced ({} is gone)",
 }
 
 

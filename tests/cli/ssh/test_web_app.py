@@ -152,13 +152,17 @@ def test_the_master_names_a_free_port(tmp_path: Path) -> None:
     assert not _parse_probe(found.returncode, found.stdout, "", LAB, environment="/e")[1]
 
 
-def test_web_app_fails_without_its_package() -> None:
+@pytest.mark.parametrize(
+    ("environment", "python"), [("/opt/pytorch", "sudo /opt/pytorch/bin/python"), ("e", "e/bin/python")]
+)
+def test_web_app_fails_without_its_package(environment: str, python: str) -> None:
+    """The image's environment may be writable for root only."""
     found = probe("no_such_module", ".")
     with pytest.raises(ClusterError) as raised:
-        _parse_probe(found.returncode, found.stdout, found.stderr.decode(), LAB, environment="/opt/pytorch")
+        _parse_probe(found.returncode, found.stdout, found.stderr.decode(), LAB, environment=environment)
     assert str(raised.value) == (
-        "/opt/pytorch on the master has no lab; "
-        "install it with dlcluster ssh -- /opt/pytorch/bin/python -m pip install lab==1, "
+        f"{environment} on the master has no lab; "
+        f"install it with dlcluster ssh -- {python} -m pip install lab==1, "
         "or choose another environment with --venv"
     )
 

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import GroupSize
-from bootstrap.contract import MASTER, NO_ZONE, NODE_TYPES, WORKER, ZONE_GUARD, group_name
+from bootstrap.contract import IMMUTABLE_ZONE, MASTER, NO_ZONE, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.cdk_context import read_context, read_props
 from cli.main import main
@@ -25,7 +25,7 @@ from tests.local.aws.templates import reference, resource
 __all__ = ["clients", "local_aws"]
 
 ZONES = [f"{REGION}{letter}" for letter in "abc"]
-GUARD = f"Cluster{ZONE_GUARD}CreatedWith"
+GUARD = f"Cluster{IMMUTABLE_ZONE}CreatedWith"
 SETTINGS = {
     "cluster_name": NAME,
     "worker_count": 2,

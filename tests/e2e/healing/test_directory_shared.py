@@ -106,7 +106,7 @@ def test_lost_mount_target_stops_only_what_uses_it(cluster: Cluster, training: T
 
 def test_a_killed_mount_service_reports_it_and_restarts(cluster: Cluster) -> None:
     look = f'for i in $(seq 600); do state=$({STATE}); [ "$state" = stopped ] && break; sleep 0.05; done; echo "$state"'
-    killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared; {look}")
+    killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared-storage; {look}")
     assert killed == "stopped"
     await_states(cluster, {"mounted"})
     assert cluster.on("deeplearning-worker2", "cat /shared/told.txt") == "from rank 0"

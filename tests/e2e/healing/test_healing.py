@@ -13,11 +13,17 @@ from typing import Any
 import boto3
 import pytest
 
+from cli.aws.nodes import NO_MASTER
+from cli.errors import EXIT_FAILED
 from local.chaos.membership_check import Observation
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.conftest import STACK, Cluster, aliases, node_disk, stack_outputs
+from local.run.session import REGION
+from tests.cli.verb_lines import ON_MASTER, words_of
+from tests.e2e.conftest import NODES, STACK, Cluster, aliases, node_disk, stack_outputs
+from tests.e2e.verb_answers import Prompt, enter_project
+from tests.service_models import shared_models
 from tests.waiting import await_true
 
 HEAL_TIMEOUT_S = 120.0
@@ -114,6 +120,35 @@ def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
             job.kill()
 
 
+@contextmanager
+def no_launches(group: str) -> Iterator[None]:
+    """Let a group launch nothing during the block, so that its lost node stays away."""
+    autoscaling = client("autoscaling")
+    autoscaling.suspend_processes(AutoScalingGroupName=group, ScalingProcesses=["Launch"])
+    try:
+        yield
+    finally:
+        autoscaling.resume_processes(AutoScalingGroupName=group, ScalingProcesses=["Launch"])
+
+
+def check_verbs_without_master(prompt: Prompt, lost: str) -> None:
+    """Check what each verb says while the master is away: those that need it fail, with the reason."""
+    for verb in ON_MASTER:
+        words = words_of(verb, region=REGION, cluster=STACK)
+        assert prompt.fails(words) == (EXIT_FAILED, f"{NO_MASTER} ({lost} is terminated)"), verb
+    status, text = prompt.json(["status"]), prompt.run(["status"]).out
+    assert (status["running_nodes"], status["missing_nodes"]) == (NODES - 1, 1)
+    assert [node["state"] for node in status["nodes"] if node["instance_id"] == lost] == ["terminated"]
+    assert f"{STACK}: {NODES - 1} of {NODES} nodes" in text
+    assert "1 of 3 nodes missing" in text
+    assert [each["desired_nodes"] for each in prompt.json(["list"])["clusters"]] == [NODES]
+    assert prompt.json(["why"])["nodes"] == f"1 of {NODES} nodes missing"
+    for verb in ("cost", "policy", "known-hosts", "allow-ip", "delete-bucket", "delete-storage"):
+        assert prompt.run([verb]).code == 0, verb
+    paused = prompt.run(["pause"])
+    assert paused.err.splitlines()[0] == f"dlcluster: cannot tell which jobs run: {NO_MASTER} ({lost} is terminated)"
+
+
 def test_a_crashed_worker_is_replaced_under_its_index(
     cluster: Cluster, observer: ClusterObserver, before: Observation
 ) -> None:
@@ -124,10 +159,19 @@ def test_a_crashed_worker_is_replaced_under_its_index(
 
 
 def test_a_crashed_master_is_replaced_behind_the_same_address(
-    cluster: Cluster, observer: ClusterObserver, before: Observation
+    cluster: Cluster,
+    observer: ClusterObserver,
+    before: Observation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     address, key = public_address(before.instances[1]), authorized_key(before.instances[2])
-    Faults.current().kill("master")
+    with no_launches(stack_outputs()["MasterAutoScalingGroup"]):
+        Faults.current().kill("master")
+        enter_project(cluster.user, tmp_path, monkeypatch)
+        with shared_models():
+            check_verbs_without_master(Prompt(capture=capfd), before.instances[1])
     after = await_replacement(observer, before, 1)
     assert public_address(after.instances[1]) == address
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.
@@ -173,7 +217,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
         stdout, stderr = job.communicate(timeout=HEAL_TIMEOUT_S)
     assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
     # Before that line, bash also reports which of its children TERM has ended.
-    assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: leaves the cluster")
+    assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: is leaving the cluster")
     expected = {1: before.instances[1], 2: before.instances[3]}
     await_true(
         lambda: Faults.current().instances(STACK) == expected,

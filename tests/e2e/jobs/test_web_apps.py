@@ -74,7 +74,7 @@ def test_tensorboard_shows_a_job_s_figures(cluster: Cluster, tools: str, logdir:
     refused = subprocess.run(
         ["dlcluster", "tensorboard"], env=dict(cluster.user.environment), capture_output=True, text=True, timeout=120
     )
-    install = "/opt/pytorch/bin/python -m pip install tensorboard=="
+    install = "sudo /opt/pytorch/bin/python -m pip install tensorboard=="
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
     assert refused.stderr.startswith(
         f"dlcluster: /opt/pytorch on the master has no tensorboard; install it with dlcluster ssh -- {install}"

@@ -30,7 +30,7 @@ def assert_learned(output: str, *, workers: int) -> None:
 
 
 def test_the_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
-    journals = [cluster.on(alias, "sudo journalctl -u deeplearning-engines.service") for alias in WORKERS]
+    journals = [cluster.on(alias, "sudo journalctl -u deeplearning-mxnet-environment.service") for alias in WORKERS]
     assert [" built horovod-" in journal for journal in journals] == [True, False, False]
     assert [" is ready" in journal for journal in journals] == [True, True, True]
     assert len({cluster.on(alias, "readlink /opt/deeplearning/engines/current") for alias in WORKERS}) == 1

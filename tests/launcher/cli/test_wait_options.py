@@ -8,7 +8,7 @@ import pytest
 from launcher.cli import host_options
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.spec import Job, Wait
+from launcher.spec import Job, QueuePolicy
 
 DAY_S = 86400
 DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"
@@ -27,27 +27,29 @@ def parse(line: str, environ: dict[str, str]) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("line", "wait"),
+    ("line", "policy"),
     [
         ("", None),
-        ("--wait", Wait(timeout_s=DAY_S, exclusive=True)),
-        ("--wait --wait-timeout 90m -n 4", Wait(timeout_s=5400, exclusive=True, nodes=(4, 4))),
-        ("--durable --wait-timeout 7d", Wait(timeout_s=7 * DAY_S, exclusive=True)),
-        ("--durable --wait", Wait(timeout_s=math.inf, exclusive=True)),
-        ("--durable --nnodes 1:4", Wait(timeout_s=math.inf, exclusive=True, nodes=(1, 4))),
+        ("--wait", QueuePolicy(timeout_s=DAY_S, exclusive=True)),
+        ("--wait --wait-timeout 90m -n 4", QueuePolicy(timeout_s=5400, exclusive=True, nodes=(4, 4))),
+        ("--durable --wait-timeout 7d", QueuePolicy(timeout_s=7 * DAY_S, exclusive=True)),
+        ("--durable --wait", QueuePolicy(timeout_s=math.inf, exclusive=True)),
+        ("--durable --nnodes 1:4", QueuePolicy(timeout_s=math.inf, exclusive=True, nodes=(1, 4))),
         ("--durable --force", None),
-        ("--wait -np 2", Wait(timeout_s=DAY_S, exclusive=True, nodes=(1, 1))),
-        ("--wait --launcher local -n 2", Wait(timeout_s=DAY_S, exclusive=True)),
+        ("--wait -np 2", QueuePolicy(timeout_s=DAY_S, exclusive=True, nodes=(1, 1))),
+        ("--wait --launcher local -n 2", QueuePolicy(timeout_s=DAY_S, exclusive=True)),
     ],
 )
-def test_jobs_wait_on_request_and_durable_ones_always(line: str, wait: Wait | None, environ: dict[str, str]) -> None:
-    assert parse(line, environ).wait == wait
+def test_jobs_wait_on_request_and_durable_ones_always(
+    line: str, policy: QueuePolicy | None, environ: dict[str, str]
+) -> None:
+    assert parse(line, environ).queue_policy == policy
 
 
 def test_wait_option_gives_a_job_exclusive_nodes_without_gpus(environ: dict[str, str]) -> None:
     environ |= {"DEEPLEARNING_WORKER_GPU_COUNT": "0"}
-    found = [parse(line, environ).wait for line in ("--durable", "--wait", "--durable --wait")]
-    assert [wait.exclusive for wait in found if wait is not None] == [False, True, True]
+    policies = [parse(line, environ).queue_policy for line in ("--durable", "--wait", "--durable --wait")]
+    assert [policy.exclusive for policy in policies if policy is not None] == [False, True, True]
 
 
 def test_waiting_job_restarts_only_on_as_many_nodes(environ: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from launcher.cli.options import parse_options
 from launcher.detached import detach
 from launcher.errors import LaunchError
-from launcher.history.journal import user_name
+from launcher.history.recorder import user_name
 from launcher.history.records import JobRecord, JobState
 from launcher.paths import JOBS_DIR
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone

@@ -8,11 +8,11 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from launcher.durable import mirror, resume
+from launcher.durable import mirror, service
 from launcher.durable.bucket import JobBucket
 from launcher.durable.denied import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from launcher.durable.old_archives import OldArchives
-from launcher.durable.resume import DurableJobService
+from launcher.durable.service import DurableJobService
 from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
 from launcher.history import commands
@@ -92,7 +92,7 @@ def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: py
     master.denied_until = 0
     master.pass_time(until=MAX_BACKOFF_S)
     assert master.open_jobs() == [master.readable]
-    assert [record.job.id for record in master.bucket.all()[0]] == [master.readable]
+    assert [record.job.id for record in master.bucket.read_records()[0]] == [master.readable]
     assert not directory_of(master.denied).exists()
     assert [job.waiting for job in all_jobs() if job.id == master.denied] == [None]
 
@@ -107,15 +107,15 @@ def test_denied_job_ended_elsewhere_is_no_longer_listed(master: NewMaster) -> No
 @pytest.mark.parametrize("code", ["KMS.DisabledException", "KMS.KMSInvalidStateException", "InvalidObjectState"])
 def test_unreadable_record_does_not_block_other_jobs(master: NewMaster, code: str) -> None:
     master.code = code
-    records, unread = master.bucket.all()
+    records, unreadable = master.bucket.read_records()
     assert [record.job.id for record in records] == [master.readable]
-    assert [each.job_id for each in unread] == [master.denied]
+    assert [job.job_id for job in unreadable] == [master.denied]
 
 
 def test_job_ending_during_the_read_is_skipped(master: NewMaster) -> None:
     master.code = "NoSuchKey"
-    records, unread = master.bucket.all()
-    assert ([record.job.id for record in records], unread) == ([master.readable], [])
+    records, unreadable = master.bucket.read_records()
+    assert ([record.job.id for record in records], unreadable) == ([master.readable], [])
 
 
 def test_empty_job_directory_does_not_hide_the_stored_job(master: NewMaster) -> None:
@@ -185,7 +185,7 @@ def test_an_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMa
     [waiting] = [job.waiting for job in all_jobs() if job.id == job_id]
     assert "not the record of a durable job" in str(waiting)
     commands.main(["stop", job_id], end_durable=lambda job_id: mirror.close_job(job_id, master.bucket))
-    assert [each.job_id for each in master.bucket.all()[1]] == [master.denied]
+    assert [job.job_id for job in master.bucket.read_records()[1]] == [master.denied]
 
 
 def test_deletions_wait_while_s3_does_not_answer(
@@ -199,13 +199,13 @@ def test_deletions_wait_while_s3_does_not_answer(
 
     for _ in range(2):
         mark_ended(submit("true").job.id)
-    monkeypatch.setattr(resume, "open_bucket", lambda: bucket)
+    monkeypatch.setattr(service, "open_bucket", lambda: bucket)
     monkeypatch.setattr(bucket, "remove", fail)
-    resume.delete_ended()
+    service.delete_ended()
     assert (len(asked), len(mirror.ended_jobs())) == (1, 2)
     monkeypatch.setattr(bucket, "remove", remove)
-    resume.delete_ended()
-    assert (mirror.ended_jobs(), bucket.all()) == ([], ([], []))
+    service.delete_ended()
+    assert (mirror.ended_jobs(), bucket.read_records()) == ([], ([], []))
 
 
 class EndOfTestError(Exception):
@@ -224,15 +224,15 @@ def test_service_asks_s3_last_and_survives_failures(monkeypatch: pytest.MonkeyPa
     def sleep(_: float) -> None:
         raise EndOfTestError
 
-    monkeypatch.setattr(resume, "_fetch_when_possible", lambda service: None)
-    monkeypatch.setattr(resume, "read_bucket_location", lambda: LOCATION)
+    monkeypatch.setattr(service, "_fetch_when_possible", lambda service: None)
+    monkeypatch.setattr(service, "read_bucket_location", lambda: LOCATION)
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "bucket")
-    monkeypatch.setattr(resume, "log_pauses_of_open_jobs", lambda: record("log_pauses"))
+    monkeypatch.setattr(service, "log_pauses_of_open_jobs", lambda: record("log_pauses"))
     monkeypatch.setattr(DurableJobService, "step", lambda service: record("step"))
-    monkeypatch.setattr(resume, "delete_ended", lambda: record("delete_ended"))
+    monkeypatch.setattr(service, "delete_ended", lambda: record("delete_ended"))
     monkeypatch.setattr(DurableJobService, "fetch_denied", lambda service: record("fetch_denied"))
     monkeypatch.setattr(OldArchives, "step", lambda archives: record("old_archives"))
     monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(EndOfTestError):
-        resume.serve()
+        service.serve()
     assert done == ["log_pauses", "step", "delete_ended", "fetch_denied", "old_archives"]

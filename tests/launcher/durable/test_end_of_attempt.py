@@ -7,7 +7,7 @@ import pytest
 
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable_state import mark_ended
-from launcher.errors import OverdueError, RefusedError, UsageError
+from launcher.errors import QueueTimeoutError, RefusedError, UsageError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.job.node import clear_process_exit_if_node_lost
@@ -27,7 +27,7 @@ from tests.launcher.durable.conftest import Submit
         (Failure.of_error(UsageError("no such directory")), JobState.WAITING, 1, False),
         (Failure.of_error(RefusedError("no horovod")), JobState.WAITING, 2, True),
         (Failure.of_error(RefusedError("different setups")), JobState.RUNNING, 1, True),
-        (Failure.of_error(OverdueError("not started within 24 h")), JobState.WAITING, 2, False),
+        (Failure.of_error(QueueTimeoutError("not started within 24 h")), JobState.WAITING, 2, False),
     ],
 )
 def test_a_job_stays_open_unless_it_failed_by_itself(

@@ -10,12 +10,12 @@ from typing import Any
 import boto3
 import pytest
 
-from launcher.durable import mirror, old_archives, resume
+from launcher.durable import mirror, old_archives, service
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_S, OldArchives, archives_in_use
 from launcher.durable_state import DIRECTORY
 from launcher.errors import LaunchError
-from launcher.history.journal import jobs_directory
+from launcher.history.recorder import jobs_directory
 from launcher.paths import LOCK_FILE
 from tests.launcher.durable.conftest import LOCATION, Submit
 
@@ -79,14 +79,14 @@ def test_old_archives_are_looked_for_once_a_day(
     bucket: JobBucket, submitted: dict[str, str], home: Path, submit: Submit
 ) -> None:
     clock = Clock()
-    service = OldArchives(clock=clock)
-    service.step(lambda: bucket)
+    cleanup = OldArchives(clock=clock)
+    cleanup.step(lambda: bucket)
     assert archives() == {submitted["open"]}
     again = submit("--sync-dst-dir", "code", "train.py", cwd=home / "ended").job.id
     mirror.close_job(again, bucket)
     counts = []
     for clock.now in (ROUND_S - 1, ROUND_S):
-        service.step(lambda: bucket)
+        cleanup.step(lambda: bucket)
         counts.append(len(archives()))
     assert counts == [2, 1]
 
@@ -94,12 +94,12 @@ def test_old_archives_are_looked_for_once_a_day(
 @pytest.mark.usefixtures("later")
 def test_archive_is_kept_for_a_job_being_submitted(bucket: JobBucket, submitted: dict[str, str]) -> None:
     clock = Clock()
-    service = OldArchives(clock=clock)
+    cleanup = OldArchives(clock=clock)
     with archives_in_use(), archives_in_use():
-        service.step(lambda: bucket)
+        cleanup.step(lambda: bucket)
         assert archives() == set(submitted.values())
     clock.now = 60
-    service.step(lambda: bucket)
+    cleanup.step(lambda: bucket)
     assert archives() == {submitted["open"]}
 
 
@@ -138,7 +138,7 @@ def test_missing_file_locks_do_not_end_the_service(
     assert archives() == set(submitted.values())
     with pytest.raises(LaunchError, match=r"archives\.lock cannot be locked: No locks available$"):
         submit("true")
-    assert resume.is_running(record.job.id)
+    assert service.is_running(record.job.id)
     mirror.remove(record.job.id)
     assert mirror.admit(record)
     assert not mirror.admit(record)

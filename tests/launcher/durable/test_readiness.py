@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from launcher.durable.readiness import has_minimum, missing
+from launcher.durable.readiness import has_minimum, reason_not_ready
 from tests.bootstrap.identities import instance_id, public_key
 
 
@@ -34,7 +34,7 @@ def node_state(
         json.dumps({"instance_id": instance_id(1), "generation": 4, "desired_nodes": desired, "members": members})
     )
     config.write_text(json.dumps({"shared_storage": shared}))
-    return missing(state, config)
+    return reason_not_ready(state, config)
 
 
 def test_minimum_requires_the_setting_and_the_shared_directory(tmp_path: Path) -> None:
@@ -51,11 +51,11 @@ def test_minimum_requires_the_setting_and_the_shared_directory(tmp_path: Path) -
 
 
 def test_cluster_is_complete_with_all_nodes_and_mounts(tmp_path: Path) -> None:
-    assert missing(tmp_path / "none", tmp_path / "none") == "this node has not joined the cluster"
+    assert reason_not_ready(tmp_path / "none", tmp_path / "none") == "this node has not joined the cluster"
     assert node_state(tmp_path, mounts=("",)) == "1 of 2 nodes are up"
     assert node_state(tmp_path, mounts=("", "")) is None
     assert node_state(tmp_path, mounts=("", ""), desired=0) == "2 of 0 nodes are up"
-    assert node_state(tmp_path, mounts=("", ""), draining=2) == "deeplearning-worker2 leaves the cluster"
+    assert node_state(tmp_path, mounts=("", ""), draining=2) == "deeplearning-worker2 is leaving the cluster"
     failed = f"failed:{'0' * 12}"
     assert node_state(tmp_path, mounts=("", ""), draining=2, setup=failed) is None
     assert node_state(tmp_path, mounts=("", ""), desired=3, draining=2, setup=failed) == "1 of 2 nodes are up"

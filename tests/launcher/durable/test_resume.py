@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from launcher.durable import mirror, resume
-from launcher.durable.attempt import DurableAttempt
+from launcher.durable import mirror
+from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
-from launcher.durable.resume import READY_S, DurableJobService
+from launcher.durable.service import READY_S, DurableJobService
 from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS
 from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
-from launcher.history.journal import jobs_directory
+from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobState, write_record
 from tests.launcher.durable.conftest import Submit, durable_job
 
@@ -25,7 +25,7 @@ class Master:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.lack: str | None = None
+        self.reason: str | None = None
         self.has_minimum = False
         self.setup_s = 0.0
         self.errors: dict[str, str] = {}
@@ -34,7 +34,7 @@ class Master:
         self.service = DurableJobService(
             start=self.start,
             is_running=self.running.__contains__,
-            missing=lambda: self.lack,
+            reason_not_ready=lambda: self.reason,
             has_minimum=lambda: self.has_minimum,
             setup_seconds=lambda: self.setup_s,
             clock=lambda: self.now,
@@ -105,13 +105,13 @@ def test_jobs_wait_until_the_cluster_is_complete(
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
-    master.lack = "2 of 3 nodes are up"
+    master.reason = "2 of 3 nodes are up"
     master.step(at=0)
     master.step(at=5)
     assert caplog.text.count("waiting at most 1800 s for the nodes of") == 1
     master.step(at=READY_S)
     assert f"jobs {record.job.id} not started within 1800 s: 2 of 3 nodes are up" in caplog.text
-    master.lack = None
+    master.reason = None
     master.step(at=READY_S + 5)
     assert master.started == [record.job.id]
 
@@ -120,7 +120,7 @@ def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobB
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
-    master.lack, master.has_minimum = "2 of 3 nodes are up", True
+    master.reason, master.has_minimum = "2 of 3 nodes are up", True
     master.step(at=0)
     master.step(at=READY_S - 1)
     assert master.started == []
@@ -134,7 +134,7 @@ def test_the_wait_for_nodes_grows_with_the_time_for_their_setup(
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
-    master.lack, master.has_minimum, master.setup_s = "2 of 3 nodes are up", True, 900
+    master.reason, master.has_minimum, master.setup_s = "2 of 3 nodes are up", True, 900
     master.step(at=0)
     master.step(at=READY_S + 899)
     assert master.started == []
@@ -241,14 +241,15 @@ def test_attempt_runs_the_stored_command_in_the_stored_files(
     (source / "train.py").write_text("print(2)")
     mirror.write(record)
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(resume, "detach", lambda arguments, **values: seen.update(values, arguments=arguments) or 0)
+    detach = "launcher.durable.attempt.detach"
+    monkeypatch.setattr(detach, lambda arguments, **values: seen.update(values, arguments=arguments) or 0)
     monkeypatch.setattr("os.chdir", lambda path: None)
     monkeypatch.setenv("DEEPLEARNING_WORKERS_PATH", str(home / "hosts"))
-    assert resume.attempt(record.job.id, bucket=bucket) == 0
+    assert start_attempt(record.job.id, bucket=bucket) == 0
     assert (seen["arguments"], seen["durable"].job_id, seen["durable"].attempt) == (record.arguments, record.job.id, 2)
     assert seen["durable"].started_by == "anna"
     assert (Path(seen["cwd"]) / "train.py").read_text() == "print(1)"
-    assert [stored.job.attempt for stored in bucket.all()[0]] == [2]
+    assert [stored.job.attempt for stored in bucket.read_records()[0]] == [2]
 
 
 def test_next_attempt_keeps_changed_files_on_nodes(home: Path, submit: Submit) -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from launcher.detached.unit import LogSink
-from launcher.durable import mirror, resume
-from launcher.durable.attempt import DurableAttempt
+from launcher.durable import mirror
+from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import directory_of
 from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
-from launcher.history.journal import Journal, jobs_directory
+from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState, write_record
+from launcher.lifecycle import run_and_record
 from launcher.paths import LOCK_FILE
-from launcher.session import run_and_record
 from launcher.transport.protocol import FrameType
 from tests.launcher.durable.conftest import Submit, durable_job
 
@@ -32,11 +32,11 @@ def test_a_stop_while_an_attempt_copies_its_files_is_final(
 ) -> None:
     (home / "code").mkdir()
     record = submit("--sync-dst-dir", "code", "true", cwd=home / "code")
-    monkeypatch.setattr(resume, "detach", lambda *words, **values: pytest.fail("starts"))
+    monkeypatch.setattr("launcher.durable.attempt.detach", lambda *words, **values: pytest.fail("starts"))
     monkeypatch.setattr(bucket, "fetch_files", lambda *words: mirror.close_job(record.job.id, bucket))
     with pytest.raises(LaunchError, match="is over or stopped"):
-        resume.attempt(record.job.id, bucket=bucket)
-    assert bucket.all() == ([], [])
+        start_attempt(record.job.id, bucket=bucket)
+    assert bucket.read_records() == ([], [])
     assert not directory_of(record.job.id).exists()
 
 
@@ -54,7 +54,7 @@ def test_stop_during_an_upload_deletes_the_upload(
     monkeypatch.setattr(bucket, "put", put_during_the_stop)
     mirror.update(record.next_attempt(), bucket)
     stop.join()
-    assert bucket.all() == ([], [])
+    assert bucket.read_records() == ([], [])
     assert not directory_of(record.job.id).exists()
 
 
@@ -68,7 +68,7 @@ def test_a_waiting_job_is_listed_and_stopped(
     assert f"{record.job.id} WAITING for nodes " in capsys.readouterr().out
     assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
     assert capsys.readouterr().out == f"{record.job.id} CANCELLED\n"
-    assert (bucket.all(), [job.state for job in all_jobs()]) == (([], []), [JobState.CANCELLED])
+    assert (bucket.read_records(), [job.state for job in all_jobs()]) == (([], []), [JobState.CANCELLED])
 
 
 def test_a_stop_before_the_first_record_ends_the_job(
@@ -120,14 +120,14 @@ def test_stop_before_the_first_record_ends_the_job(
 ) -> None:
     """The stop sees no launcher yet, and the launcher has already checked whether the job is open."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr("launcher.session.run_with_signal_handlers", lambda *words, **values: pytest.fail("runs"))
+    monkeypatch.setattr("launcher.lifecycle.run_with_signal_handlers", lambda *words, **values: pytest.fail("runs"))
     record = submit("true")
     job, _ = durable_job("true", home=home)
     attempt = DurableAttempt(record.job.id, 1)
     assert attempt.prepare(job) is job
     assert commands.main(["stop", record.job.id], end_durable=lambda job_id: mirror.close_job(job_id, bucket)) == 0
-    journal = Journal(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
+    recorder = JobRecorder(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
     log = LogSink(jobs_directory() / record.job.id)
     streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
-    assert run_and_record(job, journal=journal, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
-    assert journal.state is JobState.CANCELLED
+    assert run_and_record(job, recorder=recorder, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
+    assert recorder.state is JobState.CANCELLED

@@ -37,7 +37,7 @@ def project(home: Path) -> Path:
 def test_new_master_reads_a_stored_job_completely(home: Path, bucket: JobBucket, submit: Submit) -> None:
     record = submit("--sync-dst-dir", "code", "--env", "LR:0.1", "train.py", cwd=project(home))
     assert keys() == [f"jobs/team/durable/{record.job.id}.json", f"jobs/team/files/{record.files}.tar.gz"]
-    assert bucket.all() == ([record], [])
+    assert bucket.read_records() == ([record], [])
     assert record.arguments == ("--durable", "--sync-dst-dir", "code", "--env", "LR:0.1", "train.py")
     assert (record.job.cwd, record.job.attempt, record.job.durable) == (str(home / "code"), 1, True)
     assert record.files is not None

@@ -5,21 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.checkpoints import CheckpointPlace, checkpoint_place
-from launcher.history.journal import Journal, jobs_directory
+from launcher.history.checkpoints import CheckpointLocation, checkpoint_location
+from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import read_record
 from launcher.sync.request import SyncRequest
 from tests.launcher.job_records import JOB
 
 TRAINER = "python /opt/deeplearning/trainer"
-OUTLASTING, LOCAL, UNKNOWN = CheckpointPlace.OUTLASTING, CheckpointPlace.LOCAL, CheckpointPlace.UNKNOWN
+OUTLASTING, LOCAL, UNKNOWN = CheckpointLocation.OUTLASTING, CheckpointLocation.LOCAL, CheckpointLocation.UNKNOWN
 
 
-def place(line: str, *, cwd: str = "/home/ubuntu", synced_to: str | None = None, **environment: str) -> CheckpointPlace:
-    """Return the place for a line of a shell, whose cluster's bucket is deeplearning-1."""
+def location(
+    line: str, *, cwd: str = "/home/ubuntu", synced_to: str | None = None, **environment: str
+) -> CheckpointLocation:
+    """Return the location for a line of a shell, whose cluster's bucket is deeplearning-1."""
     command = ("/bin/bash", "-c", line)
     job = replace(JOB, command=command, environment=environment, sync=SyncRequest(directory=synced_to))
-    return checkpoint_place(job, cwd=cwd, bucket="deeplearning-1")
+    return checkpoint_location(job, cwd=cwd, bucket="deeplearning-1")
 
 
 @pytest.mark.parametrize(
@@ -40,22 +42,22 @@ def place(line: str, *, cwd: str = "/home/ubuntu", synced_to: str | None = None,
         ('--model-prefix "${EFS_MOUNT}"/net', OUTLASTING),
     ],
 )
-def test_the_trainers_prefix_shows_the_place(prefix: str, expected: CheckpointPlace) -> None:
-    assert place(f"{TRAINER} --network lenet {prefix}") is expected
+def test_the_trainers_prefix_shows_the_place(prefix: str, expected: CheckpointLocation) -> None:
+    assert location(f"{TRAINER} --network lenet {prefix}") is expected
 
 
 def test_the_trainers_prefix_may_be_in_a_variable_of_the_job() -> None:
-    assert place(f"{TRAINER} --model-prefix $OUT/net", OUT="s3://b") is OUTLASTING
-    assert place(f"{TRAINER} --model-prefix $OUT/net", OUT="/shared/runs") is OUTLASTING
-    assert place(f"{TRAINER} --model-prefix $OUT/net", OUT="runs") is LOCAL
+    assert location(f"{TRAINER} --model-prefix $OUT/net", OUT="s3://b") is OUTLASTING
+    assert location(f"{TRAINER} --model-prefix $OUT/net", OUT="/shared/runs") is OUTLASTING
+    assert location(f"{TRAINER} --model-prefix $OUT/net", OUT="runs") is LOCAL
 
 
 def test_relative_prefix_is_in_the_ranks_directory() -> None:
-    assert place(f"{TRAINER} --model-prefix runs/net", cwd="/shared/me") is OUTLASTING
-    assert place(TRAINER, cwd="/shared/me") is OUTLASTING
-    assert place(f"{TRAINER} --model-prefix /tmp/net", cwd="/shared/me") is LOCAL
-    assert place(TRAINER, cwd="/shared/me", synced_to="work") is LOCAL
-    assert place(TRAINER, synced_to="/shared/work") is OUTLASTING
+    assert location(f"{TRAINER} --model-prefix runs/net", cwd="/shared/me") is OUTLASTING
+    assert location(TRAINER, cwd="/shared/me") is OUTLASTING
+    assert location(f"{TRAINER} --model-prefix /tmp/net", cwd="/shared/me") is LOCAL
+    assert location(TRAINER, cwd="/shared/me", synced_to="work") is LOCAL
+    assert location(TRAINER, synced_to="/shared/work") is OUTLASTING
 
 
 @pytest.mark.parametrize(
@@ -71,14 +73,14 @@ def test_relative_prefix_is_in_the_ranks_directory() -> None:
         ("python train.py --out $DEEPLEARNING_SHARED", OUTLASTING),
     ],
 )
-def test_the_line_of_another_script_must_name_the_place(line: str, expected: CheckpointPlace) -> None:
-    assert place(line) is expected
+def test_the_line_of_another_script_must_name_the_place(line: str, expected: CheckpointLocation) -> None:
+    assert location(line) is expected
 
 
 def test_a_variable_of_the_job_or_its_directory_may_name_the_place() -> None:
-    assert place("python train.py", OUT="s3://b/net", LR="0.1") is OUTLASTING
-    assert place("python train.py", LR="0.1") is UNKNOWN
-    assert place("python train.py", cwd="/shared/me") is OUTLASTING
+    assert location("python train.py", OUT="s3://b/net", LR="0.1") is OUTLASTING
+    assert location("python train.py", LR="0.1") is UNKNOWN
+    assert location("python train.py", cwd="/shared/me") is OUTLASTING
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_the_record_marks_unknown_places_of_durable_jobs_alone(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     job = replace(JOB, command=("/bin/bash", "-c", line), durable=durable)
-    Journal(job, job_id="1", cwd=str(tmp_path)).begin()
+    JobRecorder(job, job_id="1", cwd=str(tmp_path)).begin()
     record = read_record(jobs_directory() / "1")
     assert record is not None
     assert (record.local_checkpoints, record.unknown_checkpoints) == marks

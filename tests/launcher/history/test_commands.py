@@ -66,13 +66,13 @@ def test_a_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: Cluster
     cluster.run("[ $RANK != 1 ] || exit 3; sleep 1000")
     job = record(cluster)
     reason = f"{SECOND}: rank 1 ended with exit code 3"
-    assert (job.state, job.exit_code, job.reason) == (JobState.FAILED, 3, reason)
+    assert (job.state, job.exit_code, job.reason, job.failed_rank) == (JobState.FAILED, 3, reason, 1)
 
 
 def test_a_job_that_did_not_start_is_recorded_as_failed(cluster: Cluster) -> None:
     cluster.run("true", hosts=[FIRST, "127.0.0.77"])
     job = record(cluster)
-    assert (job.state, job.exit_code, job.logs) == (JobState.FAILED, 1, {})
+    assert (job.state, job.exit_code, job.failed_rank, job.logs) == (JobState.FAILED, 1, None, {})
     assert job.reason is not None
     assert job.reason.startswith("cannot reach 1 of 2 nodes, nothing started: 127.0.0.77: ")
 

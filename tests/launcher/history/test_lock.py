@@ -15,8 +15,8 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.history import commands, job_lookup
-from launcher.history.journal import Journal
 from launcher.history.lock import boot_id
+from launcher.history.recorder import JobRecorder
 from launcher.history.records import JobRecord, JobState, read_record, write_record
 from launcher.job_directories import STALE_S, lock_is_fresh, remove_old_jobs
 from launcher.paths import JOBS_DIR, LOCK_FILE
@@ -60,9 +60,9 @@ def test_stop_is_refused_on_a_file_system_without_locks(directory: Path) -> None
 
 @pytest.mark.usefixtures("no_locks")
 def test_a_note_names_the_record_that_cannot_be_written(directory: Path) -> None:
-    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
-    journal.begin()
-    assert journal.write_error == f"{directory}: No locks available"
+    recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
+    recorder.begin()
+    assert recorder.write_error == f"{directory}: No locks available"
 
 
 def test_stop_of_another_machines_job_sends_no_signal_here(directory: Path) -> None:
@@ -104,12 +104,12 @@ def test_a_running_job_of_another_machine_is_not_removed(directory: Path) -> Non
 
 
 def test_a_launcher_touches_its_lock_for_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.history.journal.TOUCH_INTERVAL_S", 0.0)
+    monkeypatch.setattr("launcher.history.recorder.TOUCH_INTERVAL_S", 0.0)
     os.utime(directory / LOCK_FILE, (0.0, 0.0))
-    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
 
     async def live() -> None:
-        beating = asyncio.ensure_future(journal.touch_lock_forever())
+        beating = asyncio.ensure_future(recorder.touch_lock_forever())
         while not lock_is_fresh(directory):
             await asyncio.sleep(0)
         beating.cancel()
@@ -119,16 +119,16 @@ def test_a_launcher_touches_its_lock_for_other_machines(directory: Path, monkeyp
 
 def test_a_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
+    recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
     assert lock_is_fresh(directory)
-    journal.on_end(None)
-    journal.publish()
+    recorder.on_end(None)
+    recorder.publish()
     assert not lock_is_fresh(directory)
 
 
 def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
-    journal = Journal(JOB, job_id=RECORD.id, cwd="/")
-    journal.on_end(None)
+    recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
+    recorder.on_end(None)
     kept = read_record(directory)
     assert kept is not None
     assert (kept.machine, kept.boot_id) == (os.uname().nodename, boot_id())

@@ -7,9 +7,9 @@ import pytest
 
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord
-from launcher.durable import mirror, resume
-from launcher.history.journal import jobs_directory
+from launcher.durable import mirror, service
 from launcher.history.pause_notices import log_pauses
+from launcher.history.recorder import jobs_directory
 from launcher.paths import JOB_LOG
 from tests.launcher.job_records import RECORD
 
@@ -105,8 +105,8 @@ def test_the_service_logs_pauses_for_open_jobs(announcements: Announcements, mon
     (jobs_directory() / RECORD.id).mkdir()
     told: list[str] = []
     monkeypatch.setattr(mirror, "open_jobs", lambda: [type("Open", (), {"job": RECORD})])
-    monkeypatch.setattr(resume, "log_pauses", lambda jobs: told.extend(jobs))
-    resume.log_pauses_of_open_jobs()
+    monkeypatch.setattr(service, "log_pauses", lambda jobs: told.extend(jobs))
+    service.log_pauses_of_open_jobs()
     assert told == [RECORD.id]
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from launcher.history import git as revision
-from launcher.history import journal as journals
+from launcher.history import recorder as recorders
 from launcher.history.git import RevisionQuery, parse_status
-from launcher.history.journal import Journal
+from launcher.history.recorder import JobRecorder
 from launcher.history.records import JobRecord, JobState, Revision, read_record, without_values, write_record
 from launcher.paths import JOBS_DIR
 from tests.launcher.job_records import JOB, RECORD
@@ -19,14 +19,14 @@ from tests.launcher.job_records import JOB, RECORD
 
 def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    journal = Journal(JOB, job_id="j", cwd="/")
+    recorder = JobRecorder(JOB, job_id="j", cwd="/")
 
     async def attempts() -> None:
-        journal.on_synced("sha256:d")
+        recorder.on_synced("sha256:d")
         for restart, host in enumerate(("a", "b")):
-            journal.on_running({host: ["rank-0.log"]}, restart_count=restart, gpus={host: None})
+            recorder.on_running({host: ["rank-0.log"]}, restart_count=restart, gpus={host: None})
 
-    journal.begin()
+    recorder.begin()
     asyncio.run(attempts())
     kept = read_record(tmp_path / JOBS_DIR / "j")
     assert kept is not None
@@ -123,7 +123,7 @@ def test_a_hanging_git_does_not_delay_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung_git: HungGit
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(journals, "UPLOAD_AFTER_S", 0.0)
+    monkeypatch.setattr(recorders, "UPLOAD_AFTER_S", 0.0)
     uploaded: list[list[float | None]] = []
 
     async def go() -> None:
@@ -133,16 +133,16 @@ def test_a_hanging_git_does_not_delay_the_job(
             uploaded.append(list(hung_git.asked))
             begun.set()
 
-        monkeypatch.setattr(journals, "start_upload", upload)
-        journal.on_running({"a": ["rank-0.log"]}, restart_count=0, gpus={"a": None})
+        monkeypatch.setattr(recorders, "start_upload", upload)
+        recorder.on_running({"a": ["rank-0.log"]}, restart_count=0, gpus={"a": None})
         await asyncio.wait_for(begun.wait(), 60)
 
-    journal = Journal(JOB, job_id="j", cwd="/")
-    journal.begin()
+    recorder = JobRecorder(JOB, job_id="j", cwd="/")
+    recorder.begin()
     asyncio.run(go())
     assert uploaded == [[]]
     # The upload at the job's end may wait.
-    journal.on_end(None)
+    recorder.on_end(None)
     assert hung_git.asked == [revision.DEADLINE_S]
 
 

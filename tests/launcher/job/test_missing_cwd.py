@@ -24,7 +24,7 @@ HOSTS = [Host(name=name) for name in ("a", "b", "c")]
 )
 def test_one_line_names_the_nodes_without_the_directory(tmp_path: Path, cwd_missing: str, line: str) -> None:
     log = LogSink(tmp_path)
-    missing_cwd = MissingCwd(HOSTS, wanted="/p", stderr=log)
+    missing_cwd = MissingCwd(HOSTS, cwd="/p", stderr=log)
 
     async def answer(*hosts: Host) -> None:
         for host in hosts:

@@ -37,7 +37,7 @@ def stopped_node(
 
     async def end() -> Node:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
-        missing_cwd = MissingCwd([host], wanted="/", stderr=log)
+        missing_cwd = MissingCwd([host], cwd="/", stderr=log)
         node = Node(
             cast(RunnerConnection, Runner(host)), spec, {FrameType.STDOUT: log, FrameType.STDERR: log}, missing_cwd
         )

@@ -66,7 +66,7 @@ def test_missing_framework_or_environment_is_a_refusal(monkeypatch: pytest.Monke
     async def call(_connection: RunnerConnection, **_values: object) -> dict[str, bool]:
         return {"has_python": False}
 
-    monkeypatch.setattr(framework_check, "nodes_lacking_framework", lacking)
+    monkeypatch.setattr(framework_check, "nodes_without_framework", lacking)
     monkeypatch.setattr(rpc, "call", call)
     assert failure_of(framework_check.check_framework(JOB, [NODE])).refused
     assert failure_of(framework_check.check_venv(replace(JOB, venv="/venv"), [NODE])).refused

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.journal import Journal
-from launcher.job import attempt as attempts
+from launcher.history.recorder import JobRecorder
 from launcher.job import restarts
-from launcher.job.attempt import JobAttempt
+from launcher.job import run as runs
 from launcher.job.failure import Failure
 from launcher.job.restarts import node_is_arriving
+from launcher.job.run import JobContext
 from launcher.paths import JOBS_DIR, LOCK_FILE
-from launcher.spec import Job, RestartPolicy
+from launcher.spec import RestartPolicy
 from tests.launcher.conftest import (
     ADDRESSES,
     Cluster,
@@ -63,10 +63,10 @@ def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: Cluster) ->
     words = [line.split()[2:] for line in result.lines]
     assert sorted(line[:3] for line in words if line[0] == "2") == [["2", "2", str(rank)] for rank in range(3)]
     assert len({line[3] for line in words}) == 1
-    attempts_and_ports = {(line[0], line[4]) for line in words}
-    assert len(attempts_and_ports) == 3
-    # Ports are chosen at random: two attempts may have the same one, and hardly ever all three.
-    assert len({port for _, port in attempts_and_ports}) > 1
+    runs_and_ports = {(line[0], line[4]) for line in words}
+    assert len(runs_and_ports) == 3
+    # Ports are chosen at random: two runs may have the same one, and hardly ever all three.
+    assert len({port for _, port in runs_and_ports}) > 1
     failed = f"launch: {SECOND}: rank 1 ended with exit code 3; waiting at most 600 s for 3 nodes to answer, "
     assert launcher_lines(result.stderr) == [
         line
@@ -258,21 +258,19 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     taken, failed = (Failure(exit_code=1, reason="r", preempted=preempted) for preempted in (True, False))
     ends, output = [taken, taken, failed, taken, failed, failed], []
 
-    async def attempt(
-        _job: Job, attempt: JobAttempt, *_: object, label: str = "start", has_waited: bool = False
-    ) -> Failure:
-        output.append((attempt.restart_count, label))
+    async def run(*_: object, restart_count: int = 0, label: str = "start", has_waited: bool = False) -> Failure:
+        output.append((restart_count, label))
         return ends[len(output) - 1]
 
-    monkeypatch.setattr(attempts, "first_attempt", attempt)
-    monkeypatch.setattr(attempts, "restart_job", attempt)
-    journal = Journal(JOB, job_id="j", cwd="/")
+    monkeypatch.setattr(runs, "first_run", run)
+    monkeypatch.setattr(runs, "restart_job", run)
+    context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
-    assert asyncio.run(attempts.run_job(job, job_id="j", cwd="/", streams={}, observer=journal)) is failed
+    assert asyncio.run(runs.run_job(job, context)) is failed
     uncounted = "restart (not counted)"
     assert output == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     output.clear()
-    assert asyncio.run(attempts.run_job(JOB, job_id="j", cwd="/", streams={}, observer=journal)) is taken
+    assert asyncio.run(runs.run_job(JOB, context)) is taken
     assert output == [(0, "start")]
 
 
@@ -282,13 +280,12 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
 ) -> None:
     """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""
 
-    async def attempt(*_: object, **__: object) -> Failure:
+    async def run(*_: object, **__: object) -> Failure:
         return Failure(exit_code=1, reason="r", preempted=True)
 
-    monkeypatch.setattr(attempts, "SHORT_ATTEMPT_S", short_s)
-    monkeypatch.setattr(attempts, "start_and_follow", attempt)
-    journal = Journal(JOB, job_id="j", cwd="/")
-    this = JobAttempt(job_id="j", restart_count=1, cwd="/", streams={}, observer=journal)
-    failure = asyncio.run(attempts.run_attempt(JOB, [], this))
+    monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
+    monkeypatch.setattr(runs, "start_and_follow", run)
+    context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
+    failure = asyncio.run(runs.run_once(JOB, [], context, restart_count=1))
     assert failure is not None
     assert failure.preempted is uncounted

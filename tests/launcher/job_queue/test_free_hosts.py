@@ -18,9 +18,9 @@ from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
-from launcher.job_queue.turn import Ticket, assign_nodes
-from launcher.session import start_in_turn
-from launcher.spec import Job, RestartPolicy, Wait
+from launcher.job_queue.turn import QueueEntry, assign_nodes
+from launcher.lifecycle import start_in_turn
+from launcher.spec import Job, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
 
@@ -61,8 +61,8 @@ def other(*hosts: str, number: int = 1, **values: Any) -> JobRecord:
     return replace(RECORD, id=f"20261123-10000{number}-000aaaa", state=JobState.RUNNING, hosts=hosts, **values)
 
 
-def job(source: HostSource, *, nodes: int, wait: Wait | None = None) -> Job:
-    return replace(JOB, hosts=source.read()[:nodes], host_source=source, wait=wait)
+def job(source: HostSource, *, nodes: int, policy: QueuePolicy | None = None) -> Job:
+    return replace(JOB, hosts=source.read()[:nodes], host_source=source, queue_policy=policy)
 
 
 def names(found: Job) -> list[str]:
@@ -147,14 +147,14 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
 
     lines: list[str] = []
     streams: Any = {FrameType.STDERR: Terminal()}
-    ticket = Ticket(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
+    entry = QueueEntry(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
 
     async def start(found: Job, has_waited: bool) -> None:
         started.append(names(found))
         assert not has_waited
 
-    wait = Wait(timeout_s=60, exclusive=True, nodes=(least, most))
-    asyncio.run(start_in_turn(job(source, nodes=most, wait=wait), ticket, start=start))
+    policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=(least, most))
+    asyncio.run(start_in_turn(job(source, nodes=most, policy=policy), entry, start=start))
     assert started == [nodes, nodes]
     assert lines == [f"launch: starting on {line}\n"]
 
@@ -164,7 +164,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
     [
         ({}, ["three", "two", "one"], 0),
         ({"has_gpus": True}, ["three", "two"], 1),
-        ({"wait": Wait(timeout_s=60, exclusive=True)}, ["three", "two"], 1),
+        ({"queue_policy": QueuePolicy(timeout_s=60, exclusive=True)}, ["three", "two"], 1),
         ({"has_gpus": True, "force": True}, ["three", "two", "one"], 0),
     ],
     ids=["shares", "GPUs", "waited", "force"],
@@ -263,7 +263,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
 
     closed: list[str] = []
     monkeypatch.setattr(restarts, "connect_available", connect)
-    monkeypatch.setattr(restarts, "nodes_lacking_framework", no_framework_is_lacking)
+    monkeypatch.setattr(restarts, "nodes_without_framework", no_framework_is_lacking)
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "RETRY_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.history.records import JobRecord, JobState, write_record
-from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, living_jobs
+from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, live_jobs
 from tests.launcher.job_records import RECORD
 
 WriteRecord = Callable[..., JobRecord]
@@ -93,4 +93,4 @@ def test_job_whose_launcher_died_loses_its_place(write_job_record: WriteRecord, 
     write_job_record(job(1), lives=False)
     write_job_record(job(2, JobState.SUCCEEDED), lives=True)  # it is uploading its record
     alive = write_job_record(job(3), lives=True)
-    assert living_jobs(tmp_path) == [alive]
+    assert live_jobs(tmp_path) == [alive]

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from launcher.errors import BusyError, LaunchError, OverdueError
-from launcher.history.journal import Journal, jobs_directory, user_name
+from launcher.errors import BusyError, LaunchError, QueueTimeoutError
+from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.history.records import read_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
-from launcher.job_queue.turn import Ticket, with_current_hosts
-from launcher.session import start_in_turn
-from launcher.spec import Job, Wait
+from launcher.job_queue.turn import QueueEntry, with_current_hosts
+from launcher.lifecycle import start_in_turn
+from launcher.spec import Job, QueuePolicy
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
 
-WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), wait=Wait(timeout_s=60, exclusive=True))
+WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), queue_policy=QueuePolicy(timeout_s=60, exclusive=True))
 LIMIT_S = 60.0
 YEAR_S = 365 * 86400.0
 REFUSED = (
@@ -48,7 +48,7 @@ class Terminal:
         return False
 
 
-Begin = Callable[..., tuple[Journal, Ticket]]
+Begin = Callable[..., tuple[JobRecorder, QueueEntry]]
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         start: str,
         terminal: Any = Terminal(),  # noqa: B008  # no state
         job: Job = WAITING,
-    ) -> tuple[Journal, Ticket]:
-        journal = Journal(job, job_id=name, cwd="/", start=start)
-        journal.begin()
+    ) -> tuple[JobRecorder, QueueEntry]:
+        recorder = JobRecorder(job, job_id=name, cwd="/", start=start)
+        recorder.begin()
         streams: dict[int, Any] = {FrameType.STDOUT: terminal, FrameType.STDERR: terminal}
-        return journal, Ticket(job_id=name, jobs=jobs_directory(), streams=streams, observer=journal)
+        return recorder, QueueEntry(job_id=name, jobs=jobs_directory(), streams=streams, observer=recorder)
 
     return run
 
@@ -82,7 +82,7 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
     events: list[str] = []
 
     async def run() -> None:
-        later, ticket = begin("later", start="2026-11-23T10:00:09Z")
+        later, entry = begin("later", start="2026-11-23T10:00:09Z")
         starts, may_end = asyncio.Event(), asyncio.Event()
 
         async def start_later(_job: object, _has_waited: object) -> None:
@@ -94,10 +94,10 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
         async def start_earlier(_job: object, _has_waited: object) -> None:
             events.append("earlier starts")
 
-        tasks = [asyncio.ensure_future(start_in_turn(WAITING, ticket, start=start_later))]
+        tasks = [asyncio.ensure_future(start_in_turn(WAITING, entry, start=start_later))]
         await starts.wait()
-        _, ticket = begin("earlier", start="2026-11-23T10:00:01Z")
-        tasks.append(asyncio.ensure_future(start_in_turn(WAITING, ticket, start=start_earlier)))
+        _, entry = begin("earlier", start="2026-11-23T10:00:01Z")
+        tasks.append(asyncio.ensure_future(start_in_turn(WAITING, entry, start=start_earlier)))
         while not events and "has them" not in waiting("earlier"):
             await asyncio.sleep(0.01)
         may_end.set()
@@ -117,10 +117,10 @@ def test_jobs_take_turns_one_at_a_time(begin: Begin, job: Any) -> None:
         started.append(record.starting)
 
     async def run() -> None:
-        _, ticket = begin("one", start="2026-11-23T10:00:01Z")
+        _, entry = begin("one", start="2026-11-23T10:00:01Z")
         other = os.open(jobs_directory().with_name("line.lock"), os.O_RDWR | os.O_CREAT)
         fcntl.flock(other, fcntl.LOCK_EX)
-        task = asyncio.ensure_future(start_in_turn(job, ticket, start=start))
+        task = asyncio.ensure_future(start_in_turn(job, entry, start=start))
         await asyncio.sleep(0.05)
         assert started == []
         os.close(other)
@@ -149,15 +149,15 @@ def test_second_of_two_simultaneous_jobs_is_refused(
     started: list[str] = []
 
     async def submit(name: str, job: Job) -> Failure | None:
-        journal, ticket = begin(name, start="2026-11-23T10:00:01Z", job=job)
+        recorder, entry = begin(name, start="2026-11-23T10:00:01Z", job=job)
 
         async def start(_job: object, _has_waited: object) -> None:
             started.append(name)
             if runs:
-                journal.on_running({"a": []}, restart_count=0, gpus={"a": ["0", "1"]})
+                recorder.on_running({"a": []}, restart_count=0, gpus={"a": ["0", "1"]})
             await asyncio.sleep(0.1)  # long enough for the other one to look
 
-        return await start_in_turn(job, ticket, start=start)
+        return await start_in_turn(job, entry, start=start)
 
     async def both() -> list[Any]:
         jobs = submit("one", one), submit("two", replace(one, **change))
@@ -184,8 +184,8 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
         return None
 
     async def run() -> None:
-        _, ticket = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
-        await asyncio.wait_for(start_in_turn(WAITING, ticket, start=start), LIMIT_S)
+        _, entry = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
+        await asyncio.wait_for(start_in_turn(WAITING, entry, start=start), LIMIT_S)
 
     asyncio.run(run())
     assert found == [False]
@@ -194,8 +194,8 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
 def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begin, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("one\ntwo\nthree\n")
     source = HostSource(path=tmp_path / "hosts", slots=None, default_slots=1, of_cluster=True)
-    wait = Wait(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=(1, 1))
-    job = replace(JOB, hosts=source.read()[:1], host_source=source, has_gpus=True, wait=wait)
+    policy = QueuePolicy(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=(1, 1))
+    job = replace(JOB, hosts=source.read()[:1], host_source=source, has_gpus=True, queue_policy=policy)
     tried: list[str] = []
     lines: list[str] = []
     later_s = 0.0
@@ -217,8 +217,8 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
         loop = asyncio.get_running_loop()
         real = loop.time
         loop.time = lambda: real() + later_s  # type: ignore[method-assign]
-        _, ticket = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
-        await start_in_turn(job, ticket, start=start)
+        _, entry = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
+        await start_in_turn(job, entry, start=start)
 
     asyncio.run(run())
     assert tried == ["one", "two", "three", "one"]
@@ -230,7 +230,7 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
 
 
 def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "REPORT_S", 0.01)
+    monkeypatch.setattr("launcher.output.notes.PRINT_TIMEOUT_S", 0.01)
 
     async def start(_job: object, _has_waited: object) -> None:
         pytest.fail("it is not its turn")
@@ -238,11 +238,11 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
     async def run() -> None:
         holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
         holder.on_turn(WAITING)
-        _, ticket = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
-        job = replace(WAITING, wait=Wait(timeout_s=0.05, exclusive=True))
-        await asyncio.wait_for(start_in_turn(job, ticket, start=start), LIMIT_S)
+        _, entry = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
+        job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=0.05, exclusive=True))
+        await asyncio.wait_for(start_in_turn(job, entry, start=start), LIMIT_S)
 
-    with pytest.raises(OverdueError, match=r"^not started within 0\.05 s "):
+    with pytest.raises(QueueTimeoutError, match=r"^not started within 0\.05 s "):
         asyncio.run(run())
 
 
@@ -268,9 +268,9 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
                 # Meanwhile the job finds that it must wait longer.
                 loop.call_later(0.05, holder.on_end, None)
 
-        _, ticket = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
-        job = replace(WAITING, wait=Wait(timeout_s=math.inf, exclusive=True))
-        await start_in_turn(job, ticket, start=start)
+        _, entry = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
+        job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=math.inf, exclusive=True))
+        await start_in_turn(job, entry, start=start)
 
     asyncio.run(run())
     assert len(started) == 1
@@ -281,7 +281,7 @@ def test_job_larger_than_the_cluster_leaves_the_queue(tmp_path: Path, monkeypatc
     (tmp_path / "hosts").write_text("one\n")
     source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
     for number, its_source in ((4, source), (8, replace(source, of_cluster=False))):
-        wait = Wait(timeout_s=1, exclusive=True, nodes=(number, number))
-        assert with_current_hosts(replace(JOB, host_source=its_source), wait)[1] == f"1 of {number} nodes are up"
+        policy = QueuePolicy(timeout_s=1, exclusive=True, nodes=(number, number))
+        assert with_current_hosts(replace(JOB, host_source=its_source), policy)[1] == f"1 of {number} nodes are up"
     with pytest.raises(LaunchError, match=r"^the cluster declares 4 nodes now, the job needs 8$"):
-        with_current_hosts(replace(JOB, host_source=source), Wait(timeout_s=1, exclusive=True, nodes=(8, 8)))
+        with_current_hosts(replace(JOB, host_source=source), QueuePolicy(timeout_s=1, exclusive=True, nodes=(8, 8)))

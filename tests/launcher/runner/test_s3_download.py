@@ -29,7 +29,7 @@ class Instant:
         self.tasks, self.post = self, self._events.put
 
     def put(self, task: Task) -> None:
-        self.post(Arrived(task.path, task.start, task.stop - task.start or task.found.size, bool(task.stop)))
+        self.post(Arrived(task.path, task.start, task.stop - task.start or task.s3_object.size, bool(task.stop)))
 
     def next_event(self) -> Any:
         if isinstance(self._last, Arrived) and not self._last.is_range:

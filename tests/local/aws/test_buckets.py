@@ -122,3 +122,12 @@ def test_bucket_versioning_and_rules_follow_the_template(stacks: Stacks, s3: Any
     (rule,) = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
     assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
     assert s3.get_bucket_tagging(Bucket=name)["TagSet"] == tags
+
+
+def test_tagging_api_lists_the_buckets_of_its_region(aws: Aws, s3: Any) -> None:
+    s3.create_bucket(Bucket="near")
+    s3.create_bucket(Bucket="far", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    for name in ("near", "far"):
+        s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": [{"Key": "team", "Value": "vision"}]})
+    listed = aws.client("resourcegroupstaggingapi").get_resources(ResourceTypeFilters=["s3"])
+    assert [each["ResourceARN"] for each in listed["ResourceTagMappingList"]] == ["arn:aws:s3:::near"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import NO_ZONE, ZONE_GUARD
+from bootstrap.contract import IMMUTABLE_ZONE, NO_ZONE
 from cli.up.attempt import ATTEMPT_TAG
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
@@ -37,7 +37,7 @@ def groups(template: dict[str, Any]) -> list[tuple[list[str], tuple[int, ...], b
 
 
 def guard(template: dict[str, Any]) -> str:
-    [value] = [each["Default"] for name, each in template["Parameters"].items() if ZONE_GUARD in name]
+    [value] = [each["Default"] for name, each in template["Parameters"].items() if IMMUTABLE_ZONE in name]
     return str(value)
 
 

@@ -49,7 +49,7 @@ SETTINGS = NodeConfig(
 )
 URL = "s3://bucket/abc.zip"
 
-SCRIPT = user_data.body(SETTINGS, user_data.BundleSource(url=URL, hash="0" * 64))
+SCRIPT = user_data.body(SETTINGS, user_data.BundleSource(url=URL, sha256="0" * 64))
 AGENT = "import os, sys; open(os.environ['NODE'] + '/agent.log', 'a').write(' '.join(sys.argv[1:]))"
 
 CURL = f"""#!/bin/bash
@@ -83,7 +83,7 @@ class Node:
     def boot(
         self, settings: NodeConfig = SETTINGS, *, path: str = os.environ["PATH"]
     ) -> subprocess.CompletedProcess[str]:
-        script = f"{user_data.SHEBANG}\n{user_data.body(settings, user_data.BundleSource(url=URL, hash=self.hash))}"
+        script = f"{user_data.SHEBANG}\n{user_data.body(settings, user_data.BundleSource(url=URL, sha256=self.hash))}"
         for absolute in ("/opt/deeplearning", "/etc/deeplearning", "/opt/pytorch"):
             script = script.replace(absolute, f"{self.root}{absolute}")
         return subprocess.run(

@@ -53,7 +53,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             default_user="ubuntu",
             bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
         ),
-        BundleSource(url=url, hash=url.rpartition("/")[2].removesuffix(".zip")),
+        BundleSource(url=url, sha256=url.rpartition("/")[2].removesuffix(".zip")),
     )
     assert _resolve(user_data) == f"{SHEBANG}\n{expected}"
 

@@ -120,7 +120,7 @@ def test_garbage_is_valid_or_one_line() -> None:
 def all_settings() -> list[ClusterProps]:
     """Return the settings of every accepted context; equal ones give the same template, so they are here once.
 
-    Those whose end has passed are left out: they synthesize to one line instead (tests/stacks/test_expiry.py).
+    Those whose end has passed are left out: they synthesize to one line instead (tests/stacks/lifetime/test_expiry.py).
     """
     outcomes = [*valid_outcomes(), *nearly_valid_outcomes(), *garbage_outcomes()]
     accepted = {repr(each): each for each in outcomes if isinstance(each, ClusterProps)}

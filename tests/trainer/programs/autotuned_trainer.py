@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from trainer.backend import BatchResult
-from trainer.distributed.reduce.ring import Ring, Vector
+from trainer.distributed.reduce.all_reduce import Ring, Vector
 from trainer.torch_backend import autotune
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.step import TorchBackend

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.trainer.programs.multi_node_trainer import NODES, take_place
 from tests.trainer.programs.stopped_trainer import send_sigterm
-from trainer.distributed.reduce.ddp import DdpReducer
+from trainer.distributed.reduce.all_reduce import DdpReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.train import main_and_exit
 

@@ -15,7 +15,7 @@ from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
-from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.world import World
 from trainer.models import build
 from trainer.timeouts import RENDEZVOUS_S, STEP_S
@@ -141,7 +141,7 @@ def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixtu
 
 def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch) -> None:
     picked = ComputeMode(dtype="bfloat16")
-    monkeypatch.setattr(Collective, "broadcast_object", lambda *_, **__: encode(picked))
+    monkeypatch.setattr(TorchBackend, "broadcast_object", lambda *_, **__: encode(picked))
     monkeypatch.setattr("torch.distributed.broadcast", lambda *_, **__: None)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ring import Ring
+from trainer.distributed.reduce.all_reduce import Collective, Ring
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.reduction import use_flat_gradients

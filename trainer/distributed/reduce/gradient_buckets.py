@@ -1,4 +1,6 @@
-"""Sum a step's gradients over all ranks, in buckets that overlap with the backward pass.
+"""Sum a step's gradients over all ranks, in buckets that overlap with the backward pass, or compressed.
+
+For --deterministic and --reduction buckets on GPUs, and for --gc-type; all_reduce.py has the defaults.
 
 Between GPUs the flat tensor of gradients is cut into buckets. The backward pass fills it from the end, as the last
 layers' gradients are ready first, so bucket 0 is the last slice:
@@ -9,8 +11,8 @@ layers' gradients are ready first, so bucket 0 is the last slice:
 Buckets are sent strictly in order, on a side stream: bucket 1 waits for bucket 0 even if it is ready earlier. So all
 ranks, and every rerun, sum the same buckets in the same order (Li et al. 2020, "PyTorch Distributed: Experiences on
 Accelerating Data Parallel Training", section 3.2.3). The other sums follow the last bucket. A single all-reduce sums
-everything when the gradients fit into one bucket, and on the ring between CPUs. docs/decisions/020 compares this with
-DistributedDataParallel.
+everything when the gradients fit into one bucket, and a single compressed one sums the gradients on the ring between
+CPUs. docs/decisions/020 compares this with DistributedDataParallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +24,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.all_reduce import Collective, FlatReducer
 from trainer.errors import TrainerError
 from trainer.side_stream import SideStream, record_event
 
@@ -62,8 +64,8 @@ def cut_buckets(sizes: Sequence[int], *, min_size: int) -> list[Bucket]:
     return buckets
 
 
-class GradientBuckets:
-    """Sums a flat tensor over all ranks: the gradients, followed by other values."""
+class GradientBuckets(FlatReducer):
+    """Sums a flat tensor over all ranks, the gradients in buckets or compressed."""
 
     def __init__(
         self,
@@ -74,9 +76,8 @@ class GradientBuckets:
         compression: str = "none",
     ) -> None:
         sizes = [parameter.numel() for parameter in parameters]
-        self._sums = sums
+        super().__init__(sums, collective=collective)
         self._gradients, self._others = torch.split(sums, [sum(sizes), sums.numel() - sum(sizes)])
-        self._collective = collective
         self._compression = compression
         self._side_stream = SideStream(sums.device)
         buckets = cut_buckets(sizes, min_size=BUCKET_BYTES // sums.element_size()) if collective.overlaps else []
@@ -89,10 +90,6 @@ class GradientBuckets:
                 ready = partial(self._on_ready, number, index)
                 parameters[index].register_post_accumulate_grad_hook(ready)  # type: ignore[no-untyped-call]  # torch's
 
-    def begin(self) -> None:
-        """Zero the sums for a new step."""
-        self._sums.zero_()
-
     @contextmanager
     def backward_pass(self, *, is_last: bool) -> Iterator[None]:
         """Run a backward pass in this block; the last one of the step sends each bucket once it is ready."""
@@ -103,10 +100,6 @@ class GradientBuckets:
     def run_without_samples(self, empty: torch.Tensor) -> None:
         """Do nothing: finish() sends the buckets that no backward pass has sent."""
 
-    def divide(self, *, samples: int) -> None:
-        """Divide all sums by the ``samples`` of all ranks."""
-        self._sums.div_(samples)
-
     def expect_last_backward(self) -> None:
         """Send buckets during the next backward pass, the last one of the step."""
         self._missing = [set(bucket.parameters) for bucket in self._buckets]
@@ -115,7 +108,7 @@ class GradientBuckets:
         """Sum the rest; operations that this thread queues on the device afterwards see the sums."""
         self._missing = None
         if not self._buckets and self._compression == "none":
-            self._collective.all_reduce(self._sums)
+            super().finish()
             return
         while self._sent < len(self._buckets):
             self._send_next()

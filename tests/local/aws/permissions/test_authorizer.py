@@ -15,6 +15,7 @@ from tests.local.aws.harness import ANYTHING, REGION, Aws, Role, Stacks, policy
 from tests.local.aws.templates import reference, resource
 
 ACCOUNT = "123456789012"
+FORM = "application/x-www-form-urlencoded"
 
 
 def refusal(call: Callable[[], object]) -> tuple[int, str, str]:
@@ -187,7 +188,8 @@ def test_undescribed_call_of_a_role_is_refused(aws: Aws, role: Role) -> None:
 
 def call(service: str, action: str, *, key: str, address: str = "127.0.0.1") -> Call:
     credential = f"AWS4-HMAC-SHA256 Credential={key}/20261120/{REGION}/{service}/aws4_request, SignedHeaders=host"
-    environ = {"REQUEST_METHOD": "POST", "HTTP_X_AMZ_TARGET": f"X.{action}", "REMOTE_ADDR": address}
+    protocol = {"HTTP_X_AMZ_TARGET": f"X.{action}"} if service == "dynamodb" else {"CONTENT_TYPE": FORM}
+    environ = {"REQUEST_METHOD": "POST", "REMOTE_ADDR": address, **protocol}
     return Call(environ | ({"HTTP_AUTHORIZATION": credential} if key else {}), b"{}")
 
 

@@ -7,7 +7,7 @@ import aws_cdk as cdk
 
 from bootstrap.contract import NODE_TYPES, group_name
 from stacks.cluster_role import RoleRules
-from stacks.expiry import Expiry
+from stacks.lifetime.expiry import Expiry
 from tests.local.aws.harness import Aws, Group
 from tests.local.aws.templates import cluster, group
 from tests.waiting import await_true

@@ -1,4 +1,4 @@
-"""Test that the schedules of stacks/expiry.py call their target repeatedly as their role, which may do no more."""
+"""Test that the schedules of stacks/lifetime/expiry.py repeatedly call AWS, and that their role may do nothing else."""
 
 import json
 import time
@@ -33,7 +33,7 @@ def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> Non
     parts = [name for name in resources if name.startswith("Expiry")]
     for name in parts:
         resources[name].pop("DependsOn", None)
-    for name in ("Master", "Worker"):  # as in the product: tests/stacks/test_expiry.py
+    for name in ("Master", "Worker"):  # as in the product: tests/stacks/lifetime/test_expiry.py
         resources[name]["DependsOn"] = parts
     resources["Bucket"] = resource("S3::Bucket", depends_on=["Master", "Worker"])
     stacks.create(made)

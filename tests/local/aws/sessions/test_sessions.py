@@ -175,7 +175,7 @@ def test_session_of_another_client_is_refused(
     session = start_when_connected(aws, keys, instance_id)
     path = f"/v1/data-channel/{session['SessionId']}"
     status, output = call_channel(aws, stranger["aws_access_key_id"], path, token=session["TokenValue"])
-    assert (status, "ssmmessages:OpenDataChannel" in output["text"]) == (403, True)
+    assert (status, "ssmmessages:OpenDataChannel" in output["message"]) == (403, True)
     status, output = call_channel(aws, keys["aws_access_key_id"], path, token="made up")
     assert (status, "not the token" in output["message"]) == (403, True)
     with pytest.raises(ClientError, match="not authorized to perform: ssm:TerminateSession"):
@@ -192,7 +192,7 @@ def test_channel_of_another_instance_is_refused_to_an_agent(aws: Aws, instance_i
     assert (status, output["message"]) == (403, f"the channel of {instance_id} is not i-0000000000000000f's")
     role.allow(policy({"Action": "s3:GetObject", "Resource": "*"}))
     status, output = call_channel(aws, key, "/v1/control-channel/i-0000000000000000f", method="POST")
-    assert (status, "ssmmessages:CreateControlChannel" in output["text"]) == (403, True)
+    assert (status, "ssmmessages:CreateControlChannel" in output["message"]) == (403, True)
     role.end()
 
 

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.all_reduce import Collective
 from trainer.timeouts import PAUSE_S, RENDEZVOUS_S, STEP_S
 
 

@@ -18,8 +18,7 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import batch_norms
-from trainer.distributed.reduce.collective import Collective
-from trainer.distributed.reduce.ddp import DdpReducer
+from trainer.distributed.reduce.all_reduce import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients

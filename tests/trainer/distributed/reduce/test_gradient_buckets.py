@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.trainer.programs import bucketed_trainer
 from tests.trainer.programs.processes import run, running
-from trainer.distributed.reduce.collective import Collective
+from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets, cut_buckets
 from trainer.errors import TrainerError
 from trainer.torch_backend.flat_params import bind_gradients

@@ -14,7 +14,7 @@ import pytest
 from aws_cdk.assertions import Annotations, Match
 
 from cli.aws.deployed_template import DeployedTemplate
-from stacks import capacity_block
+from stacks.lifetime import capacity_block
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
@@ -22,7 +22,7 @@ from tests.bootstrap.identities import public_key
 from tests.stacks.pinned_block import ACCOUNT, BLOCK, FACTS, REGION, SETTINGS, pinned
 from tests.stacks.template_parts import Template, logical_id, resources
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 NEXT = "cr-0fedcba9876543210"
 GROUPS = ("deeplearning-master", "deeplearning-worker")
 Make = Callable[..., tuple[ClusterStack, Template]]
@@ -168,13 +168,13 @@ def test_ended_block_is_an_error_for_deploy_but_not_for_synth(make: Make) -> Non
     ends = datetime.now(timezone.utc) + timedelta(minutes=39)
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z", "EndDate": f"{ends:%Y-%m-%dT%H:%M:%SZ}"})
     [found] = Annotations.from_stack(stack).find_error("*", Match.any_value())
-    assert str(found.entry.data).startswith(f"Capacity Block {BLOCK} is over, its nodes went at ")
+    assert str(found.entry.data).startswith(f"Capacity Block {BLOCK} is over, its nodes were terminated at ")
 
 
 def test_deploy_during_a_block_explains_how_nodes_start(make: Make) -> None:
     stack, _ = make(facts={"StartDate": "2020-01-01T11:30:00Z"})
-    [found] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp("has begun"))
-    assert "its start has passed: where no node runs, dlcluster resume after the deploy" in str(found.entry.data)
+    [found] = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp("has already started"))
+    assert "has already started: if no node is running, run dlcluster resume after the deploy" in str(found.entry.data)
 
 
 def test_resume_takes_the_sizes_of_any_of_the_starts(make: Make) -> None:
@@ -218,8 +218,8 @@ def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
             "is in us-west-2a, and the cluster in us-west-2b: set availability_zone=us-west-2a",
         ),
         ({"TotalInstanceCount": 2}, "has 2 instances for 3 nodes, the master among them: lower worker_count"),
-        ({"ReservationType": "default"}, "is no Capacity Block with a start and an end"),
-        ({"EndDate": None}, "is no Capacity Block with a start and an end"),
+        ({"ReservationType": "default"}, "is not a Capacity Block with a start and an end"),
+        ({"EndDate": None}, "is not a Capacity Block with a start and an end"),
     ],
 )
 def test_block_that_does_not_fit_is_refused_with_the_reason(make: Make, facts: dict[str, Any], message: str) -> None:

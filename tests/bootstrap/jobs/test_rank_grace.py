@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import MAX_GRACE_S
-from bootstrap.idle.load import JOBS
-from bootstrap.idle.rank_grace import LOCK_SUFFIX, longest_grace_s
+from bootstrap.jobs.job_directories import JOBS
+from bootstrap.jobs.rank_grace import LOCK_SUFFIX, longest_grace_s
 from launcher.history.lock import acquire_lock, announce_ranks
 from launcher.paths import LOCK_FILE
 from launcher.runner.attempt_lock import acquire_attempt_lock

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE
-from launcher.history.checkpoints import CheckpointPlace, checkpoint_place
+from launcher.history.checkpoints import CheckpointLocation, checkpoint_location
 from launcher.history.git import RevisionQuery
 from launcher.history.lock import (
     TOUCH_INTERVAL_S,
@@ -39,8 +39,8 @@ def jobs_directory() -> Path:
     return Path.home() / JOBS_DIR
 
 
-class Journal:
-    """Record of one job, kept current while the job runs."""
+class JobRecorder:
+    """Recorder that writes the record of one job whenever the job changes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Journal:
         started_by: str | None = None,
         stays_open: Callable[[Failure, JobState], bool] = lambda failure, state: False,
     ) -> None:
-        place = checkpoint_place(job, cwd=cwd, bucket=os.environ.get(BUCKET_VARIABLE))
+        location = checkpoint_location(job, cwd=cwd, bucket=os.environ.get(BUCKET_VARIABLE))
         self._record = JobRecord(
             id=job_id,
             state=JobState.PENDING,
@@ -74,9 +74,9 @@ class Journal:
             start=start or now(),
             detached=detached,
             gpus=claimed_gpus(job),
-            waits=job.wait is not None,
-            local_checkpoints=place is CheckpointPlace.LOCAL,
-            unknown_checkpoints=job.durable and place is CheckpointPlace.UNKNOWN,
+            waits=job.queue_policy is not None,
+            local_checkpoints=location is CheckpointLocation.LOCAL,
+            unknown_checkpoints=job.durable and location is CheckpointLocation.UNKNOWN,
             durable=job.durable,
             attempt=attempt,
         )
@@ -118,9 +118,9 @@ class Journal:
             with suppress(OSError):
                 touch_lock(self._directory)
 
-    def on_waiting(self, text: str, *, place: int) -> None:
-        """Record the job's place in the queue."""
-        self._change(state=JobState.WAITING, place=place, waiting=text)
+    def on_queued(self, text: str, *, queue_position: int) -> None:
+        """Record the job's position in the queue."""
+        self._change(state=JobState.WAITING, place=queue_position, waiting=text)
         self._report_start()
 
     def on_turn(self, job: Job) -> None:
@@ -190,6 +190,7 @@ class Journal:
             end=now(),
             exit_code=0 if failure is None else failure.exit_code,
             reason=None if failure is None else failure.reason,
+            failed_rank=None if failure is None else failure.failed_rank,
             place=None,
             waiting=None,
             starting=False,

@@ -1,7 +1,8 @@
-"""Run a job, attempt by attempt: connect to its nodes, check them, start the ranks, and wait for the end.
+"""Run a job and restart it after failures: connect to its nodes, check them, start the ranks, and wait for the end.
 
 No rank starts until all nodes have the synced files. A failed process, a lost or preempted node, or a signal ends the
-processes on all nodes; the attempt is over once every runner has ended.
+processes on all nodes; the run is over once every runner has ended. A durable job's attempt
+(launcher.durable.attempt) is one launcher's call of `run_job`, with all its restarts.
 """
 
 import asyncio
@@ -28,14 +29,14 @@ from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
-SHORT_ATTEMPT_S = 300.0
-"""Seconds below which a failed attempt counts against --max-restarts even after a preemption, because a job that
+SHORT_RUN_S = 300.0
+"""Seconds below which a failed run counts against --max-restarts even after a preemption, because a job that
 crashes its machines must not restart without limit.
 """
 
 
 class JobObserver(Protocol):
-    """Receiver of a job's events, which maintains its record (launcher.history.journal)."""
+    """Receiver of a job's events, which maintains its record (launcher.history.recorder)."""
 
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the synced files."""
@@ -50,163 +51,162 @@ class JobObserver(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobAttempt:
-    """Identity of an attempt, and its outputs."""
+class JobContext:
+    """What stays the same over all runs of a job: its identity, its outputs, and what it shares with other jobs."""
 
     job_id: str
-    restart_count: int
-    """Number of restarts of the job so far."""
     cwd: str
     streams: Streams
     observer: JobObserver
     restart_hosts: RestartHosts | None = None
     """Chooses the hosts of a restart; None: the first that answer."""
+    pool: ConnectionPool | None = None
+    """Keeps the connections of a successful job; None: they are closed."""
 
 
-async def run_job(
-    job: Job,
-    *,
-    job_id: str,
-    cwd: str,
-    streams: Streams,
-    observer: JobObserver,
-    pool: ConnectionPool | None = None,
-    has_waited: bool = False,
-    restart_hosts: RestartHosts | None = None,
-) -> Failure | None:
+async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
     also if one does not answer.
     """
-    attempt = JobAttempt(
-        job_id=job_id, restart_count=0, cwd=cwd, streams=streams, observer=observer, restart_hosts=restart_hosts
-    )
     max_restarts = job.restart_policy.max_restarts
-    counted = 0
-    failure = await first_attempt(job, attempt, pool, has_waited=has_waited)
-    while failure is not None and not failure.permanent and max_restarts:
-        # A preemption is not the job's fault and may recur any number of times, so do not count it.
-        if not failure.preempted:
-            counted += 1
-        if counted > max_restarts:
-            break
-        attempt = replace(attempt, restart_count=attempt.restart_count + 1)
+    restart_count = counted = 0
+    failure = await first_run(job, context, has_waited=has_waited)
+    while failure is not None and may_restart(failure, counted, max_restarts=max_restarts):
+        restart_count += 1
+        counted += not failure.preempted
         label = "restart (not counted)" if failure.preempted else f"restart {counted} of {max_restarts}"
-        failure = await restart_job(job, attempt, failure, label=label)
+        failure = await restart_job(job, context, failure, restart_count=restart_count, label=label)
     # Only a durable job continues after losing a node.
     if failure is not None and job.durable:
-        return await wait_for_node_loss(failure, streams[FrameType.STDERR])
+        return await wait_for_node_loss(failure, context.streams[FrameType.STDERR])
     return failure
 
 
-async def first_attempt(
-    job: Job, attempt: JobAttempt, pool: ConnectionPool | None, *, has_waited: bool
-) -> Failure | None:
+def may_restart(failure: Failure, counted: int, *, max_restarts: int) -> bool:
+    """Return True if the job restarts after this failure and `counted` counted restarts.
+
+    A preemption is not the job's fault and may recur any number of times, so its restart needs none left to count.
+    """
+    return not failure.permanent and max_restarts > 0 and (failure.preempted or counted < max_restarts)
+
+
+async def first_run(job: Job, context: JobContext, *, has_waited: bool) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
-        connections = await connect_all(job.hosts, is_local=job.is_local, pool=pool)
+        connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)
     except UnreachableError as error:
         if has_waited and not error.permanent:
             raise BusyError(str(error), detail=str(error)) from error
         return Failure(exit_code=error.exit_code, reason=str(error), permanent=error.permanent)
-    return await run_attempt(job, connections, attempt, pool)
+    return await run_once(job, connections, context, restart_count=0)
 
 
-async def restart_job(job: Job, attempt: JobAttempt, failure: Failure, *, label: str) -> Failure | None:
+async def restart_job(
+    job: Job, context: JobContext, failure: Failure, *, restart_count: int, label: str
+) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
-    attempt.observer.on_restart()
-    nodes = await reconnect(job, attempt.streams, failure, label=label, restart_hosts=attempt.restart_hosts)
+    context.observer.on_restart()
+    nodes = await reconnect(job, context.streams, failure, label=label, restart_hosts=context.restart_hosts)
     if isinstance(nodes, Failure):
         return nodes
     try:
-        return await run_attempt(job.with_hosts(tuple(node.host for node in nodes)), nodes, attempt)
+        job = job.with_hosts(tuple(node.host for node in nodes))
+        return await run_once(job, nodes, context, restart_count=restart_count)
     except UsageError:
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files; the next restart may succeed.
-        return replace(failure, reason=str(error), preempted=False, is_process_exit=False)
+        return replace(failure, reason=str(error), failed_rank=None, preempted=False, is_process_exit=False)
 
 
-async def run_attempt(
-    job: Job, connections: Sequence[RunnerConnection], attempt: JobAttempt, pool: ConnectionPool | None = None
+async def run_once(
+    job: Job, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
-    `pool` receives the connections of a successful job. One shorter than SHORT_ATTEMPT_S never counts as preempted.
+    The pool keeps the connections of a successful first run. A run shorter than SHORT_RUN_S never counts as preempted.
     """
+    # Connections of a restart were not opened through the pool.
+    pool = context.pool if restart_count == 0 else None
     clock = asyncio.get_running_loop().time
     began = clock()
     instances = instances_of(job.hosts) if job.durable else {}
     try:
-        failure = await start_and_follow(job, connections, attempt, keep=pool is not None)
+        failure = await start_and_follow(job, connections, context, restart_count=restart_count, keep=pool is not None)
         if failure is None and pool is not None:
             pool.keep(connections)
     finally:  # even after a signal
         await close_connections(connections)
     if failure is None:
         return None
-    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_ATTEMPT_S)
+    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_RUN_S)
 
 
 async def start_and_follow(
-    job: Job, connections: Sequence[RunnerConnection], attempt: JobAttempt, *, keep: bool
+    job: Job, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, keep: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     framework = load_framework(job.framework)
-    await check_nodes(job, connections, is_restart=attempt.restart_count > 0)
+    await check_nodes(job, connections, is_restart=restart_count > 0)
     await read_secrets_on_nodes(job, connections)
     addresses = peer_addresses(connections)
-    cwd = await sync_files(job, connections, addresses, attempt)
+    cwd = await sync_files(job, connections, addresses, context, is_restart=restart_count > 0)
     async with AsyncExitStack() as rendezvous:
         serve = framework.serve_rendezvous
         topology = JobTopology(
-            job_id=attempt.job_id,
+            job_id=context.job_id,
             addresses=addresses,
             port=connections[0].free_port,
             rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
-            restart_count=attempt.restart_count,
+            restart_count=restart_count,
             max_restarts=job.restart_policy.max_restarts,
         )
         specs = node_specs(
             framework, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
         )
-        attempt.observer.on_running(
+        context.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs},
-            restart_count=attempt.restart_count,
+            restart_count=restart_count,
             gpus={spec.host: spec.gpus for spec in specs},
         )
-        missing_cwd = MissingCwd(job.hosts, wanted=cwd, stderr=attempt.streams[FrameType.STDERR])
+        missing_cwd = MissingCwd(job.hosts, cwd=cwd, stderr=context.streams[FrameType.STDERR])
         nodes = [
-            Node(connection, spec, attempt.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
+            Node(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
-        failure = await run_nodes(nodes, job.hosts, attempt.streams[FrameType.STDOUT], grace_s=job.grace_s)
-    return failure or output_failure(attempt.streams[FrameType.STDOUT])
+        failure = await run_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)
+    return failure or output_failure(context.streams[FrameType.STDOUT])
 
 
 async def sync_files(
-    job: Job, connections: Sequence[RunnerConnection], addresses: Sequence[str], attempt: JobAttempt
+    job: Job,
+    connections: Sequence[RunnerConnection],
+    addresses: Sequence[str],
+    context: JobContext,
+    *,
+    is_restart: bool,
 ) -> str:
     """Sync the job's files to every node; return the working directory of its processes."""
     if job.sync is None:
-        return attempt.cwd
+        return context.cwd
     # Imported late: most jobs sync no files.
     from launcher.sync.sender import sync
 
-    stderr = attempt.streams[FrameType.STDERR]
+    stderr = context.streams[FrameType.STDERR]
     digest = await sync(
         connections,
         addresses,
         job.sync,
-        source=Path(attempt.cwd),
+        source=Path(context.cwd),
         first_is_local=connections[0].is_local,
-        is_restart=attempt.restart_count > 0,
+        is_restart=is_restart,
         stderr=stderr,
     )
     if digest is not None:
-        attempt.observer.on_synced(digest)
-    return job.sync.directory or attempt.cwd
+        context.observer.on_synced(digest)
+    return job.sync.directory or context.cwd
 
 
 def node_specs(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.contract import MAX_GRACE_S
-from bootstrap.idle.load import JOBS, entries
+from bootstrap.jobs.job_directories import JOBS, entries
 
 LOCK_SUFFIX: Final = ".lock"
 """End of the names of lock files: launcher.paths.LOCK_FILE and launcher.runner.attempt_lock."""

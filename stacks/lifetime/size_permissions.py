@@ -1,6 +1,7 @@
 """Allow a role to set the sizes of a cluster's two Auto Scaling groups: to zero, or to what the settings declare.
 
-The same call may also change other attributes of a group, but only by setting such a size (docs/decisions/088).
+IAM cannot restrict the call to sizes. It may also change the group's other attributes, as long as it includes one of
+these sizes (docs/decisions/088).
 """
 
 from collections.abc import Mapping
@@ -36,12 +37,12 @@ def _groups(cluster_name: str) -> Mapping[NodeType, str]:
 
 
 def _allow(role: ClusterRole, purpose: str, groups: list[str], *, min_size: int, max_size: int) -> None:
-    place = f"{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}"
+    region_and_account = f"{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}"
     role.allow(
         purpose,
         iam.PolicyStatement(
             actions=["autoscaling:UpdateAutoScalingGroup"],
-            resources=[f"arn:{cdk.Aws.PARTITION}:autoscaling:{place}:{group}" for group in groups],
+            resources=[f"arn:{cdk.Aws.PARTITION}:autoscaling:{region_and_account}:{group}" for group in groups],
             conditions={"NumericEquals": {"autoscaling:MinSize": str(min_size), "autoscaling:MaxSize": str(max_size)}},
         ),
     )

@@ -14,13 +14,13 @@ import pytest
 from aws_cdk.assertions import Annotations, Match
 
 from stacks.cluster_role import RoleRules
-from stacks.expiry import Expiry
+from stacks.lifetime.expiry import Expiry
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, resources
 
 Synthesize = Callable[..., Template]
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 GROUP = "AWS::AutoScaling::AutoScalingGroup"
 FUTURE = "2999-12-01T18:00:00+01:00"
 
@@ -130,7 +130,10 @@ def test_a_new_time_makes_new_schedules(synthesize: Synthesize, expiring: Templa
 
 
 def set_clock(patch: pytest.MonkeyPatch, time: datetime) -> None:
-    """Let every module of the stacks read this time."""
+    """Let every module of the stacks read this time, also one that should not read the clock at all.
+
+    An injected clock would reach only the modules that are known to read it.
+    """
 
     class Clock(datetime):
         @classmethod

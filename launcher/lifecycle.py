@@ -1,4 +1,4 @@
-"""Run one job in a terminal or as a systemd unit: keep its record, handle signals, report its end."""
+"""Take one job from its record to its end, in a terminal or as a systemd unit: handle signals, report the end."""
 
 import asyncio
 import os
@@ -6,13 +6,14 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 
 from launcher.errors import BusyError, LaunchError
-from launcher.history.journal import Journal, jobs_directory, user_name
 from launcher.history.key_name import key_name
+from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.history.records import new_job_id
-from launcher.job.attempt import run_job
 from launcher.job.failure import Failure
+from launcher.job.run import JobContext, run_job
 from launcher.job_queue.free_hosts import HostClaims
-from launcher.job_queue.turn import Ticket, Turn, take_nodes
+from launcher.job_queue.turn import QueueEntry, Turn, take_nodes
+from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.prefixes import Sink, Streams
 from launcher.spec import Job
@@ -20,7 +21,6 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
 STDOUT_FD, STDERR_FD = 1, 2
-PRINT_TIMEOUT_S = 10.0
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -28,25 +28,25 @@ def run_in_terminal(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
-    journal = Journal(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
-    return run_and_record(job, journal=journal, cwd=cwd, streams=streams, pool=pool)
+    recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
+    return run_and_record(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
 
 
 def print_notes(notes: Sequence[str]) -> None:
     """Print notes about the options, before the job begins."""
     for line in notes:
-        print_note(line, OutputStream(STDERR_FD))
+        print_last_note(line, OutputStream(STDERR_FD))
 
 
 def print_refusal(error: LaunchError) -> int:
-    """Print why the job was refused; return the exit code."""
+    """Print the reason why the job was refused; return the exit code."""
     return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
 def run_and_record(
     job: Job,
     *,
-    journal: Journal,
+    recorder: JobRecorder,
     cwd: str,
     streams: Streams,
     pool: ConnectionPool | None = None,
@@ -56,61 +56,54 @@ def run_and_record(
 
     `is_stopped` is called after the record is written: from then on, a stop finds the launcher and signals it.
     """
-    journal.begin()
+    recorder.begin()
     try:
         if is_stopped():
             failure: Failure | None = stopped_by(signal.SIGTERM)
         else:
-            failure = asyncio.run(run_with_signal_handlers(job, journal=journal, cwd=cwd, streams=streams, pool=pool))
+            failure = asyncio.run(run_with_signal_handlers(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
     except KeyboardInterrupt:  # the signal arrived before its handler was installed
         failure = stopped_by(signal.SIGINT)
-    journal.on_end(failure)
+    recorder.on_end(failure)
     stderr = streams[FrameType.STDERR]
-    if journal.write_error is not None:
-        print_note(f"no record of the job is kept: {journal.write_error}", stderr)
+    if recorder.write_error is not None:
+        print_last_note(f"no record of the job is kept: {recorder.write_error}", stderr)
     code = 0 if failure is None else print_failure(failure, stderr)
-    if upload_error := journal.publish():
-        print_note(f"the job's record is not in the bucket: {upload_error}", stderr)
+    if upload_error := recorder.publish():
+        print_last_note(f"the job's record is not in the bucket: {upload_error}", stderr)
     return code
 
 
-def print_note(line: str, stderr: Sink) -> None:
-    """Print a notice on stderr; it does not change the exit code."""
-    stderr.send_at_the_end(f"launch: {line}\n".encode(errors="surrogateescape"), deadline_s=PRINT_TIMEOUT_S)
-
-
 def print_failure(failure: Failure, stderr: Sink) -> int:
-    """Print why the job failed; return its exit code."""
+    """Print the reason of the failure; return the exit code."""
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
-    log = f"launch: full log: {failure.log}\n" if failure.log else ""
-    lines = tail + f"{log}launch: {failure.reason}\n".encode(errors="surrogateescape")
-    stderr.send_at_the_end(lines, deadline_s=PRINT_TIMEOUT_S)
+    log = note(f"full log: {failure.log}") if failure.log else b""
+    stderr.send_at_the_end(tail + log + note(failure.reason), deadline_s=PRINT_TIMEOUT_S)
     return failure.exit_code
 
 
 async def run_with_signal_handlers(
-    job: Job, *, journal: Journal, cwd: str, streams: Streams, pool: ConnectionPool | None = None
+    job: Job, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
-    job_id = journal.job_id
-    ticket = Ticket(job_id=job_id, jobs=jobs_directory(), streams=streams, observer=journal)
+    jobs = jobs_directory()
+    context = JobContext(
+        job_id=recorder.job_id,
+        cwd=cwd,
+        streams=streams,
+        observer=recorder,
+        restart_hosts=HostClaims(recorder.job_id, jobs=jobs, record=recorder.on_turn),
+        pool=pool,
+    )
+    entry = QueueEntry(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
 
     async def run(job: Job, has_waited: bool) -> Failure | None:
-        return await run_job(
-            job,
-            job_id=job_id,
-            cwd=cwd,
-            streams=streams,
-            observer=journal,
-            pool=pool,
-            has_waited=has_waited,
-            restart_hosts=HostClaims(job_id, jobs=ticket.jobs, record=journal.on_turn),
-        )
+        return await run_job(job, context, has_waited=has_waited)
 
-    job_task = asyncio.ensure_future(start_in_turn(job, ticket, start=run))
-    lock_toucher = asyncio.ensure_future(journal.touch_lock_forever())
+    job_task = asyncio.ensure_future(start_in_turn(job, entry, start=run))
+    lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
     received: list[signal.Signals] = []
 
     def on_signal(number: signal.Signals) -> None:
@@ -135,18 +128,18 @@ async def run_with_signal_handlers(
 
 
 async def start_in_turn(
-    job: Job, ticket: Ticket, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
+    job: Job, entry: QueueEntry, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
     """Run a job with `start` when its turn comes, and queue it again if its nodes turn out to be in use.
 
     `start` gets the job with its current nodes, and True if the job has waited.
     """
-    if job.wait is None:
-        return await start(await take_nodes(job, ticket), False)
-    turn = Turn(job, job.wait, ticket)
+    if job.queue_policy is None:
+        return await start(await take_nodes(job, entry), False)
+    turn = Turn(job, job.queue_policy, entry)
     while True:
         try:
-            return await start(await turn.wait(), turn.has_waited)
+            return await start(await turn.take(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error)
 

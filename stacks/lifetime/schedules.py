@@ -16,24 +16,24 @@ from constructs import Construct
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import NODE_TYPES, group_name
 from stacks.cluster_role import ClusterRole, RoleRules
+from stacks.lifetime.size_permissions import allow_declared_sizes, allow_zero_sizes
 from stacks.settings.lifetime import iso
-from stacks.size_permissions import allow_declared_sizes, allow_zero_sizes
 
-EVERY: Final = "rate(5 minutes)"
+PAUSE_RATE: Final = "rate(5 minutes)"
 RETRIES: Final = 3
 RETRY_FOR_S: Final = 240
 """Seconds after which a repeated call is abandoned, because the next one is due."""
 START_RETRIES: Final = 60
 START_RETRY_FOR_S: Final = 3600
 """Seconds after which a call that starts the nodes is abandoned."""
-START_AFTER_MIN: Final = (0, 5, 15)
+START_OFFSETS_MIN: Final = (0, 5, 15)
 """Minutes after the block's start at which the nodes are started; AWS may not retry a call that another service has
 refused."""
 UPDATE_GROUP: Final = "autoscaling:updateAutoScalingGroup"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class ApiCall:
     """A call of AWS's API, and the role that makes it."""
 
     action: str
@@ -50,7 +50,7 @@ def pause_from(scope: Construct, start: datetime, *, rules: RoleRules, name: str
     allow_zero_sizes(role, cluster_name)
     for node_type in NODE_TYPES:
         request = json.dumps(PAUSED.request(group_name(cluster_name, node_type)))
-        repeat_from(scope, node_type.capitalize(), start, Call(action=UPDATE_GROUP, request=request, role=role))
+        repeat_from(scope, node_type.capitalize(), start, ApiCall(action=UPDATE_GROUP, request=request, role=role))
 
 
 def start_at(scope: Construct, start: datetime, *, before: datetime, rules: RoleRules, sizes: ClusterSizes) -> None:
@@ -59,32 +59,34 @@ def start_at(scope: Construct, start: datetime, *, before: datetime, rules: Role
     allow_declared_sizes(role, cluster_name, sizes)
     for node_type in NODE_TYPES:
         request = json.dumps(sizes[node_type].request(group_name(cluster_name, node_type)))
-        call = Call(
+        call = ApiCall(
             action=UPDATE_GROUP, request=request, role=role, retries=START_RETRIES, retry_for_s=START_RETRY_FOR_S
         )
-        for minutes in START_AFTER_MIN:
+        for minutes in START_OFFSETS_MIN:
             time = start + timedelta(minutes=minutes)
             if time >= before:
                 continue
-            # EventBridge refuses a StartDate that has passed, and cdk deploy must work during a block. A time of the
-            # year with an EndDate occurs once at most: a block is sold eight weeks ahead and lasts half a year.
+            # A deploy must also work during the block, when this time has passed. AWS refuses a StartDate in the past,
+            # and does not say what it does with at(), or with a cron expression of a year, in the past. A cron
+            # expression without a year recurs annually. The EndDate leaves only the first occurrence, because a block
+            # ends less than a year from now.
             expression = f"cron({time.minute} {time.hour} {time.day} {time.month} ? *)"
             name = f"Start{node_type.capitalize()}{time:%Y%m%dT%H%M%S}"
             _schedule(scope, name, expression, call, end_date=iso(before))
 
 
-def repeat_from(scope: Construct, name: str, start: datetime, call: Call) -> None:
-    """Make a call every five minutes from a given time."""
+def repeat_from(scope: Construct, name: str, start: datetime, call: ApiCall) -> None:
+    """Make a call at PAUSE_RATE from a given time."""
     # The time is part of the ID, so that a new time creates a new schedule: EventBridge refuses a start that has
     # passed, which an update that is rolled back would have to set.
-    _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", EVERY, call, start_date=iso(start))
+    _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", PAUSE_RATE, call, start_date=iso(start))
 
 
 def _schedule(
     scope: Construct,
     construct_id: str,
     expression: str,
-    call: Call,
+    call: ApiCall,
     *,
     start_date: str | None = None,
     end_date: str | None = None,

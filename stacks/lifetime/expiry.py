@@ -2,7 +2,7 @@
 
 A resume, or an update that rolls back, could undo a single call. The schedules call AWS directly, so nothing needs to
 run, neither here nor on the cluster. If the stack should end too, another schedule deletes it later.
-schedules.py creates the schedules; lifetime.py calls this file if ``expires`` is set.
+schedules.py creates the schedules; lifetime_schedules.py calls this file if ``expires`` is set.
 """
 
 from datetime import datetime, timezone
@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.cluster_role import RoleRules
-from stacks.schedules import Call, pause_from, repeat_from, scheduler_role
+from stacks.lifetime.schedules import ApiCall, pause_from, repeat_from, scheduler_role
 from stacks.settings.lifetime import DELETE_AFTER, iso
 
 DELETE_STACK: Final = "cloudformation:deleteStack"
@@ -68,7 +68,7 @@ class Expiry(Construct):
             ),
         )
         request = stack.to_json_string({"StackName": stack.stack_id})
-        repeat_from(self, "Stack", start, Call(action=DELETE_STACK, request=request, role=role))
+        repeat_from(self, "Stack", start, ApiCall(action=DELETE_STACK, request=request, role=role))
 
 
 def _execution_role(scope: Construct) -> str | None:

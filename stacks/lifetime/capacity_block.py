@@ -7,8 +7,8 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.cluster_role import RoleRules
+from stacks.lifetime.schedules import pause_from, start_at
 from stacks.network.zone import cluster_zone
-from stacks.schedules import pause_from, start_at
 from stacks.settings.lifetime import iso
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import CAPACITY_BLOCK, CapacityBlock, parse_block, require_fit
@@ -33,21 +33,21 @@ class BlockSchedules(Construct):
         now = datetime.now(timezone.utc)
         if block.starts <= now < block.pauses:
             cdk.Annotations.of(self).add_info(
-                f"Capacity Block {block.block_id} has begun, its start has passed: where no node runs, "
-                "dlcluster resume after the deploy"
+                f"Capacity Block {block.block_id} has already started: if no node is running, "
+                "run dlcluster resume after the deploy"
             )
         if block.pauses <= now:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
-                f"Capacity Block {block.block_id} is over, its nodes went at {iso(block.pauses)}: set "
+                f"Capacity Block {block.block_id} is over, its nodes were terminated at {iso(block.pauses)}: set "
                 "capacity_reservation to the next one in cdk.json"
             )
 
 
-def capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | None:
-    """Look up the block of the settings, once; None without one. Raises SettingsError if the cluster does not fit.
+def look_up_capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | None:
+    """Return the block of the settings, or None without one. Raises SettingsError if the cluster does not fit.
 
-    The answer stays in cdk.context.json, so that each synth makes the same schedules.
+    The look-up happens once. Its answer stays in cdk.context.json, so that each synth makes the same schedules.
     """
     block_id, stack = props.capacity_reservation, cdk.Stack.of(scope)
     if not props.is_block or block_id is None:
@@ -55,7 +55,7 @@ def capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | Non
     if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region):
         raise SettingsError(f"capacity_reservation {block_id} needs credentials, as the block's dates are looked up")
     zone = cluster_zone(scope, props)
-    found = cdk.ContextProvider.get_value(
+    answer = cdk.ContextProvider.get_value(
         scope,
         # CC_API_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
         provider="cc-api-provider",
@@ -67,7 +67,7 @@ def capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | Non
         # The CDK discards the first pass, which runs before the look-up.
         dummy_value=[_placeholder(props, zone)],
     )
-    block = parse_block(block_id, found.value[0])
+    block = parse_block(block_id, answer.value[0])
     require_fit(block, props, zone=zone)
     return block
 

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bootstrap.idle.load import JOBS, entries, is_locked
+from bootstrap.jobs.job_directories import JOBS, entries, is_locked
 
 RECORD: Final = "job.json"
 """Record of a job in its directory: launcher.history.records.RECORD_FILE."""

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE
-from launcher.cli.options import parse_options
-from launcher.detached.detach import UNIT, detach, runtime_directory
-from launcher.detached.request import DurableStart
+from launcher.detached.detach import UNIT, runtime_directory
 from launcher.durable import mirror, readiness
 from launcher.durable.bucket import JobBucket, open_bucket, read_bucket_location
 from launcher.durable.denied import DeniedJobs
@@ -23,12 +21,11 @@ from launcher.durable.old_archives import OldArchives
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.short_attempts import ShortAttempts, save
-from launcher.durable.submit import UNIT_PROGRAM
-from launcher.durable_state import RECORD, directory_of, is_denied, is_open
+from launcher.durable_state import is_denied
 from launcher.errors import LaunchError
-from launcher.history.journal import jobs_directory, user_name
 from launcher.history.lock import is_held
 from launcher.history.pause_notices import log_pauses
+from launcher.history.recorder import jobs_directory, user_name
 from launcher.history.records import RECORD_FILE, read_record
 from launcher.hosts.cluster_size import setup_seconds
 
@@ -53,7 +50,7 @@ class DurableJobService:
         *,
         start: Callable[[str], str | None],
         is_running: Callable[[str], bool],
-        missing: Callable[[], str | None] = readiness.missing,
+        reason_not_ready: Callable[[], str | None] = readiness.reason_not_ready,
         has_minimum: Callable[[], bool] = readiness.has_minimum,
         setup_seconds: Callable[[], float] = setup_seconds,
         clock: Callable[[], float] = time.monotonic,
@@ -61,24 +58,24 @@ class DurableJobService:
     ) -> None:
         self._start = start
         self._is_running = is_running
-        self._missing = missing
+        self._reason_not_ready = reason_not_ready
         self._has_minimum = has_minimum
         self._setup_seconds = setup_seconds
         self._clock = clock
         self._short_attempts = ShortAttempts(clock=clock, save=save)
         self._denied = DeniedJobs(clock=clock)
         self._ready_s = READY_S
-        self._waits_until: float | None = None
-        self._last_lack: str | None = None
+        self._deadline: float | None = None
+        self._last_reason: str | None = None
 
     def fetch(self, bucket: JobBucket) -> None:
         """Copy this user's open jobs from the bucket to this master. Raises LaunchError."""
-        records, unread = bucket.all()
-        self._denied.keep_only({each.job_id for each in unread} | {record.job.id for record in records})
+        records, unreadable = bucket.read_records()
+        self._denied.keep_only({job.job_id for job in unreadable} | {record.job.id for record in records})
         for record in records:
             _copy_open_job(record)
-        for each in unread:
-            self._denied.add(each.job_id, each.reason)
+        for job in unreadable:
+            self._denied.add(job.job_id, job.reason)
 
     def fetch_denied(self, open_bucket: Callable[[], JobBucket] = open_bucket) -> None:
         """Copy the jobs whose records could not be read before, if they can be now. Raises OSError on a full disk."""
@@ -86,65 +83,66 @@ class DurableJobService:
 
     def step(self) -> None:
         """Start every open job that is not running, if the cluster is complete."""
-        idle = [record for record in mirror.open_jobs() if self._is_idle(record)]
+        idle = [record for record in mirror.open_jobs() if self._check_idle(record)]
         jobs = [record for record in idle if not self._short_attempts.end_if_exhausted(record)]
         if not jobs:
-            self._waits_until = self._last_lack = None
+            self._deadline = self._last_reason = None
             return
-        if (lack := self._missing()) is not None and not self._may_start_incomplete(jobs, lack):
+        if (reason := self._reason_not_ready()) is not None and not self._may_start_incomplete(jobs, reason):
             return
-        self._waits_until = self._last_lack = None
+        self._deadline = self._last_reason = None
         for record in jobs:
-            self._attempt(record)
+            self._start_attempt(record)
 
-    def _is_idle(self, record: DurableRecord) -> bool:
-        if not self._has_begun(record):
+    def _check_idle(self, record: DurableRecord) -> bool:
+        """Update the job's count of short attempts; return True if its next attempt is due."""
+        if not self._check_submitted(record):
             return False
         is_running = self._is_running(record.job.id)
         if is_running and mirror.is_queued(record.job.id):
-            self._short_attempts.has_started(record)
+            self._short_attempts.record_start(record)
             return False
         self._short_attempts.observe(record, is_running=is_running)
         return not is_running and self._short_attempts.is_due(record)
 
-    def _has_begun(self, record: DurableRecord) -> bool:
-        """Return False for a job that is still being submitted: its first attempt starts elsewhere."""
+    def _check_submitted(self, record: DurableRecord) -> bool:
+        """Return False for a job that is still being submitted; list one whose submission was killed."""
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
             if not mirror.is_older(record.job.id, SUBMISSION_S):
                 return False
             mirror.list_as_waiting(record, jobs_directory())
         return True
 
-    def _may_start_incomplete(self, jobs: list[DurableRecord], lack: str) -> bool:
-        """Return True after the wait, if the cluster has its minimum; the first call starts the clock."""
+    def _may_start_incomplete(self, jobs: list[DurableRecord], reason: str) -> bool:
+        """Return True after the deadline, if the cluster has its minimum; the first call sets the deadline."""
         ids = ", ".join(record.job.id for record in jobs)
-        if self._waits_until is None:
+        if self._deadline is None:
             self._ready_s = READY_S + self._setup_seconds()
-            self._waits_until = self._clock() + self._ready_s
-        if self._clock() >= self._waits_until:
-            self._waits_until = self._last_lack = None
+            self._deadline = self._clock() + self._ready_s
+        if self._clock() >= self._deadline:
+            self._deadline = self._last_reason = None
             if self._has_minimum():
-                log.warning("starting jobs %s on an incomplete cluster after %g s: %s", ids, self._ready_s, lack)
+                log.warning("starting jobs %s on an incomplete cluster after %g s: %s", ids, self._ready_s, reason)
                 return True
-            log.error("jobs %s not started within %g s: %s", ids, self._ready_s, lack)
-        elif lack != self._last_lack:
-            log.info("waiting at most %g s for the nodes of %s: %s", self._waits_until - self._clock(), ids, lack)
-            self._last_lack = lack
+            log.error("jobs %s not started within %g s: %s", ids, self._ready_s, reason)
+        elif reason != self._last_reason:
+            log.info("waiting at most %g s for the nodes of %s: %s", self._deadline - self._clock(), ids, reason)
+            self._last_reason = reason
         return False
 
-    def _attempt(self, record: DurableRecord) -> None:
+    def _start_attempt(self, record: DurableRecord) -> None:
         job_id, number = record.job.id, record.job.attempt + 1
         log.info("job %s: attempt %d", job_id, number)
         try:
             record = self._short_attempts.count(record)
             error = self._start(job_id)
-        except (LaunchError, OSError) as reason:
-            error = str(reason)
+        except (LaunchError, OSError) as start_error:
+            error = str(start_error)
         if error is None:
-            self._short_attempts.has_started(record)
+            self._short_attempts.record_start(record)
             log.info("job %s runs: attempt %d", job_id, number)
             return
-        backoff_s = self._short_attempts.has_not_started(record, error)
+        backoff_s = self._short_attempts.record_failed_start(record, error)
         log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, backoff_s)
 
 
@@ -170,10 +168,10 @@ def serve() -> None:
     os.environ.setdefault(BUCKET_VARIABLE, read_bucket_location().bucket)
     old_archives = OldArchives(clock=time.monotonic)
     while True:
-        # Those that ask S3, which may take long, come last.
-        for work in (log_pauses_of_open_jobs, service.step, delete_ended, service.fetch_denied, old_archives.step):
+        # The tasks that call S3, which may take long, come last.
+        for task in (log_pauses_of_open_jobs, service.step, delete_ended, service.fetch_denied, old_archives.step):
             try:
-                work()
+                task()
             except (LaunchError, OSError) as error:
                 log.warning("trying again in %g s: %s", POLL_S, error)
         time.sleep(POLL_S)
@@ -231,7 +229,7 @@ def is_running(job_id: str) -> bool:
 
 
 def start_in_login_environment(job_id: str) -> str | None:
-    """Start an attempt with the variables of a new login; return why it did not start, or None."""
+    """Start an attempt with the variables of a new login; return the reason if it did not start, or None."""
     try:
         done = subprocess.run(
             [sys.executable or "python3", "-I", "-X", "utf8", str(PROGRAM), "attempt", job_id],
@@ -247,47 +245,3 @@ def start_in_login_environment(job_id: str) -> str | None:
         return f"no answer within {START_S:g} s"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return None if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")
-
-
-def attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
-    """Start another attempt of a job in this process's environment; return 0 once it runs."""
-    bucket = bucket or open_bucket()
-    directory = directory_of(job_id)
-    if not is_open(job_id):
-        raise LaunchError(f"job {job_id} is over or stopped")
-    record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
-    # No two attempts may have the same number, even if this master is lost now. Nothing writes the record after this
-    # point, so a stop during the copy is final.
-    mirror.update(record, bucket)
-    try:
-        cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
-    finally:
-        if not (directory / RECORD).exists():
-            mirror.remove(job_id)  # A stop cannot remove files while they are being unpacked.
-    if not is_open(job_id):
-        raise LaunchError(f"job {job_id} is over or stopped")
-    os.umask(record.umask)
-    os.chdir(cwd)
-    job = parse_options(record.arguments, environ=os.environ)
-    return detach(
-        record.arguments,
-        grace_s=job.grace_s,
-        cwd=str(cwd),
-        durable=DurableStart(
-            job_id=job_id,
-            program=UNIT_PROGRAM,
-            attempt=record.job.attempt,
-            submitted=record.job.start,
-            started_by=record.job.started_by,
-        ),
-    )
-
-
-def restore_directory(record: DurableRecord, files: Path, *, bucket: JobBucket) -> Path:
-    """Return the directory in which the job was submitted, or its stored copy."""
-    cwd = Path(record.job.cwd)
-    if record.files is None:
-        return cwd if cwd.is_dir() else Path.home()
-    if not files.exists():
-        bucket.fetch_files(record.files, files)
-    return files

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.idle.checkpoints_at_risk import RECORD, JobsAtRisk, find_jobs_at_risk
-from bootstrap.idle.load import JOBS
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord
+from bootstrap.jobs.checkpoints_at_risk import RECORD, JobsAtRisk, find_jobs_at_risk
+from bootstrap.jobs.job_directories import JOBS
 from launcher.history import records
 
 USER = pwd.getpwuid(os.getuid())

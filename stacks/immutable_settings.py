@@ -1,0 +1,119 @@
+"""Refuse a deploy that changes a setting which cannot change in a running cluster, and say why it cannot.
+
+The setting becomes a parameter whose default is its value, together with a rule that the two are equal, as they are
+when the stack is created. On an update, the CDK's command line passes the previous value of every parameter
+(``--previous-parameters``, its default), so that a changed setting breaks the rule. CloudFormation checks rules before
+it changes anything: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html A stack
+that is older than the setting has no previous value, so the rule accepts the first change; `dlcluster preflight` finds
+it (cli/preflight/stack.py).
+"""
+
+from typing import Final
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from bootstrap.contract import IMMUTABLE_ZONE, NO_ZONE
+from stacks.settings.props import ClusterProps
+
+UNPINNED_ZONE: Final = "unpinned"
+"""Value of the stack's zone parameter if CloudFormation chooses the zone."""
+_REPLACES_NETWORK: Final = "it would replace the network and every node"
+_MOVED_BY_UP: Final = "dlcluster up moves the nodes, while there are none"
+
+
+class ImmutableSetting(Construct):
+    """A setting that CloudFormation refuses to change; ``reason`` becomes part of its error message."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, name: str, value: str, reason: str) -> None:
+        super().__init__(scope, construct_id)
+        created_with = cdk.CfnParameter(
+            self,
+            "CreatedWith",
+            default=value,
+            description=f"The {name} that the cluster was created with; leave it as it is",
+        )
+        sentence = (
+            f"{name} of a running cluster cannot change, got {value}: {reason}; "
+            f"go back to the old one (the stack's parameter {created_with.logical_id}), or cdk destroy first"
+        )
+        cdk.CfnRule(
+            self,
+            "Unchanged",
+            assertions=[
+                cdk.CfnRuleAssertion(
+                    assert_=cdk.Fn.condition_equals(created_with.value_as_string, value),
+                    assert_description=sentence,
+                )
+            ],
+        )
+
+
+def forbid_changes(scope: Construct, props: ClusterProps, *, zone: str | None) -> None:
+    """Make the settings of the running nodes' network, storage and roles immutable."""
+    _forbid_network_changes(scope, props)
+    ImmutableSetting(
+        scope,
+        IMMUTABLE_ZONE,
+        name="availability_zone",
+        value=(zone or UNPINNED_ZONE) if props.is_placed else NO_ZONE,
+        reason=_MOVED_BY_UP if props.zones else _REPLACES_NETWORK,
+    )
+    ImmutableSetting(
+        scope,
+        "Bucket",
+        name="bucket",
+        value=props.bucket or "one of its own",
+        reason="running nodes would lose their rights to the old one",
+    )
+    ImmutableSetting(
+        scope,
+        "SharedStorageSetting",
+        name="shared_storage",
+        value=props.shared_storage,
+        reason="running nodes keep what they have mounted",
+    )
+    if props.makes_file_system:
+        ImmutableSetting(
+            scope,
+            "FileSystemKey",
+            name="kms_key",
+            value=props.kms_key or "AWS's own",
+            reason="a new file system, without the data, would take the place of the old",
+        )
+    ImmutableSetting(
+        scope,
+        "RoleNamePrefix",
+        name="role_name_prefix",
+        value=props.role_name_prefix or "none",
+        reason="running nodes would lose their roles",
+    )
+
+
+def _forbid_network_changes(scope: Construct, props: ClusterProps) -> None:
+    # Use one parameter for all, so that a cluster can neither move into or out of an existing VPC, nor divide its own
+    # differently.
+    name, value = ("vpc_id", vpc) if (vpc := props.vpc_id) else ("vpc_cidr", props.vpc_cidr)
+    if props.zones:
+        name, value = "zones", f"{','.join(props.candidate_zones)} in {value}"
+    # The ID predates vpc_id and zones. Changing it would lose the stored value.
+    ImmutableSetting(scope, "VpcCidr", name=name, value=value, reason=_REPLACES_NETWORK)
+    for construct_id, name, subnet in (
+        ("Subnet", "subnet_id", props.subnet_id),
+        ("MasterSubnet", "master_subnet_id", props.master_subnet),
+    ):
+        if subnet is not None:
+            ImmutableSetting(
+                scope,
+                construct_id,
+                name=name,
+                value=subnet,
+                reason="running nodes reject addresses outside the original subnet",
+            )
+    ImmutableSetting(
+        scope,
+        "Private",
+        name="private",
+        value=str(props.private).lower(),
+        reason="running nodes keep their subnets and addresses",
+    )

@@ -1,0 +1,24 @@
+"""Deploy this part's cluster by the lines of the tutorial "first cluster", as a new user types them."""
+
+import pytest
+
+from local.run.user import User
+from tests.e2e.console_blocks import Step
+from tests.e2e.laptop import Laptop
+from tests.e2e.tutorial import FIRST_CLUSTER, new_user_laptop, run_page
+
+
+@pytest.fixture(scope="session")
+def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+    return new_user_laptop(user, tmp_path_factory.mktemp("laptop"))
+
+
+@pytest.fixture(scope="session")
+def first_cluster(laptop: Laptop) -> list[tuple[Step, list[str]]]:
+    """Run the tutorial, whose first line deploys; return each command with the lines that it printed."""
+    return run_page(laptop, FIRST_CLUSTER)
+
+
+@pytest.fixture(scope="session")
+def deployed(first_cluster: list[tuple[Step, list[str]]]) -> None:
+    """Replace the deploy of the other parts, whose settings are the same."""

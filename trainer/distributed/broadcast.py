@@ -1,0 +1,38 @@
+"""Send tensors and values from one rank to all others."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed
+
+from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.rendezvous import report_lost_ranks
+from trainer.side_stream import record_event, wait_for
+
+
+def broadcast(tensors: Iterable[torch.Tensor], *, what: str, source: int, collective: Collective) -> None:
+    """Replace the tensors of all ranks by those of the rank ``source``."""
+    if not collective.is_distributed:
+        return
+    with report_lost_ranks(f"sending {what} to all ranks", timeout=collective.timeout):
+        for tensor in tensors:
+            torch.distributed.broadcast(tensor, src=source)
+            wait_for(record_event(tensor.device), timeout_s=collective.timeout_s)
+
+
+def broadcast_object(value: Any, *, source: int, is_source: bool, device: torch.device, collective: Collective) -> Any:
+    """Return the value of the rank ``source`` on every rank; JSON must be able to represent it.
+
+    Like torch.distributed.broadcast_object_list, but with a timeout when a rank is lost.
+    """
+    if not collective.is_distributed:
+        return value
+    content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(device)
+    size = torch.tensor([content.numel()], device=device)
+    broadcast([size], what="the size of a message", source=source, collective=collective)
+    if not is_source:
+        content = content.new_empty(int(size))
+    broadcast([content], what="a message", source=source, collective=collective)
+    return json.loads(bytes(content.tolist()))
