@@ -17,8 +17,8 @@ from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
     group_checks,
+    group_launches,
     health,
-    launch,
     launch_instances,
     lifecycle,
     lifecycle_hooks,
@@ -48,7 +48,7 @@ from local.aws.ec2 import (
     security_groups,
     subnets,
 )
-from local.aws.launches import checks, network_interfaces, placement
+from local.aws.ec2.run_instances import checks, network_interfaces, placement
 from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
@@ -79,10 +79,10 @@ _MOTO_EXTENSIONS = (
     buckets,
     file_systems,
     lustre,
-    # FakeAutoScalingGroup.replace_autoscaling_group_instances: activities records what launch does.
-    # Instance.terminate: elastic_ips disassociates the address of what launch terminates.
+    # FakeAutoScalingGroup.replace_autoscaling_group_instances: activities records what group_launches does.
+    # Instance.terminate: elastic_ips disassociates the address of what group_launches terminates.
     # FakeAutoScalingGroup's creation and _set_launch_configuration: group_checks refuses before the others act.
-    launch,
+    group_launches,
     activities,
     launch_instances,
     lifecycle,

@@ -19,7 +19,7 @@ from local.chaos.observer import ClusterObserver
 from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
 from local.faults.faults import Faults
-from local.faults.nodes import NodeHandle, await_true
+from local.faults.nodes import NodeHandle, wait_until
 from local.run.user import User, deploy_arguments, temporary_user
 
 NODES = 3
@@ -161,7 +161,7 @@ class FaultRun:
         return time.monotonic()
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        await_true(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
+        wait_until(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
 
     def _judge(self, job_case: JobCase, outcome: JobOutcome, *, recovered_s: float) -> list[str]:
         problems = judge(outcome, job_case, fault=self._fault, recovered_s=recovered_s)

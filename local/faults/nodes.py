@@ -87,7 +87,7 @@ def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
     return NodeHandle(instance_id=instance_id, directory=run_dir / "nodes" / instance_id, cgroup=cgroup)
 
 
-def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
     """Poll until a condition holds. Raises LocalError at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():

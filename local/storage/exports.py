@@ -6,11 +6,11 @@ from pathlib import Path
 
 from local.network import vpc_network
 from local.storage.certificates import Authority
+from local.storage.efs_server import start_server
 from local.storage.lustre_server import start_lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.name_server import start_name_server
 from local.storage.on_node import make_directory
-from local.storage.server import start_server
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from local.network.addresses import NAME_SERVER_ADDRESS
-from local.storage import lustre_mount_helper, mount_helper, nfs_client
+from local.storage import lustre_mount_helper, nfs_client, nfs_mount_helper
 from local.storage.certificates import Authority
 
 EXPORTS: Final = "file-systems"
@@ -17,12 +17,12 @@ _RESOLVER: Final = f"nameserver {NAME_SERVER_ADDRESS}\noptions timeout:1 attempt
 
 def install_storage_client(disk: Path, *, authority: Authority) -> None:
     """Write the files to the disk of a node that has not booted yet."""
-    for kind, program in (("nfs4", mount_helper), ("lustre", lustre_mount_helper)):
+    for kind, program in (("nfs4", nfs_mount_helper), ("lustre", lustre_mount_helper)):
         helper = disk / f"usr/sbin/mount.{kind}"
         helper.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(str(program.__file__), helper)
         helper.chmod(0o755)
-    _install_nfs_client(disk / mount_helper.LIBRARY.lstrip("/"))
+    _install_nfs_client(disk / nfs_mount_helper.LIBRARY.lstrip("/"))
     resolver = disk / "etc/resolv.conf"
     resolver.parent.mkdir(parents=True, exist_ok=True)
     resolver.write_text(_RESOLVER)

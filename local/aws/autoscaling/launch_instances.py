@@ -20,7 +20,7 @@ from moto.ec2.models.subnets import Subnet
 from moto.ec2.utils import filter_dict_attribute_mapping
 
 from local.aws.autoscaling import activities, lifecycle
-from local.aws.autoscaling.launch import launch_member
+from local.aws.autoscaling.group_launches import launch_member
 from local.aws.moto_patching import add
 from local.aws.scarcity.capacity import SHORTAGES
 

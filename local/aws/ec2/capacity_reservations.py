@@ -16,8 +16,8 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.instances import InstanceResponse
 
-from local.aws.launches.placement import DEFAULT_TENANCY
-from local.aws.launches.request import market_type, requested_type, template_data
+from local.aws.ec2.run_instances.placement import DEFAULT_TENANCY
+from local.aws.ec2.run_instances.request import market_type, requested_type, template_data
 from local.aws.moto_patching import add, wrap
 
 PLATFORM: Final = "Linux/UNIX"

@@ -14,7 +14,7 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Instance
 
-from local.aws.launches.request import market_type, requested_type, template_data
+from local.aws.ec2.run_instances.request import market_type, requested_type, template_data
 from local.aws.moto_patching import wrap
 from local.aws.scarcity.limits import read_capacities
 from local.aws.scarcity.vcpu_quotas import check_quota

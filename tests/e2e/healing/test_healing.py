@@ -21,7 +21,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.run.session import REGION
 from tests.cli.verb_lines import ON_MASTER, words_of
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases, node_disk, stack_outputs
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.e2e.verb_answers import Prompt, enter_project
 from tests.service_models import shared_models
 from tests.waiting import await_true
@@ -33,7 +33,7 @@ AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
 
 
 @pytest.fixture
-def observer(cluster: Cluster) -> ClusterObserver:
+def observer(cluster: DeployedCluster) -> ClusterObserver:
     return ClusterObserver.current(STACK, environment=cluster.user.environment)
 
 
@@ -67,7 +67,7 @@ def public_address(instance_id: str) -> str:
     return str(describe_instance(instance_id).get("PublicIpAddress"))
 
 
-def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+def log_in(cluster: DeployedCluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         cluster.user.ssh_command(host, command, options=options),
         env=dict(cluster.user.environment),
@@ -102,7 +102,7 @@ def state(instance_id: str) -> str:
 
 
 @contextmanager
-def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
+def saving_job(cluster: DeployedCluster) -> Iterator["subprocess.Popen[str]"]:
     """Run a job whose ranks save a checkpoint at the end, on all nodes."""
     with subprocess.Popen(
         cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
@@ -150,7 +150,7 @@ def check_verbs_without_master(prompt: Prompt, lost: str) -> None:
 
 
 def test_a_crashed_worker_is_replaced_under_its_index(
-    cluster: Cluster, observer: ClusterObserver, before: Observation
+    cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     Faults.current().kill("worker2")
     await_replacement(observer, before, 2)
@@ -159,7 +159,7 @@ def test_a_crashed_worker_is_replaced_under_its_index(
 
 
 def test_a_crashed_master_is_replaced_behind_the_same_address(
-    cluster: Cluster,
+    cluster: DeployedCluster,
     observer: ClusterObserver,
     before: Observation,
     tmp_path: Path,
@@ -201,7 +201,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
 
 
 def test_scaled_in_survivors_close_the_gap_in_one_generation(
-    cluster: Cluster, observer: ClusterObserver, before: Observation
+    cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     """When a worker with a low index is removed, the survivor with the highest index takes it; no other index changes.
 
@@ -234,7 +234,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def test_job_runs_on_the_healed_cluster_without_login(cluster: Cluster) -> None:
+def test_job_runs_on_the_healed_cluster_without_login(cluster: DeployedCluster) -> None:
     job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
     done = log_in(cluster, "deeplearning-master", job, "-a")
     assert done.returncode == 0, done.stderr

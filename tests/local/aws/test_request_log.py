@@ -1,3 +1,5 @@
+"""Test that the request log has each call with its permissions and without its contents."""
+
 import json
 from datetime import datetime, timezone
 from typing import Any

@@ -1,3 +1,5 @@
+"""Test which calls IAM policies allow."""
+
 from typing import Any
 
 import pytest

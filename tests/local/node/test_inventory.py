@@ -1,3 +1,5 @@
+"""Test what is read from EC2 of the instances that become nodes."""
+
 from ipaddress import IPv4Interface
 from typing import Any
 

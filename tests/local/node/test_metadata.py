@@ -1,3 +1,5 @@
+"""Test the instance metadata service."""
+
 import dataclasses
 import json
 from datetime import datetime, timezone

@@ -1,3 +1,5 @@
+"""Test the simulated nvidia-smi."""
+
 import subprocess
 import sys
 from pathlib import Path

@@ -18,19 +18,19 @@ from typing import Any, Final
 
 from bootstrap.shared_storage.target import TUNNEL_ADDRESS, StorageTarget
 from bootstrap.shared_storage.tunnel import Tunnel
-from local.storage import mount_helper
+from local.storage import nfs_mount_helper
 from local.storage.certificates import Authority
+from local.storage.efs_server import PORT
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import MountTarget
 from local.storage.nfs_client.__main__ import EXPORTS as EXPORTS_ON_NODE
 from local.storage.on_node import EXPORTS
-from local.storage.server import PORT
 from tests.local.instances import instance
 from tests.local.storage.policies import EVERYBODY, OF_ONE_ROLE, TLS_ONLY
 from tests.local.storage.storage_network import REPOSITORY, VPC, build, group, outcomes_on, tcp
 
 MODULE: Final = "tests.local.storage.efs_network"
-CLIENT, IMPATIENT_CLIENT = mount_helper.CLIENT, "tests.local.storage.impatient_nfs_client"
+CLIENT, IMPATIENT_CLIENT = nfs_mount_helper.CLIENT, "tests.local.storage.impatient_nfs_client"
 SLOW_S: Final = 0.5
 NODE: Final = instance(4, groups=("sg-nodes",), public=None, internet=None)
 GROUPS: Final = (group("sg-nodes"), group("sg-open", tcp(PORT, PORT)), group("sg-half", tcp(1, PORT - 1)))
@@ -80,7 +80,7 @@ def prepare(directory: Path) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", mount_point], check=True)
     Path(EXPORTS_ON_NODE).mkdir(parents=True)
     subprocess.run(["mount", "--bind", directory / EXPORTS, EXPORTS_ON_NODE], check=True)
-    mount_helper.LIBRARY = str(REPOSITORY)
+    nfs_mount_helper.LIBRARY = str(REPOSITORY)
 
 
 def tunnel_to(file_system: str, directory: Path) -> int:
@@ -96,13 +96,13 @@ def mount(directory: Path, case: str) -> tuple[str, int, list[str], float]:
     file_system, through_tunnel = CASES[case]
     mount_point = directory / case
     mount_point.mkdir()
-    mount_helper.CLIENT = IMPATIENT_CLIENT if case == CLOSED else CLIENT
+    nfs_mount_helper.CLIENT = IMPATIENT_CLIENT if case == CLOSED else CLIENT
     address, port = TARGETS[file_system].address, PORT
     if through_tunnel:
         address, port = TUNNEL_ADDRESS, tunnel_to(file_system, directory)
     began = time.monotonic()
     with contextlib.redirect_stderr(io.StringIO()) as printed:
-        code = mount_helper.main(
+        code = nfs_mount_helper.main(
             [f"{address}:/", str(mount_point), "-o", f"vers=4.1,proto=tcp,addr={address},port={port}"]
         )
     took_s = time.monotonic() - began

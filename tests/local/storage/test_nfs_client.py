@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from local.storage import mount_helper, on_node
+from local.storage import nfs_mount_helper, on_node
 from local.storage.nfs_client.connection import FRESH_S
 from local.storage.rpc import read_record, reply
 from tests.waiting import await_true
@@ -27,7 +27,7 @@ mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/local-aws/file-systems
 mount --bind "$1" /var/lib/local-aws/file-systems
 mount -t tmpfs tmpfs /sys/fs/cgroup && echo ready && exec sleep infinity
 """
-HELPER = "import sys; from local.storage import mount_helper as helper; helper.LIBRARY = sys.argv.pop(1); "
+HELPER = "import sys; from local.storage import nfs_mount_helper as helper; helper.LIBRARY = sys.argv.pop(1); "
 USE = f"""
 set -e
 cd {{0}}
@@ -83,7 +83,7 @@ class Node:
     """A mount namespace with what a node has."""
 
     def __init__(self, directory: Path, target: MountTarget) -> None:
-        self._library = directory / "disk" / mount_helper.LIBRARY.lstrip("/")
+        self._library = directory / "disk" / nfs_mount_helper.LIBRARY.lstrip("/")
         on_node._install_nfs_client(self._library)
         on_node.make_directory(directory, SYSTEM)
         self._target = target

@@ -1,3 +1,5 @@
+"""Test the scaling activities of groups, which record launches, terminations and failures."""
+
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path

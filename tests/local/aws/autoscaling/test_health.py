@@ -1,3 +1,5 @@
+"""Test that a group replaces instances that are reported as unhealthy."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test how groups launch, terminate and replace their members, with lifecycle hooks."""
+
 import time
 
 import pytest

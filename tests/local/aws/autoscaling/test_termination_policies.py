@@ -1,3 +1,5 @@
+"""Test which members a shrinking group terminates."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test that stacks are created and updated by change sets."""
+
 import json
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Test which changes of a template update a resource in place, and which are refused."""
+
 from typing import Any
 
 import pytest

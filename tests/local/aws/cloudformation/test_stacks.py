@@ -1,3 +1,5 @@
+"""Test the creation, the rollback and the deletion of stacks."""
+
 from typing import Any
 
 import pytest

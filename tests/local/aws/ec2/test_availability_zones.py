@@ -1,3 +1,5 @@
+"""Test the availability zones that EC2 describes."""
+
 from tests.local.aws.harness import Aws
 
 

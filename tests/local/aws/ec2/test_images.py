@@ -1,3 +1,5 @@
+"""Test the images that nodes are launched from, and those made from nodes."""
+
 import pytest
 from botocore.exceptions import ClientError
 

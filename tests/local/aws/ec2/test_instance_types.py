@@ -1,3 +1,5 @@
+"""Test that EC2 describes the instance types of clusters."""
+
 import pytest
 
 from tests.local.aws.harness import Aws

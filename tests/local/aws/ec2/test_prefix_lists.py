@@ -1,3 +1,5 @@
+"""Test that security groups admit the entries of a prefix list."""
+
 import re
 import time
 from typing import Any

@@ -1,3 +1,5 @@
+"""Test the rules of security groups made by CloudFormation."""
+
 from typing import Any
 
 from tests.local.aws.harness import Aws, Stacks

@@ -1,3 +1,5 @@
+"""Test that EC2 refuses launches of what does not exist."""
+
 from pathlib import Path
 from typing import Any
 

@@ -8,8 +8,8 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from local.aws.launches.network_interfaces import check_interfaces
-from local.aws.launches.request import requested_type, template_data
+from local.aws.ec2.run_instances.network_interfaces import check_interfaces
+from local.aws.ec2.run_instances.request import requested_type, template_data
 from local.aws.moto_patching import wrap
 
 

@@ -13,7 +13,7 @@ from moto.ec2.models.elastic_network_interfaces import Attachment, NetworkInterf
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
 
-from local.aws.launches.request import template_data
+from local.aws.ec2.run_instances.request import template_data
 from local.aws.moto_patching import wrap
 from local.network.vpc_network import mac_address
 

@@ -1,3 +1,5 @@
+"""Test that members of groups follow their launch template."""
+
 import base64
 import ipaddress
 from typing import Any

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from moto.ec2.exceptions import EC2ClientError
 
-from local.aws.launches.network_interfaces import check_interfaces
+from local.aws.ec2.run_instances.network_interfaces import check_interfaces
 from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 
