@@ -136,7 +136,7 @@ def test_wildcard_for_an_id_matches_any_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "values", "found", "expected"),
+    ("operator", "values", "actual", "expected"),
     [
         ("StringNotEquals", "a", ("b",), True),
         ("StringNotEquals", "a", ("a",), False),

@@ -65,7 +65,7 @@ def test_takes_the_clusters_own_interfaces() -> None:
     check_interfaces([EFA | {"AssociatePublicIpAddress": True}], instance_type="g5.8xlarge")
 
 
-@pytest.mark.parametrize("word", [False, "false"])
+@pytest.mark.parametrize("answer", [False, "false"])
 def test_takes_several_interfaces_that_ask_for_no_public_address(answer: bool | str) -> None:
     # AWS's own example ("Maximize network bandwidth on EC2 instances with multiple network cards") does.
     no = {"AssociatePublicIpAddress": answer}
