@@ -21,7 +21,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from local.run.user import User, new_user
+from local.run.user import User, temporary_user
 from tests.e2e.console_blocks import OMITTED, Step, general
 from tests.e2e.tutorial import DOCS, FIRST_CLUSTER, OWN_SCRIPT, new_user_laptop, run_page, ssh_configured
 from tests.e2e.user_venv import make_venv
@@ -60,7 +60,7 @@ def main(directory: Path) -> int:
 @contextmanager
 def bootstrapped_user() -> Iterator[User]:
     """Yield a user whose account is ready for the tutorials' first line."""
-    with new_user() as own:
+    with temporary_user() as own:
         user = replace(own, environment={**own.environment, "CDK_VALIDATION": "false"})
         user.cdk("bootstrap", "aws://123456789012/us-east-1")
         yield user

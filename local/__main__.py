@@ -1,9 +1,10 @@
-"""Run a local AWS, enter it, show it and end it.
+"""Run, enter, show and end the local AWS.
 
 python -m local image                        build the node image and print where it is
 python -m local run [--engines] -- COMMAND   run a command inside a fresh local AWS and return its exit code
 python -m local shell                        open a shell inside a fresh local AWS, which ends with the shell
-python -m local demo NODES [--keep]          run the main job inside a fresh local AWS, and optionally keep it
+python -m local demo NODES [--keep]          deploy NODES nodes inside a fresh local AWS, train on all of them, and
+                                             destroy them, or with --keep leave the local AWS and its cluster up
 python -m local enter [RUN] [-- COMMAND]     open a shell, or run a command, inside a running local AWS
 python -m local end [RUN]                    end a running local AWS
 python -m local status [RUN]                 list the instances of every running local AWS, or of one
@@ -65,8 +66,8 @@ def _parser_outside() -> _Parser:
     run = verbs.add_parser("run", help="run a command inside a fresh local AWS")
     run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
     verbs.add_parser("shell", help="open a shell inside a fresh local AWS")
-    demo = verbs.add_parser("demo", help="run the main job inside a fresh local AWS")
-    demo.add_argument("nodes", metavar="NODES", help="master and workers together")
+    demo = verbs.add_parser("demo", help="deploy NODES nodes inside a fresh local AWS, train on all of them, destroy")
+    demo.add_argument("nodes", metavar="NODES", help="number of nodes, the master included")
     demo.add_argument("--keep", action="store_true", help="leave the cluster up")
     helps = {
         "enter": "open a shell or run a command inside a running local AWS",
@@ -88,8 +89,8 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     if not inside and verb in INSIDE_ONLY:
         raise UsageError(f"{verb} works inside a local AWS only: make enter, then local-aws {verb}")
     parser = _parser_inside() if inside else _parser_outside()
-    words, command = _split(arguments)
-    options = parser.parse_args(words)
+    own, command = _split(arguments)
+    options = parser.parse_args(own)
     if bool(command) != (options.verb == "run") and options.verb != "enter":
         parser.error("run needs -- COMMAND" if options.verb == "run" else f"{options.verb} takes no command")
     options.command = command
@@ -112,18 +113,18 @@ def _run(command: list[str], *, with_mxnet: bool = False) -> int:
 
 
 def _demo(nodes: int, *, keep: bool) -> int:
-    if lack := inotify_shortage(nodes):
-        raise LocalError(lack)
+    if shortage := inotify_shortage(nodes):
+        raise LocalError(shortage)
     image_layers()
     demo = [sys.executable, "-m", "local.demo", str(nodes)]
     return interactive.keep([*demo, "--keep"]) if keep else _run(demo)
 
 
 def _status(name: str | None) -> int:
-    found = [pick_run(name)] if name else all_runs()
-    if not found:
+    runs = [pick_run(name)] if name else all_runs()
+    if not runs:
         print("no local AWS is up")
-    for run in found:
+    for run in runs:
         print(f"local AWS {run.name}", flush=True)
         run_inside(run, [sys.executable, "-m", "local", "status"])
     return 0

@@ -1,7 +1,7 @@
-"""Run the main job like a user, on the local AWS.
+"""Deploy a cluster, train on all of its nodes and destroy it, like a user, on the local AWS.
 
-python -m local.demo 3           (inside its own local AWS: `make demo`) python -m local.demo 3 --keep    (inside one
-that stays up with its cluster: `KEEP=1 make demo`)
+python -m local.demo 3           (inside its own local AWS: `make demo`)
+python -m local.demo 3 --keep    (inside one that stays up with its cluster: `KEEP=1 make demo`)
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from local.errors import UsageError
-from local.run.user import User, deploy_arguments, new_user, user_of_this_session
+from local.run.user import User, deploy_arguments, session_user, temporary_user
 
 MASTER = "deeplearning-master"
 SHOW = """\
@@ -52,7 +52,7 @@ def parse_nodes(text: str) -> int:
     return int(text)
 
 
-def parts(nodes: int) -> str:
+def master_and_workers(nodes: int) -> str:
     """Describe a number of nodes as a master and workers."""
     return f"a master and {nodes - 1} worker{'' if nodes == 2 else 's'}"
 
@@ -70,7 +70,7 @@ def show_and_train(user: User, *, nodes: int, steps: Steps) -> None:
 def run_demo(user: User, *, nodes: int, keep: bool, steps: Steps) -> None:
     with steps.step("cdk bootstrap (once an account and region)"):
         user.cdk("bootstrap")
-    with steps.step(f"cdk deploy: {parts(nodes)}, ready when each has signalled"):
+    with steps.step(f"cdk deploy: {master_and_workers(nodes)}, ready when each has signaled"):
         user.cdk(*deploy_arguments(nodes=nodes))
     try:
         show_and_train(user, nodes=nodes, steps=steps)
@@ -85,14 +85,14 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING)
     steps = Steps()
     try:
-        with user_of_this_session() if keep else new_user() as user:
+        with session_user() if keep else temporary_user() as user:
             run_demo(user, nodes=nodes, keep=keep, steps=steps)
     except KeyboardInterrupt:
         return 130
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired, TimeoutError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    sys.stdout.write(f"\nThe whole way{'' if keep else ', with nothing left behind'}:\n{steps.summary()}\n")
+    sys.stdout.write(f"\nTimings{'' if keep else ' (everything was removed)'}:\n{steps.summary()}\n")
     return 0
 
 

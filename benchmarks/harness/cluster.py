@@ -14,7 +14,7 @@ from local.chaos.membership_check import Observation
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.nodes import NodeHandle
-from local.run.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, temporary_user
 
 CLUSTER = "deeplearning"
 AGREEMENT_TIMEOUT_S = 300.0
@@ -54,7 +54,7 @@ def _inside(module: str, *options: str) -> list[str]:
 @contextmanager
 def user_with_cluster(*settings: str, nodes: int) -> Iterator[User]:
     """Deploy a cluster with additional settings (NAME=VALUE), and yield its user."""
-    with new_user() as user:
+    with temporary_user() as user:
         run_cdk(user, "bootstrap")
         run_cdk(user, *deploy_arguments(nodes=nodes), *(word for setting in settings for word in ("-c", setting)))
         yield user

@@ -20,10 +20,10 @@ def answer(call: Call) -> Response:
     if call.action != "GetResource" or kind != RESERVATION:
         return _refused("UnsupportedActionException", f"the local AWS has no {call.action} of {kind}")
     try:
-        found = capacity_reservations.find(name).described()
+        description = capacity_reservations.find(name).described()
     except EC2ClientError as error:
         return _refused("ResourceNotFoundException", error.message)
-    properties = json.dumps({key: _plain(value) for key, value in found.items()})
+    properties = json.dumps({key: _plain(value) for key, value in description.items()})
     return _json({"TypeName": kind, "ResourceDescription": {"Identifier": name, "Properties": properties}})
 
 
@@ -31,8 +31,8 @@ def _plain(value: Any) -> Any:
     return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value
 
 
-def _json(found: dict[str, Any], *, status: int = 200) -> Response:
-    return Response(json.dumps(found), status=status, content_type="application/x-amz-json-1.0")
+def _json(body: dict[str, Any], *, status: int = 200) -> Response:
+    return Response(json.dumps(body), status=status, content_type="application/x-amz-json-1.0")
 
 
 def _refused(code: str, message: str) -> Response:

@@ -46,14 +46,14 @@ def _create(original: Any, backend: FSxBackend, **named: Any) -> Any:
     interface = ec2.create_network_interface(
         subnet, [subnet.get_available_subnet_ip(own)], group_ids=[group.id for group in groups], description="AWS FSx"
     )
-    found: Any = original(backend, **named)
+    file_system: Any = original(backend, **named)
     given = named["lustre_configuration"] or {}
     kind = given.get("DeploymentType", _OLDEST)
     mount_name = "fsx" if kind == _OLDEST else uuid4().hex[:8]
-    found.lustre_configuration = {**given, "DeploymentType": kind, "MountName": mount_name}
-    found.interface = interface
-    found.created_at, found.available_after = datetime.now(timezone.utc), time.monotonic() + CREATING_S
-    return found
+    file_system.lustre_configuration = {**given, "DeploymentType": kind, "MountName": mount_name}
+    file_system.interface = interface
+    file_system.created_at, file_system.available_after = datetime.now(timezone.utc), time.monotonic() + CREATING_S
+    return file_system
 
 
 def _describe(original: Any, backend: FSxBackend, **named: Any) -> Any:
@@ -65,9 +65,9 @@ def _describe(original: Any, backend: FSxBackend, **named: Any) -> Any:
 
 
 def _delete(original: Any, backend: FSxBackend, **named: Any) -> Any:
-    found: Any = backend.file_systems.get(named["file_system_id"])
+    file_system: Any = backend.file_systems.get(named["file_system_id"])
     answer = original(backend, **named)
-    if interface := getattr(found, "interface", None):
+    if interface := getattr(file_system, "interface", None):
         interface.ec2_backend.delete_network_interface(interface.id)
         interface.subnet.del_subnet_ip(interface.private_ip_address)
     return answer

@@ -15,13 +15,13 @@ def wrap(owner: Any, name: str, function: Callable[..., Any]) -> None:
 
     Works for functions of modules, methods, class and static methods, and the getters of properties.
     """
-    found = inspect.getattr_static(owner, name)
-    if isinstance(found, property):
-        setattr(owner, name, property(functools.partial(function, found.fget)))
-    elif isinstance(found, classmethod | staticmethod):
+    attribute = inspect.getattr_static(owner, name)
+    if isinstance(attribute, property):
+        setattr(owner, name, property(functools.partial(function, attribute.fget)))
+    elif isinstance(attribute, classmethod | staticmethod):
         setattr(owner, name, staticmethod(functools.partial(function, getattr(owner, name))))
     else:
-        setattr(owner, name, _function_calling(function, found))
+        setattr(owner, name, _function_calling(function, attribute))
 
 
 def add(owner: Any, name: str, function: Callable[..., Any]) -> None:

@@ -66,18 +66,20 @@ def _permission_entry(permission: Permission) -> dict[str, Any]:
 
 def _resources(parameters: dict[str, Any]) -> dict[str, Any]:
     """Return only names and keys, neither contents nor secrets."""
-    found: dict[str, Any] = {name: v for name, v in parameters.items() if isinstance(v, str) and _HINTS.fullmatch(name)}
-    found |= _key(parameters)
+    resources: dict[str, Any] = {
+        name: v for name, v in parameters.items() if isinstance(v, str) and _HINTS.fullmatch(name)
+    }
+    resources |= _key(parameters)
     if batch := parameters.get("RequestItems"):
-        reads = {table: wanted for table, wanted in batch.items() if isinstance(wanted, dict)}
-        found["RequestItems"] = {table: {"Keys": wanted.get("Keys", [])} for table, wanted in reads.items()}
+        reads = {table: request for table, request in batch.items() if isinstance(request, dict)}
+        resources["RequestItems"] = {table: {"Keys": request.get("Keys", [])} for table, request in reads.items()}
     if items := parameters.get("TransactItems"):
-        found["TransactItems"] = [{kind: _item(wanted) for kind, wanted in item.items()} for item in items]
-    return found
+        resources["TransactItems"] = [{kind: _item(request) for kind, request in item.items()} for item in items]
+    return resources
 
 
-def _item(wanted: dict[str, Any]) -> dict[str, Any]:
-    return {"TableName": wanted.get("TableName"), **_key(wanted)}
+def _item(request: dict[str, Any]) -> dict[str, Any]:
+    return {"TableName": request.get("TableName"), **_key(request)}
 
 
 def _key(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
     group_checks,
+    group_launches,
     health,
-    launch,
     launch_instances,
     lifecycle,
     lifecycle_hooks,
@@ -49,8 +49,8 @@ from local.aws.ec2 import (
     subnets,
     volume_key,
 )
+from local.aws.ec2.run_instances import checks, network_interfaces, placement
 from local.aws.iam import managed_policies, policy_simulator
-from local.aws.launches import checks, network_interfaces, placement
 from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
@@ -65,7 +65,8 @@ from local.dataplane.changes import ChangeWriter, may_change
 MOTO_VERSION = "5.2.5"
 """Version whose private names this package wraps."""
 
-_PARTS = (
+_MOTO_EXTENSIONS = (
+    # CloudFormationBackend.create_stack and update_stack: template_rules refuses before anything is created or changed.
     stacks,
     stack_updates,
     template_rules,
@@ -80,7 +81,10 @@ _PARTS = (
     buckets,
     file_systems,
     lustre,
-    launch,
+    # FakeAutoScalingGroup.replace_autoscaling_group_instances: activities records what group_launches does.
+    # Instance.terminate: elastic_ips disassociates the address of what group_launches terminates.
+    # FakeAutoScalingGroup's creation and _set_launch_configuration: group_checks refuses before the others act.
+    group_launches,
     activities,
     launch_instances,
     lifecycle,
@@ -91,6 +95,8 @@ _PARTS = (
     subnets,
     elastic_ips,
     instance_types,
+    # EC2Backend.run_instances, which the last one enters first: capacity_reservations gives a launch its reservation,
+    # checks refuses it, placement and network_interfaces complete what was launched, capacity counts what runs.
     capacity,
     spot_scores,
     quotas,
@@ -109,7 +115,9 @@ _PARTS = (
     volume_key,
     policy_simulator,
 )
-"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one."""
+"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one.
+
+Each comment names such a function. The order of the others does not matter."""
 
 
 _ANSWERED_HERE: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}
@@ -163,8 +171,8 @@ def create_server(
 def _prepare(region: str) -> None:
     # moto's own images take half a second and hundreds of snapshots, and nothing uses them
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    for part in _PARTS:
-        part.install()
+    for extension in _MOTO_EXTENSIONS:
+        extension.install()
     images.register(region)
 
 

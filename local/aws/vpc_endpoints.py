@@ -76,8 +76,8 @@ def _sender(call: Call) -> Instance | None:
     if session is None:
         return None
     name = session.user_id.partition(":")[2]
-    found = (backend.get_instance_by_id(name) for backend in ec2_backends[session.account_id].values())
-    return next((instance for instance in found if instance is not None), None)
+    instances = (backend.get_instance_by_id(name) for backend in ec2_backends[session.account_id].values())
+    return next((instance for instance in instances if instance is not None), None)
 
 
 def _is_interface(endpoint: VPCEndPoint) -> bool:

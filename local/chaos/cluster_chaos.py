@@ -13,7 +13,7 @@ from local.chaos.observer import ClusterObserver
 from local.chaos.plan import KINDS, make_plan, node_target
 from local.chaos.plan_runner import run_plan
 from local.faults.faults import Faults
-from local.run.user import deploy_arguments, new_user
+from local.run.user import deploy_arguments, temporary_user
 
 NODES = 5
 CLUSTER = "deeplearning"
@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=5 * len(KINDS), help="how many")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with new_user() as user:
+    with temporary_user() as user:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES))
         run_chaos(

@@ -162,8 +162,8 @@ def _judge_success(
     text = [line for _, line in outcome.lines]
     world, done = _last_attempt(text)
     errors = [] if done >= world > 0 else [f"it ended with 0, and {done} of {world} ranks were done"]
-    wanted = _wanted_nodes(text)
-    fewest = min(MIN_NODES, wanted) if job_case.policy == "fewer" else wanted
+    awaited = _awaited_nodes(text)
+    fewest = min(MIN_NODES, awaited) if job_case.policy == "fewer" else awaited
     errors += [] if world >= fewest else [f"it ended on {world} nodes, {fewest} were asked for"]
     restarts = [at for at, line in outcome.lines if at > 0 and line.startswith(RESTART_PREFIX)]
     if joined and not restarts:
@@ -183,8 +183,8 @@ def _judge_failure(
 ) -> list[str]:
     assert outcome.ended_s is not None
     # A launcher that is disconnected from all others for longer than it should wait has no node to restart on.
-    alone = fault.node_index == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
-    if job_case.policy != "end" and not alone:
+    has_lost_others = fault.node_index == 1 and any(TOO_FEW_NODES in line for _, line in outcome.lines)
+    if job_case.policy != "end" and not has_lost_others:
         return [f"it ended with {code}, and should have started again"]
     errors = [] if code in (NODE_LOST, LOST) else [f"it ended with {code}, neither {NODE_LOST} nor {LOST}"]
     if outcome.ended_s < 0:
@@ -193,7 +193,7 @@ def _judge_failure(
     return errors if outcome.ended_s <= limit_s else [*errors, f"it ended {outcome.ended_s:.0f} s after the fault"]
 
 
-def _wanted_nodes(text: Sequence[str]) -> int:
+def _awaited_nodes(text: Sequence[str]) -> int:
     """Return the number of nodes for which the launcher waited; 0 if it never waited.
 
     A node may have left the list before the job started.

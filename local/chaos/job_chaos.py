@@ -19,8 +19,8 @@ from local.chaos.observer import ClusterObserver
 from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
 from local.faults.faults import Faults
-from local.faults.nodes import NodeHandle, await_true
-from local.run.user import User, deploy_arguments, new_user
+from local.faults.nodes import NodeHandle, wait_until
+from local.run.user import User, deploy_arguments, temporary_user
 
 NODES = 3
 CLUSTER = "deeplearning"
@@ -94,24 +94,24 @@ class FaultRun:
                 for job in jobs:
                     job.close()
         pool_error = fill_connection_pool(self._user)
-        found = [f"the next job: {pool_error}"] if pool_error else []
+        problems = [f"the next job: {pool_error}"] if pool_error else []
         known = recorded_ends(self._user)
         for job, outcome in outcomes:
             outcome.recorded_end = known.get(job.token)
-            found += self._judge(job.case, outcome, recovered_s=recovered_s)
-        found += [line for lines in orphans for line in lines.result()]
-        return found + self._leftovers(until=max(fault_at + REACTION_TIMEOUT_S, time.monotonic() + CLEANUP_S))
+            problems += self._judge(job.case, outcome, recovered_s=recovered_s)
+        problems += [line for lines in orphans for line in lines.result()]
+        return problems + self._leftovers(until=max(fault_at + REACTION_TIMEOUT_S, time.monotonic() + CLEANUP_S))
 
     def _orphaned_ranks(self, job: Job, *, fault_at: float) -> list[str]:
         """List ranks that run too long, on any node: from the failed attempt, and after the end of the job."""
-        answered, found = fault_at + REACTION_TIMEOUT_S, []
+        answered, orphans = fault_at + REACTION_TIMEOUT_S, []
         if not job.await_end(until=answered):
-            found = ranks_of(job.token, before=fault_at)
+            orphans = ranks_of(job.token, before=fault_at)
             job.await_end(until=answered + 2 * RECOVERY_TIMEOUT_S)
         until = max(answered, time.monotonic() + CLEANUP_S)
         while (left := ranks_of(job.token)) and time.monotonic() < until:
             time.sleep(POLL_S)
-        return [f"{job.case.phase} ({job.case.policy}): outlives its job: {line}" for line in sorted({*found, *left})]
+        return [f"{job.case.phase} ({job.case.policy}): outlives its job: {line}" for line in sorted({*orphans, *left})]
 
     def _fill_connection_pool(self) -> None:
         if errors := fill_connection_pool(self._user):
@@ -161,21 +161,21 @@ class FaultRun:
         return time.monotonic()
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        await_true(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
+        wait_until(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
 
     def _judge(self, job_case: JobCase, outcome: JobOutcome, *, recovered_s: float) -> list[str]:
-        found = judge(outcome, job_case, fault=self._fault, recovered_s=recovered_s)
-        lines = [f"    {at:6.1f} s  {line}" for at, line in outcome.lines if found or line.startswith("launch: ")]
+        problems = judge(outcome, job_case, fault=self._fault, recovered_s=recovered_s)
+        lines = [f"    {at:6.1f} s  {line}" for at, line in outcome.lines if problems or line.startswith("launch: ")]
         end = "was left" if outcome.ended_s is None else f"ended with {outcome.code} after {outcome.ended_s:.1f} s"
         if outcome.recorded_end is not None:
             end += f" ({outcome.recorded_end.state}, {outcome.recorded_end.exit_code})"
         self._log("\n".join([f"  {job_case.phase} ({job_case.policy}) {end}; whole after {recovered_s:.1f} s", *lines]))
-        return [f"{job_case.phase} ({job_case.policy}): {line}" for line in found]
+        return [f"{job_case.phase} ({job_case.policy}): {line}" for line in problems]
 
     def _leftovers(self, *, until: float) -> list[str]:
-        while (found := leftover_processes(self._token)) and time.monotonic() < until:
+        while (leftovers := leftover_processes(self._token)) and time.monotonic() < until:
             time.sleep(0.5)
-        return [f"still runs: {line}" for line in found]
+        return [f"still runs: {line}" for line in leftovers]
 
 
 def _log(text: str) -> None:
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    with new_user() as user:
+    with temporary_user() as user:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES))
         user.write_ssh_config()

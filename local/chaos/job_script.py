@@ -57,11 +57,11 @@ def follow(leader: socket.socket) -> None:
         leader.sendall(b"s")
 
 
-def receive(other: socket.socket, *words: bytes) -> bytes:
-    word = other.recv(1)
-    if word not in words:
+def receive(other: socket.socket, *expected: bytes) -> bytes:
+    message = other.recv(1)
+    if message not in expected:
         raise ConnectionResetError
-    return word
+    return message
 
 
 def main() -> int:

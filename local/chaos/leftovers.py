@@ -34,13 +34,13 @@ def ranks_of(token: str, *, before: float = math.inf) -> list[str]:
 def leftover_processes(token: str) -> list[str]:
     """List processes of jobs on any node: ranks with this token, and the launcher's own of any job."""
     pool_pipes = _pool_pipes()
-    found = []
+    leftovers = []
     for process in _processes():
         command = _read(process / "cmdline")
         is_ours = LAUNCHER in command or f"{TOKEN}={token}".encode() in _read(process / "environ")
         if is_ours and not _is_idle(process, command, pool_pipes=pool_pipes):
-            found.append(_line(process))
-    return found
+            leftovers.append(_line(process))
+    return leftovers
 
 
 def _line(process: Path) -> str:
@@ -102,9 +102,9 @@ def _read(file: Path) -> bytes:
 
 def _pipes(process: Path) -> set[str]:
     """Return the pipes of which a process has an end open."""
-    found = set()
+    names = set()
     with suppress(OSError):  # It has ended.
         for fd in (process / "fd").iterdir():
             with suppress(OSError):
-                found.add(os.readlink(fd))  # noqa: PTH115  (a name such as pipe:[1] is no path)
-    return {name for name in found if name.startswith("pipe:")}
+                names.add(os.readlink(fd))  # noqa: PTH115  (a name such as pipe:[1] is no path)
+    return {name for name in names if name.startswith("pipe:")}

@@ -66,20 +66,20 @@ def block(text: str) -> list[str]:
 
 def hosts_of(text: str) -> dict[str, str]:
     """Return addresses by name; for a name listed twice the first, like the resolver."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for address, *names in map(str.split, block(text)):
         for name in names:
-            found.setdefault(name, address)
-    return found
+            addresses.setdefault(name, address)
+    return addresses
 
 
 def known_hosts_of(text: str) -> dict[str, str]:
     """Return keys by name; join several keys of one name, because ssh would accept any of them."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for names, key in (line.split(" ", 1) for line in block(text)):
         for name in names.split(","):
-            found[name] = f"{found[name]}, {key}" if name in found else key
-    return found
+            keys[name] = f"{keys[name]}, {key}" if name in keys else key
+    return keys
 
 
 def variables_of(text: str) -> dict[str, str]:
@@ -100,19 +100,19 @@ def differences(
 ) -> list[str]:
     """List all errors, one line each; ``views`` contains, by instance id, a node's knowledge or why it gives none."""
     expected = {instance.instance_id: instance for instance in instances}
-    found = []
+    lines = []
     if len(expected) != desired_nodes:
-        found.append(f"the groups want {desired_nodes} nodes, {len(expected)} are in service")
+        lines.append(f"the groups want {desired_nodes} nodes, {len(expected)} are in service")
     readable = {name: view for name, view in views.items() if isinstance(view, NodeView)}
-    found += [f"{name}: {view}" for name, view in views.items() if not isinstance(view, NodeView)]
-    found += [f"{name}: says nothing" for name in expected if name not in views]
-    found += _disagreements({name: str(view.generation) for name, view in readable.items()}, "generation")
-    found += _disagreements({name: _listed(view.members) for name, view in readable.items()}, "membership")
+    lines += [f"{name}: {view}" for name, view in views.items() if not isinstance(view, NodeView)]
+    lines += [f"{name}: says nothing" for name in expected if name not in views]
+    lines += _disagreements({name: str(view.generation) for name, view in readable.items()}, "generation")
+    lines += _disagreements({name: _listed(view.members) for name, view in readable.items()}, "membership")
     for name, view in readable.items():
-        found += [f"{name}: {text}" for text in _node_errors(name, view, expected)]
+        lines += [f"{name}: {text}" for text in _node_errors(name, view, expected)]
     if previous is not None and readable:
-        found += _changes_since(previous, next(iter(readable.values())), expected)
-    return found
+        lines += _changes_since(previous, next(iter(readable.values())), expected)
+    return lines
 
 
 def _listed(members: Iterable[tuple[int, str]]) -> str:
@@ -166,10 +166,10 @@ def _duplicates(values: Iterable[_Value]) -> list[_Value]:
     return [value for value, times in Counter(values).items() if times > 1]
 
 
-def _mismatches(what: str, found: Mapping[str, str], right: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted(found.keys() | right.keys()):
-        if found.get(name) != right.get(name):
-            yield f"{what} has {found.get(name, 'nothing')} for {name}, must have {right.get(name, 'nothing')}"
+def _mismatches(what: str, actual: Mapping[str, str], expected: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(actual.keys() | expected.keys()):
+        if actual.get(name) != expected.get(name):
+            yield f"{what} has {actual.get(name, 'nothing')} for {name}, must have {expected.get(name, 'nothing')}"
 
 
 def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:

@@ -79,23 +79,23 @@ class ClusterObserver:
         """
         deadline = time.monotonic() + deadline_s
         while True:
-            found = self.differences(previous=previous)
-            if not found:
+            disagreements = self.differences(previous=previous)
+            if not disagreements:
                 try:
                     return self.observe()
                 except LocalError as error:  # the membership changed between the two reads
-                    found = [str(error)]
+                    disagreements = [str(error)]
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {deadline_s:.0f} s for the nodes to agree:\n" + "\n".join(found))
+                raise TimeoutError(f"waited {deadline_s:.0f} s for the nodes to agree:\n" + "\n".join(disagreements))
             time.sleep(POLL_S)
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
         """List all errors, one line each; try connections only if everything else is right."""
         snapshot = self.snapshot()
-        found = differences(
+        disagreements = differences(
             desired_nodes=snapshot.desired_nodes, instances=snapshot.instances, views=snapshot.views, previous=previous
         )
-        return found or self.login_failures(snapshot)
+        return disagreements or self.login_failures(snapshot)
 
     def observe(self) -> Observation:
         """Return the membership as the nodes know it, once they agree. Raises LocalError."""
@@ -180,8 +180,8 @@ class ClusterObserver:
             "HostKeyAlias": alias,
             "User": LOGIN_USER,
         }
-        words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-        return ["ip", "netns", "exec", node.instance_id, "ssh", "-F", "none", *words, alias, INSTANCE_ID]
+        ssh_options = [argument for name, value in options.items() for argument in ("-o", f"{name}={value}")]
+        return ["ip", "netns", "exec", node.instance_id, "ssh", "-F", "none", *ssh_options, alias, INSTANCE_ID]
 
     def _groups(self) -> list[Any]:
         pages = client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate()

@@ -13,7 +13,8 @@ from botocore.exceptions import ClientError
 
 from local.chaos.plan import Plan, PlannedFault
 from local.errors import LocalError
-from local.faults.faults import FAULT_TYPES, Faults
+from local.faults.fault_types import FAULT_TYPES
+from local.faults.faults import Faults
 
 API_SHARE = 0.5
 """Fraction of the nodes' requests that fail while AWS's API throttles or returns errors."""

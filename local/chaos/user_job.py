@@ -57,14 +57,14 @@ class Job:
             self._ended = time.monotonic()
             self._news.notify_all()
 
-    def await_line(self, words: str, *, timeout_s: float) -> bool:
-        """Wait for a line with these words; return True if it arrived in time."""
+    def await_line(self, text: str, *, timeout_s: float) -> bool:
+        """Wait for a line that contains a text; return True if it arrived in time."""
         with self._news:
-            self._news.wait_for(lambda: self._ended is not None or self._has_line(words), timeout_s)
-            return self._has_line(words)
+            self._news.wait_for(lambda: self._ended is not None or self._has_line(text), timeout_s)
+            return self._has_line(text)
 
-    def _has_line(self, words: str) -> bool:
-        return any(words in line for _, line in self._lines)
+    def _has_line(self, text: str) -> bool:
+        return any(text in line for _, line in self._lines)
 
     def await_end(self, *, until: float) -> bool:
         """Wait for the end until a time of the monotonic clock; return True if it occurred."""

@@ -26,7 +26,7 @@ from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
 from local.network import check_ip
 from local.node import metadata, reboots, spot_notices
-from local.node.container import REBOOT_CODE, Node, ask_to_reboot, destroy_node, is_frozen, restart_node, start_node
+from local.node.container import REBOOT_CODE, Node, destroy_node, is_frozen, request_reboot, restart_node, start_node
 from local.node.disks import layers_of, take_requested_images
 from local.node.inotify_limit import inotify_shortage
 from local.node.inventory import (
@@ -50,8 +50,8 @@ MAX_BOOTING = 8
 """Number of nodes that boot simultaneously; on two cores, more would only make every node boot later."""
 
 
-class InstanceCredentials:
-    """Reads keys and roles for nodes from EC2, IAM and STS, and caches credentials while they are valid."""
+class AccountReader:
+    """Reads what nodes learn of their account: region, key pairs, roles and credentials, cached while valid."""
 
     def __init__(self, session: boto3.Session) -> None:
         self._ec2 = session.client("ec2")
@@ -94,7 +94,7 @@ class DataPlane:
         self._autoscaling: AutoScalingClient = session.client("autoscaling")
         self._efs: Any = session.client("efs")
         self._fsx: Any = session.client("fsx")
-        self._credentials = InstanceCredentials(session)
+        self._account = AccountReader(session)
         self._run_dir = run_dir
         self._nodes_dir = run_dir / "nodes"
         self._cgroup = cgroup
@@ -130,19 +130,19 @@ class DataPlane:
 
     def _read_inventory(self) -> Inventory:
         self._inventory = None  # Until the complete inventory can be read, each pass tries again.
-        found = read_inventory(self._ec2, self._autoscaling)
+        inventory = read_inventory(self._ec2, self._autoscaling)
         self._storage_faults = StorageFaults.read(self._run_dir)
         targets = read_mount_targets(self._efs, self._fsx, self._ec2, faults=self._storage_faults)
-        found = dataclasses.replace(found, mount_targets=targets)
-        self._inventory = None if found.unreadable else found
-        return found
+        inventory = dataclasses.replace(inventory, mount_targets=targets)
+        self._inventory = None if inventory.unreadable else inventory
+        return inventory
 
     def _reconcile(self, inventory: Inventory) -> None:
-        wanted = {instance.instance_id: instance for instance in inventory.instances}
-        for instance_id in self._nodes.keys() - wanted.keys() - inventory.unreadable:
+        desired = {instance.instance_id: instance for instance in inventory.instances}
+        for instance_id in self._nodes.keys() - desired.keys() - inventory.unreadable:
             self._stop(instance_id)
         self._vpcs.reconcile(inventory, kept={node.instance.vpc_id for node in self._nodes.values()})
-        for instance_id, instance in wanted.items():
+        for instance_id, instance in desired.items():
             with self._errors.recorded(instance_id):
                 if instance_id in self._nodes:
                     self._update(instance)
@@ -150,12 +150,12 @@ class DataPlane:
                     self._launch_attempts.begin_or_wait(instance_id)
                     self._start(instance)
         self._launch_attempts.forget_except(
-            wanted.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()}
+            desired.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()}
         )
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
                 self._handle_end(node)
-                self._carry_out_requests(node)
+                self._apply_requests(node)
                 self._check_status(node)
 
     def _booting(self) -> int:
@@ -168,16 +168,16 @@ class DataPlane:
         return booting < MAX_BOOTING and inotify_shortage(booting + 1) is None
 
     def _describe(self, instance: Instance) -> metadata.Metadata:
-        role = self._credentials.role(instance.profile_arn)
+        role = self._account.role(instance.profile_arn)
         role_arn = str(role["Arn"]) if role else ""
         return metadata.Metadata(
             instance=instance,
             user_data=read_user_data(self._ec2, instance.instance_id),
-            public_key=self._credentials.public_key(instance.key_name),
-            account=self._credentials.account,
-            region=self._credentials.region,
+            public_key=self._account.public_key(instance.key_name),
+            account=self._account.account,
+            region=self._account.region,
             role_name=role["RoleName"] if role else None,
-            credentials=lambda: self._credentials.credentials(role_arn, instance.instance_id),
+            credentials=lambda: self._account.credentials(role_arn, instance.instance_id),
             spot_notices=self._run_dir / spot_notices.DIRECTORY / instance.instance_id,
         )
 
@@ -252,12 +252,12 @@ class DataPlane:
         self._reboot_requested.discard(instance_id)
         reboots.done(self._run_dir, instance_id)
 
-    def _carry_out_requests(self, node: Node) -> None:
-        """Carry out requested images and reboots, and announced interruptions."""
+    def _apply_requests(self, node: Node) -> None:
+        """Apply requested images and reboots, and announced interruptions."""
         instance_id = node.instance.instance_id
         take_requested_images(self._run_dir, instance_id, disk=node.disk)
         waited = reboots.requested_since(self._run_dir, instance_id)
-        if waited is not None and instance_id not in self._reboot_requested and ask_to_reboot(node):
+        if waited is not None and instance_id not in self._reboot_requested and request_reboot(node):
             self._reboot_requested.add(instance_id)
         if waited is not None and waited > reboots.HARD_REBOOT_S:
             log.warning("%s did not shut down in time; power-cycling it", instance_id)

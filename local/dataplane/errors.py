@@ -52,7 +52,7 @@ class DataplaneErrors:
 def read_errors(run_dir: Path) -> Mapping[str, str]:
     """Return the errors of the last pass."""
     try:
-        found: dict[str, Any] = json.loads((run_dir / FILE).read_text())
+        errors: dict[str, Any] = json.loads((run_dir / FILE).read_text())
     except FileNotFoundError:
         return {}
-    return found
+    return errors

@@ -34,15 +34,15 @@ class Vpcs:
 
     def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
         """Create missing routers, load changes, remove the other routers except those of the ``kept`` VPCs."""
-        wanted = {instance.vpc_id for instance in inventory.instances}
-        for vpc_id in sorted(wanted - self._routers.keys()):
+        desired = {instance.vpc_id for instance in inventory.instances}
+        for vpc_id in sorted(desired - self._routers.keys()):
             self._create(vpc_id)
-        sources = {vpc_id: self._endpoint_source(vpc_id) for vpc_id in sorted(wanted & inventory.vpcs_with_endpoints)}
-        for vpc_id in sorted(wanted):
+        sources = {vpc_id: self._endpoint_source(vpc_id) for vpc_id in sorted(desired & inventory.vpcs_with_endpoints)}
+        for vpc_id in sorted(desired):
             self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id, endpoint_source=sources.get(vpc_id)))
         self._load_routes(public_addresses(inventory) | {source: vpc_id for vpc_id, source in sources.items()})
-        self._exports.reconcile(inventory.mount_targets, vpcs=wanted)
-        for vpc_id in sorted(self._routers.keys() - wanted - set(kept)):
+        self._exports.reconcile(inventory.mount_targets, vpcs=desired)
+        for vpc_id in sorted(self._routers.keys() - desired - set(kept)):
             self._delete(vpc_id)
 
     def _create(self, vpc_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Make the control plane refuse requests from nodes. For its answers, see local.aws.api_faults."""
+"""Write the rules by which the control plane refuses requests from nodes; the reader is local.aws.api_faults."""
 
 from dataclasses import replace
 from pathlib import Path

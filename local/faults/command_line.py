@@ -2,27 +2,33 @@
 
 import argparse
 import math
+from collections.abc import Mapping
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.faults import FAULT_TYPES, SPOT_NOTICE_S, Faults
+from local.faults.fault_types import FAULT_TYPES, REPAIRS, FaultType, Repair
+from local.faults.faults import SPOT_NOTICE_S, Faults
 
 MAX_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
+NODE_COMMANDS: Mapping[str, FaultType | Repair] = {
+    **{name: fault for name, fault in FAULT_TYPES.items() if fault.report},
+    **REPAIRS,
+}
+"""Faults and repairs whose only argument is a node."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a subcommand for each fault."""
+    """Add a subcommand for each fault and each repair."""
     verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
-    for name, fault in FAULT_TYPES.items():
-        if fault.report:
-            verbs.add_parser(name, help=fault.help).add_argument("node", metavar="NODE", help=NODE)
+    for name, fault_or_repair in NODE_COMMANDS.items():
+        verbs.add_parser(name, help=fault_or_repair.help).add_argument("node", metavar="NODE", help=NODE)
     notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
     notice.add_argument("node", metavar="NODE", help=NODE)
     notice.add_argument(
         "--seconds", type=_seconds, default=SPOT_NOTICE_S, help="time until the interruption; by default 120, as on AWS"
     )
-    for verb, text in {"partition": "cut a node off, or two from each other", "reconnect": "undo a partition"}.items():
+    for verb, text in {"partition": "isolate a node, or two from each other", "reconnect": "undo a partition"}.items():
         cut = verbs.add_parser(verb, help=text)
         cut.add_argument("node", metavar="NODE", help=NODE)
         cut.add_argument("other", metavar="OTHER", nargs="?", help="second node; by default everything, AWS included")
@@ -102,9 +108,9 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "spot-notice":
         faults.spot_notice(node.instance_id, seconds=options.seconds)
         return f"gave notice to {node}: it ends in {options.seconds:g} s"
-    fault = FAULT_TYPES[options.fault]
-    fault.begin(faults, node.instance_id)
-    return f"{fault.report} {node}"
+    fault_or_repair = NODE_COMMANDS[options.fault]
+    fault_or_repair.begin(faults, node.instance_id)
+    return f"{fault_or_repair.report} {node}"
 
 
 def _change_storage(faults: Faults, options: argparse.Namespace) -> str:
@@ -121,8 +127,8 @@ def _cut_nodes(faults: Faults, options: argparse.Namespace) -> str:
     change = faults.partition if options.fault == "partition" else faults.end_partition
     change(node.instance_id, other.instance_id if other else None)
     if options.fault == "partition":
-        return f"cut off {node} from {other or 'everybody'}"
-    return f"reconnected {node} with {other or 'everybody'}"
+        return f"isolated {node} from {other or 'everything'}"
+    return f"reconnected {node} with {other or 'everything'}"
 
 
 def _cut_api(faults: Faults, options: argparse.Namespace) -> str:
@@ -140,11 +146,12 @@ def _cut_api(faults: Faults, options: argparse.Namespace) -> str:
 def _refuse_requests(faults: Faults, options: argparse.Namespace) -> str:
     throttles = options.fault == "throttle"
     node = faults.target(options.node) if options.node else None
-    name, scope = node.instance_id if node else None, f"{options.service or 'all'} for {node or 'all nodes'}"
+    name = node.instance_id if node else None
+    calls = f"the calls from {node or 'all nodes'} to {options.service or 'all services'}"
     if options.share == 0:
         stop = faults.end_throttle if throttles else faults.end_api_errors
         stop(options.service, name=name)
-        return f"ended {options.fault} {scope}"
+        return f"ended {options.fault} of {calls}"
     start = faults.throttle if throttles else faults.api_errors
     start(options.service, share=options.share, name=name, seed=options.seed)
-    return f"{'throttled' if throttles else 'broke'} {options.share:.4g} of the calls to {scope}"
+    return f"{'throttled' if throttles else 'failed'} {100 * options.share:.4g}% of {calls}"

@@ -60,11 +60,11 @@ def members_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
 
 def _clusters() -> dict[str, str]:
     """Return the cluster of each instance that belongs to one."""
-    pages = client("ec2").get_paginator("describe_instances")
-    found = pages.paginate(Filters=[{"Name": "tag-key", "Values": [CLUSTER_TAG]}])
+    paginator = client("ec2").get_paginator("describe_instances")
+    pages = paginator.paginate(Filters=[{"Name": "tag-key", "Values": [CLUSTER_TAG]}])
     return {
         instance["InstanceId"]: tag["Value"]
-        for page in found
+        for page in pages
         for reservation in page["Reservations"]
         for instance in reservation["Instances"]
         for tag in instance.get("Tags", [])
@@ -77,12 +77,12 @@ def resolve(name: str, clusters: Mapping[str, Mapping[int, str]]) -> str:
     if _INSTANCE.fullmatch(name):
         return name
     node_index = index_of_alias(name)
-    found = [members[node_index] for members in clusters.values() if node_index in members]
-    if not found:
-        there = ", ".join(
+    matching = [members[node_index] for members in clusters.values() if node_index in members]
+    if not matching:
+        names = ", ".join(
             map(alias_of_index, sorted({node_index for members in clusters.values() for node_index in members}))
         )
-        raise LocalError(f"no node {name}; nodes: {there or 'none'}")
-    if len(found) > 1:
-        raise LocalError(f"several clusters have a {name}, give the instance id: {', '.join(sorted(found))}")
-    return found[0]
+        raise LocalError(f"no node {name}; nodes: {names or 'none'}")
+    if len(matching) > 1:
+        raise LocalError(f"several clusters have a {name}, give the instance id: {', '.join(sorted(matching))}")
+    return matching[0]

@@ -40,10 +40,10 @@ class NodeHandle:
 
     def init(self) -> int:
         """Return the process id of its systemd. Raises LocalError."""
-        found = init_process(self.cgroup)
-        if found is None:
+        pid = init_process(self.cgroup)
+        if pid is None:
             raise LocalError(f"{self.instance_id} has no node that runs")
-        return found
+        return pid
 
     def path(self, path: str) -> Path:
         """Return a path to one of the node's files, even in its /run, that this process can open. Raises LocalError."""
@@ -69,10 +69,10 @@ class NodeHandle:
     def state(self) -> Mapping[str, Any] | None:
         """Return what its agent last applied (contract.NODE_STATE); None before that, and while it does not run."""
         try:
-            found: Mapping[str, Any] = json.loads(self.path(NODE_STATE).read_text())
+            state: Mapping[str, Any] = json.loads(self.path(NODE_STATE).read_text())
         except (OSError, LocalError):
             return None
-        return found
+        return state
 
 
 def all_nodes(run_dir: Path) -> list[NodeHandle]:
@@ -87,7 +87,7 @@ def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
     return NodeHandle(instance_id=instance_id, directory=run_dir / "nodes" / instance_id, cgroup=cgroup)
 
 
-def await_true(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
+def wait_until(condition: Callable[[], bool], what: str, *, timeout_s: float, every_s: float = 0.02) -> None:
     """Poll until a condition holds. Raises LocalError at the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bootstrap.contract import AGENT_SERVICE
 from local.errors import LocalError
-from local.faults.nodes import NodeHandle, await_true
+from local.faults.nodes import NodeHandle, wait_until
 from local.node.container import is_frozen
 
 FREEZE_TIMEOUT_S = 20.0
@@ -23,7 +23,7 @@ def freeze(node: NodeHandle) -> None:
     if not node.is_up:
         raise LocalError(f"{node.instance_id} has no node that runs")
     _control(node, "cgroup.freeze", "1")
-    await_true(
+    wait_until(
         lambda: is_frozen(node.cgroup) or not node.cgroup.exists(),
         f"{node.instance_id} to freeze",
         timeout_s=FREEZE_TIMEOUT_S,

@@ -1,4 +1,4 @@
-"""Make EC2 scarce by hand: ``local-aws capacity`` and ``local-aws quota``. See local.aws.scarcity.limits."""
+"""Write the limits of EC2: ``local-aws capacity`` and ``local-aws quota``; the readers are in local.aws.scarcity."""
 
 import argparse
 from collections.abc import Callable
@@ -49,9 +49,9 @@ def limit_capacity(run_dir: Path, instance_type: str, zone: str, count: int | No
     """Limit how many instances of a type fit in a zone; None lifts the limit."""
     file = run_dir / CAPACITY_FILE
     pool = (instance_type, zone, spot)
-    kept = [each for each in read_capacities(file) if each.pool != pool]
-    made = [] if count is None else [Capacity(instance_type=instance_type, zone=zone, count=count, spot=spot)]
-    write_capacities(file, [*kept, *made])
+    others = [capacity for capacity in read_capacities(file) if capacity.pool != pool]
+    new = [] if count is None else [Capacity(instance_type=instance_type, zone=zone, count=count, spot=spot)]
+    write_capacities(file, [*others, *new])
 
 
 def set_quota(run_dir: Path, quota: str, limit: int | None) -> None:

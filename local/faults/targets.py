@@ -36,11 +36,11 @@ def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> FaultTarg
     instance_id = resolve(name, clusters)
     # A filter finds nothing where a list of ids would cause an error.
     answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
-    found = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
-    if not found:
+    instances = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
+    if not instances:
         raise LocalError(f"no instance {instance_id}")
-    state = found[0]["State"]["Name"]
+    state = instances[0]["State"]["Name"]
     if state in ENDED_STATES:
         raise LocalError(f"{name}{'' if name == instance_id else f' ({instance_id})'} is {state}")
-    alias, address = aliases(clusters).get(instance_id), found[0].get("PrivateIpAddress", "no address")
+    alias, address = aliases(clusters).get(instance_id), instances[0].get("PrivateIpAddress", "no address")
     return FaultTarget(instance_id=instance_id, alias=alias, address=address)

@@ -31,16 +31,16 @@ def expression(pattern: str) -> re.Pattern[str]:
     return re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
 
 
-def like(found: str, wanted: str) -> bool:
-    return expression(wanted).fullmatch(found) is not None
+def like(value: str, pattern: str) -> bool:
+    return expression(pattern).fullmatch(value) is not None
 
 
-def _equal_ignoring_case(found: str, wanted: str) -> bool:
-    return found.lower() == wanted.lower()
+def _equal_ignoring_case(actual: str, expected: str) -> bool:
+    return actual.lower() == expected.lower()
 
 
-def _in_network(found: str, wanted: str) -> bool:
-    return ipaddress.ip_address(found) in ipaddress.ip_network(wanted)
+def _in_network(actual: str, expected: str) -> bool:
+    return ipaddress.ip_address(actual) in ipaddress.ip_network(expected)
 
 
 _POSITIVE: Final[Mapping[str, Test]] = {
@@ -51,11 +51,11 @@ _POSITIVE: Final[Mapping[str, Test]] = {
     "ArnLike": like,
     "Bool": _equal_ignoring_case,
     "IpAddress": _in_network,
-    "NumericEquals": lambda found, wanted: float(found) == float(wanted),
-    "NumericLessThan": lambda found, wanted: float(found) < float(wanted),
-    "NumericLessThanEquals": lambda found, wanted: float(found) <= float(wanted),
-    "NumericGreaterThan": lambda found, wanted: float(found) > float(wanted),
-    "NumericGreaterThanEquals": lambda found, wanted: float(found) >= float(wanted),
+    "NumericEquals": lambda actual, expected: float(actual) == float(expected),
+    "NumericLessThan": lambda actual, expected: float(actual) < float(expected),
+    "NumericLessThanEquals": lambda actual, expected: float(actual) <= float(expected),
+    "NumericGreaterThan": lambda actual, expected: float(actual) > float(expected),
+    "NumericGreaterThanEquals": lambda actual, expected: float(actual) >= float(expected),
 }
 _NEGATED: Final[Mapping[str, Test]] = {
     "StringNotEquals": str.__eq__,
@@ -82,17 +82,17 @@ class Operator:
     """True for ForAnyValue."""
     if_exists: bool
 
-    def holds(self, found: Sequence[str], wanted: Sequence[str]) -> bool:
+    def holds(self, actual: Sequence[str], expected: Sequence[str]) -> bool:
         """Return True if the values of a key in a request match those in a policy."""
         if self.name == NULL:
-            return any(_equal_ignoring_case(str(not found), value) for value in wanted)
-        if not found:
+            return any(_equal_ignoring_case(str(not actual), value) for value in expected)
+        if not actual:
             return self.every or self.if_exists or (self.negated and not self.any_value)
-        verdicts = [any(self.test(value, each) for each in wanted) is not self.negated for value in found]
+        verdicts = [any(self.test(value, each) for each in expected) is not self.negated for value in actual]
         if self.any_value:
             return any(verdicts)
         # A key with several values needs a set operator; without one, only a single value can match.
-        return all(verdicts) and (self.every or self.negated or len(found) == 1)
+        return all(verdicts) and (self.every or self.negated or len(actual) == 1)
 
 
 @cache

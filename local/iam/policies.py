@@ -94,14 +94,14 @@ def single_grants(statement: Statement) -> Iterator[Statement]:
     """Split a statement into single grants: one action on one resource, with one value of each condition."""
     for action in statement.actions:
         for resource in statement.resources:
-            alone = replace(statement, actions=(action,), resources=(resource,))
+            single = replace(statement, actions=(action,), resources=(resource,))
             if not statement.conditions:
-                yield alone
+                yield single
             for index, condition in enumerate(statement.conditions):
                 for value in condition.values:
                     one = replace(condition, values=(value,))
                     others = (*statement.conditions[:index], one, *statement.conditions[index + 1 :])
-                    yield replace(alone, conditions=others)
+                    yield replace(single, conditions=others)
 
 
 def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[Statement, ...]:
@@ -112,27 +112,27 @@ def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[St
     return tuple(_statement(each, of_resource=of_resource) for each in _list(document["Statement"]))
 
 
-def _statement(found: Mapping[str, Any], *, of_resource: bool) -> Statement:
-    _check_keys(found, _STATEMENT_KEYS | ({"Principal"} if of_resource else set()), "statement")
-    if found.get("Effect") not in ("Allow", "Deny"):
-        raise PolicyError(f"effect must be Allow or Deny, got {found.get('Effect')!r}")
-    actions, is_not_action = _values_or_negated(found, "Action")
-    resources, is_not_resource = _values_or_negated(found, "Resource")
+def _statement(document: Mapping[str, Any], *, of_resource: bool) -> Statement:
+    _check_keys(document, _STATEMENT_KEYS | ({"Principal"} if of_resource else set()), "statement")
+    if document.get("Effect") not in ("Allow", "Deny"):
+        raise PolicyError(f"effect must be Allow or Deny, got {document.get('Effect')!r}")
+    actions, is_not_action = _values_or_negated(document, "Action")
+    resources, is_not_resource = _values_or_negated(document, "Resource")
     for resource in resources:
         _check_variables(resource)
     return Statement(
-        allows=found["Effect"] == "Allow",
+        allows=document["Effect"] == "Allow",
         actions=actions,
         resources=resources,
-        conditions=tuple(_conditions(found.get("Condition", {}))),
-        principals=_principals(found["Principal"]) if of_resource else ("*",),
+        conditions=tuple(_conditions(document.get("Condition", {}))),
+        principals=_principals(document["Principal"]) if of_resource else ("*",),
         is_not_action=is_not_action,
         is_not_resource=is_not_resource,
     )
 
 
-def _conditions(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Condition]:
-    for name, keys in found.items():
+def _conditions(document: Mapping[str, Mapping[str, Any]]) -> Iterator[Condition]:
+    for name, keys in document.items():
         operator(name)
         for key in keys:
             if key not in CONDITION_KEYS and not key.startswith(RESOURCE_TAGS):
@@ -144,13 +144,13 @@ def _conditions(found: Mapping[str, Mapping[str, Any]]) -> Iterator[Condition]:
             yield condition
 
 
-def _principals(found: Any) -> tuple[str, ...]:
+def _principals(principals: Any) -> tuple[str, ...]:
     """Return ARNs, account IDs, services, or a star for everyone."""
-    if found == "*":
+    if principals == "*":
         return ("*",)
-    if not isinstance(found, Mapping):
-        raise PolicyError(f"Principal must be * or an object, got {found!r}")
-    return tuple(value for kind in found for value in _texts(found, kind))
+    if not isinstance(principals, Mapping):
+        raise PolicyError(f"Principal must be * or an object, got {principals!r}")
+    return tuple(value for kind in principals for value in _texts(principals, kind))
 
 
 def _check_variables(text: str) -> None:
@@ -183,8 +183,8 @@ def _is_principal(principal: str, permission: Permission) -> bool:
 
 
 def _holds(condition: Condition, permission: Permission) -> bool:
-    wanted = [filled for value in condition.values if (filled := _filled(value, permission)) is not None]
-    return operator(condition.operator).holds(permission.context.get(condition.key, ()), wanted)
+    expected = [filled for value in condition.values if (filled := _filled(value, permission)) is not None]
+    return operator(condition.operator).holds(permission.context.get(condition.key, ()), expected)
 
 
 def _filled(text: str, permission: Permission) -> str | None:
@@ -194,11 +194,11 @@ def _filled(text: str, permission: Permission) -> str | None:
     values = {name: permission.context.get(name, ()) for name in _VARIABLE.findall(text)}
     if not all(values.values()):
         return None
-    return _VARIABLE.sub(lambda found: values[found[1]][0], text)
+    return _VARIABLE.sub(lambda match: values[match[1]][0], text)
 
 
-def _check_keys(found: Mapping[str, Any], known: frozenset[str] | set[str], what: str) -> None:
-    if unknown := found.keys() - known:
+def _check_keys(document: Mapping[str, Any], known: frozenset[str] | set[str], what: str) -> None:
+    if unknown := document.keys() - known:
         raise PolicyError(f"{what} must have only {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
 
 
@@ -206,16 +206,16 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _values_or_negated(found: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
+def _values_or_negated(document: Mapping[str, Any], name: str) -> tuple[tuple[str, ...], bool]:
     """Return the values of an element or of its negation (NotAction), and True for the negation."""
     opposite = f"Not{name}"
-    if (name in found) == (opposite in found):
-        raise PolicyError(f"statement must have one of {name} and {opposite}, got {', '.join(sorted(found))}")
-    return _texts(found, opposite if opposite in found else name), opposite in found
+    if (name in document) == (opposite in document):
+        raise PolicyError(f"statement must have one of {name} and {opposite}, got {', '.join(sorted(document))}")
+    return _texts(document, opposite if opposite in document else name), opposite in document
 
 
-def _texts(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    values = [str(each).lower() if isinstance(each, bool) else each for each in _list(found.get(name, []))]
+def _texts(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = [str(each).lower() if isinstance(each, bool) else each for each in _list(document.get(name, []))]
     if not values or not all(isinstance(value, str) for value in values):
-        raise PolicyError(f"{name} must be text or a list of it, got {found.get(name)!r}")
+        raise PolicyError(f"{name} must be text or a list of it, got {document.get(name)!r}")
     return tuple(values)

@@ -117,7 +117,7 @@ def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Pat
         )  # fmt: skip
 
 
-def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
+def install_simulated_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
     """Install a simulated nvidia-smi, with which software counts GPUs, and the list that it prints."""
     uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
     lines = [f"NVIDIA {model}\tGPU-{own}\n" for model, own in zip(models, uuids, strict=True)]
@@ -129,7 +129,7 @@ def install_fake_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[st
     command.chmod(0o755)
 
 
-def install_fake_efa(disk: Path, *, count: int) -> None:
+def install_simulated_efa(disk: Path, *, count: int) -> None:
     """Make the node show directories as Elastic Fabric Adapters, which nothing can use, to all its processes.
 
     Removing a directory in the running node's EFA_DEVICES takes the adapter away.
@@ -140,11 +140,11 @@ def install_fake_efa(disk: Path, *, count: int) -> None:
     listing.write_text(f"{count}\n")
     if count == 0:
         return
-    wanted = units / "sysinit.target.wants" / EFA_SERVICE
-    wanted.parent.mkdir(parents=True, exist_ok=True)
+    link = units / "sysinit.target.wants" / EFA_SERVICE
+    link.parent.mkdir(parents=True, exist_ok=True)
     listing.with_name("show-efa").write_text(EFA_SCRIPT)
     (units / EFA_SERVICE).write_text(EFA_UNIT)
-    wanted.symlink_to(f"../{EFA_SERVICE}")
+    link.symlink_to(f"../{EFA_SERVICE}")
 
 
 def start_node(
@@ -162,14 +162,14 @@ def start_node(
     try:
         disk = create_disk(directory)
         if gpu_models:
-            install_fake_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
-        install_fake_efa(disk, count=sum(each.has_efa for each in instance.interfaces))
+            install_simulated_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
+        install_simulated_efa(disk, count=sum(each.has_efa for each in instance.interfaces))
         install_storage_client(disk, authority=authority)
         vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id
         process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
     except BaseException:
-        _throw_away(instance.instance_id, directory)
+        _clean_up(instance.instance_id, directory)
         raise
     return Node(instance=instance, directory=directory, cgroup=node_cgroup, process=process)
 
@@ -180,7 +180,7 @@ def restart_node(node: Node, *, layers: list[Path]) -> None:
     node.process = _boot(node.instance, directory=node.directory, cgroup=node.cgroup, layers=layers)
 
 
-def ask_to_reboot(node: Node) -> bool:
+def request_reboot(node: Node) -> bool:
     """Ask the node's systemd to reboot; return False if no systemd runs."""
     init = init_process(node.cgroup)
     if init is None:
@@ -231,10 +231,10 @@ def save_start_logs(directory: Path, kept: Path) -> None:
 def destroy_node(node: Node) -> None:
     """Cut the power, disconnect the network, delete the disk. The logs of the node's start are kept."""
     power_off(node)
-    _throw_away(node.instance.instance_id, node.directory)
+    _clean_up(node.instance.instance_id, node.directory)
 
 
-def _throw_away(instance_id: str, directory: Path) -> None:
+def _clean_up(instance_id: str, directory: Path) -> None:
     vpc_network.delete_node(instance_id)
     save_start_logs(directory, directory.parents[1] / "log")
     unmount_disk(directory)

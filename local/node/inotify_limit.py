@@ -9,12 +9,12 @@ INSTANCES_PER_NODE = 6
 LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
-def _count_free(wanted: int) -> int:
-    """Count the inotify instances still available, up to ``wanted``. Linux does not report it, so allocate them."""
+def _count_free(needed: int) -> int:
+    """Count the inotify instances still available, up to ``needed``. Linux does not report it, so allocate them."""
     libc = ctypes.CDLL(None)
     taken: list[int] = []
     try:
-        while len(taken) < wanted and (handle := libc.inotify_init1(os.O_CLOEXEC)) >= 0:
+        while len(taken) < needed and (handle := libc.inotify_init1(os.O_CLOEXEC)) >= 0:
             taken.append(handle)
         return len(taken)
     finally:
@@ -24,17 +24,17 @@ def _count_free(wanted: int) -> int:
 
 def inotify_shortage(nodes: int) -> str | None:
     """Explain in one line why this machine cannot run that many more nodes; None if it can."""
-    wanted, limit = nodes * INSTANCES_PER_NODE, int(LIMIT.read_text())
-    free = _count_free(min(wanted, limit))
-    if free >= wanted:
+    needed, limit = nodes * INSTANCES_PER_NODE, int(LIMIT.read_text())
+    free = _count_free(min(needed, limit))
+    if free >= needed:
         return None
-    needed = _sufficient_limit(wanted, limit - free)
+    sufficient = _sufficient_limit(needed, limit - free)
     return (
-        f"{nodes} more nodes need {wanted} inotify instances, {free} of {limit} are free, room for "
-        f"{free // INSTANCES_PER_NODE}; more with: sysctl fs.inotify.max_user_instances={needed}"
+        f"{nodes} more nodes need {needed} inotify instances, {free} of {limit} are free, room for "
+        f"{free // INSTANCES_PER_NODE}; more with: sysctl fs.inotify.max_user_instances={sufficient}"
     )
 
 
-def _sufficient_limit(wanted: int, used: int) -> int:
+def _sufficient_limit(needed: int, used: int) -> int:
     """Return the next power of two that fits."""
-    return 1 << (wanted + used - 1).bit_length()
+    return 1 << (needed + used - 1).bit_length()

@@ -209,7 +209,7 @@ def _instance(
 
 
 def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
-    found = (
+    described = (
         Interface(
             interface_id=each["NetworkInterfaceId"],
             mac=each["MacAddress"],
@@ -221,7 +221,7 @@ def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
         )
         for each in item["NetworkInterfaces"]
     )
-    return tuple(sorted(found, key=lambda each: (each.network_card, each.device)))
+    return tuple(sorted(described, key=lambda each: (each.network_card, each.device)))
 
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:

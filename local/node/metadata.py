@@ -48,9 +48,9 @@ class Metadata:
 def _interfaces(metadata: Metadata) -> Tree:
     """Return the network interfaces by MAC address; one for EFA only has no address of the subnet."""
     instance = metadata.instance
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for each in instance.interfaces:
-        found[each.mac] = {
+        tree[each.mac] = {
             "device-number": str(each.device),
             "interface-id": each.interface_id,
             "mac": each.mac,
@@ -61,12 +61,12 @@ def _interfaces(metadata: Metadata) -> Tree:
             "vpc-id": instance.vpc_id,
         }
         if each.address is not None:
-            found[each.mac] |= {
+            tree[each.mac] |= {
                 "local-ipv4s": each.address,
                 "local-hostname": f"{host_name(instance)}.ec2.internal",
                 "subnet-ipv4-cidr-block": str(instance.address.network),
             }
-    return found
+    return tree
 
 
 def _role(metadata: Metadata) -> Tree:

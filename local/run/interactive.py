@@ -1,6 +1,6 @@
 """Start, keep and enter a local AWS for interactive use.
 
-Its owner is a process in its own session, so that the terminal's signals (Ctrl-C, hang-up) never reach it.
+The process that owns a run leads its own session, so the terminal's signals (Ctrl-C, hang-up) never reach it.
 """
 
 import select

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from local.run.runs import announce
 from local.run.session import REPOSITORY, session_variables
-from local.run.user import USER_SETTINGS, new_user
+from local.run.user import USER_SETTINGS, temporary_user
 from local.run_dir import current_run_dir
 
 
@@ -25,7 +25,7 @@ def write_settings(home: Path) -> None:
 def main() -> None:
     run_dir = current_run_dir()
     write_settings(Path.home())
-    with new_user() as user:
+    with temporary_user() as user:
         agent = {"SSH_AUTH_SOCK": user.environment["SSH_AUTH_SOCK"]}
         announce(run_dir, checkout=REPOSITORY, variables=session_variables(run_dir) | agent)
         sys.stdout.write(f"{run_dir.name}\n")

@@ -121,13 +121,13 @@ def pick_run(name: str | None) -> Run:
     """Return the run whose name starts with ``name``, or the only run. Raises LocalError."""
     runs = all_runs()
     names = ", ".join(run.name for run in runs) or "none"
-    found = [run for run in runs if run.name.startswith(name or "")]
-    if len(found) == 1:
-        return found[0]
+    matching = [run for run in runs if run.name.startswith(name or "")]
+    if len(matching) == 1:
+        return matching[0]
     if name:
         raise UsageError(f"no unique match for {name!r}; running: {names}")
     if runs:
-        raise UsageError(f"several local AWS are running, select one with RUN=: {names}")
+        raise UsageError(f"several runs of the local AWS are up, select one with RUN=: {names}")
     raise LocalError("no local AWS is up; make local-aws starts one")
 
 

@@ -79,13 +79,15 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 def error_lines(run_dir: Path) -> str:
     """List what the data plane currently cannot do, and why, because the user may be waiting for a node."""
-    return "".join(f"cannot update {name}, will retry: {why}\n" for name, why in sorted(read_errors(run_dir).items()))
+    return "".join(
+        f"cannot update {name}, will retry: {reason}\n" for name, reason in sorted(read_errors(run_dir).items())
+    )
 
 
 def launch_failure_lines(run_dir: Path) -> str:
     """List the instances that recently could not boot; they are gone, and their groups launch others."""
     newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
-    return "".join(f"{name} did not boot and was terminated: {why}\n" for name, why in newest)
+    return "".join(f"{name} did not boot and was terminated: {reason}\n" for name, reason in newest)
 
 
 def status_text(run_dir: Path, now: datetime) -> str:
@@ -98,9 +100,12 @@ def status_text(run_dir: Path, now: datetime) -> str:
         for i in sorted(instances, key=lambda i: i["LaunchTime"])
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)
-    lack = inotify_shortage(waiting) if waiting else None
+    shortage = inotify_shortage(waiting) if waiting else None
     return (
-        table(rows) + (f"nodes wait: {lack}\n" if lack else "") + error_lines(run_dir) + launch_failure_lines(run_dir)
+        table(rows)
+        + (f"nodes wait: {shortage}\n" if shortage else "")
+        + error_lines(run_dir)
+        + launch_failure_lines(run_dir)
     )
 
 

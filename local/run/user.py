@@ -67,18 +67,18 @@ class User:
 def deploy_arguments(*, nodes: int) -> list[str]:
     """Return the arguments of the demo's ``cdk deploy``."""
     settings = {"worker_count": str(nodes - 1), **USER_SETTINGS}
-    context = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    context = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
     return ["deploy", "--require-approval", "never", *context]
 
 
 @contextmanager
-def user_of_this_session() -> Iterator[User]:
-    """Return the user of a local AWS kept for interactive use; the key and the agent already exist, and stay."""
+def session_user() -> Iterator[User]:
+    """Yield the user of a local AWS kept for interactive use; the key and the agent already exist, and stay."""
     yield User(environment=dict(os.environ), ssh_config=Path.home() / ".ssh/config")
 
 
 @contextmanager
-def new_user() -> Iterator[User]:
+def temporary_user() -> Iterator[User]:
     """Create a key pair and an agent for it, and import the public half; the agent ends with the block."""
     directory = Path("/run/user-of-the-demo")
     directory.mkdir(mode=0o700)

@@ -22,9 +22,9 @@ class Authority:
     def trust(self, disk: Path) -> None:
         """Make a node trust the authority: OpenSSL looks for a file named after the subject's hash."""
         self._make()
-        place = disk / "etc/ssl/certs" / self._trusted_name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(self.certificate.read_bytes())
+        path = disk / "etc/ssl/certs" / self._trusted_name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.certificate.read_bytes())
 
     def server_context(self, host: str) -> ssl.SSLContext:
         """Return the TLS context of a server of that name."""

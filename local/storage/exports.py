@@ -6,11 +6,11 @@ from pathlib import Path
 
 from local.network import vpc_network
 from local.storage.certificates import Authority
+from local.storage.efs_server import start_server
 from local.storage.lustre_server import start_lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.name_server import start_name_server
 from local.storage.on_node import make_directory
-from local.storage.server import start_server
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +29,13 @@ class Exports:
 
     def reconcile(self, targets: Collection[MountTarget], *, vpcs: Collection[str]) -> None:
         """Stop targets that are gone and start new ones, in the VPCs that currently have a router."""
-        wanted = {target for target in targets if target.vpc_id in vpcs}
-        for target in self._end.keys() - wanted:
+        desired = {target for target in targets if target.vpc_id in vpcs}
+        for target in self._end.keys() - desired:
             self._end.pop(target)()
             if target.vpc_id in vpcs:
                 vpc_network.delete_router_address(target.vpc_id, target.address)
             log.info("%s has no mount target at %s any more", target.file_system, target.address)
-        for target in wanted - self._end.keys():
+        for target in desired - self._end.keys():
             make_directory(self._run_dir, target.file_system)
             vpc_network.add_router_address(target.vpc_id, target.address)
             self._end[target] = self._serve(target)

@@ -13,8 +13,8 @@ _MOUNT: Final = "elasticfilesystem:ClientMount"
 
 def parse_policy(policy: Mapping[str, Any]) -> tuple[Statement, ...]:
     """Parse a file system's policy, whose statements may leave out the resource. Raises PolicyError."""
-    found = policy.get("Statement", [])
-    statements = found if isinstance(found, list) else [found]
+    statements = policy.get("Statement", [])
+    statements = statements if isinstance(statements, list) else [statements]
     complete = [each if "NotResource" in each else {"Resource": "*", **each} for each in statements]
     return parse({**policy, "Statement": complete}, of_resource=True)
 

@@ -64,8 +64,8 @@ def _lustre(fsx: Any, ec2: Any, faults: StorageFaults) -> Iterator[MountTarget]:
     for system in fsx.describe_file_systems()["FileSystems"]:
         if system["FileSystemType"] != "LUSTRE" or system["Lifecycle"] != "AVAILABLE":
             continue
-        found = ec2.describe_network_interfaces(NetworkInterfaceIds=system["NetworkInterfaceIds"])
-        [interface] = found["NetworkInterfaces"]
+        description = ec2.describe_network_interfaces(NetworkInterfaceIds=system["NetworkInterfaceIds"])
+        [interface] = description["NetworkInterfaces"]
         yield MountTarget(
             file_system=system["FileSystemId"],
             host=system["DNSName"],

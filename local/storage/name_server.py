@@ -34,11 +34,11 @@ def answer(query: bytes, find: Callable[[str], str | None]) -> bytes | None:
 
 def _name(query: bytes) -> tuple[list[str], int | None]:
     """Return the labels of the name in a query, and where the name ends."""
-    labels, place = [], 12
-    while place + 5 <= len(query) and (size := query[place]) != 0:
-        labels.append(query[place + 1 : place + 1 + size].decode("ascii", "replace"))
-        place += 1 + size
-    return labels, place + 1 if place + 5 <= len(query) else None
+    labels, position = [], 12
+    while position + 5 <= len(query) and (size := query[position]) != 0:
+        labels.append(query[position + 1 : position + 1 + size].decode("ascii", "replace"))
+        position += 1 + size
+    return labels, position + 1 if position + 5 <= len(query) else None
 
 
 class _Server(socketserver.ThreadingUDPServer):
@@ -51,8 +51,8 @@ def start_name_server(namespace: str, find: Callable[[str], str | None]) -> Call
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             query, connection = self.request
-            if found := answer(query, find):
-                connection.sendto(found, self.client_address)
+            if reply := answer(query, find):
+                connection.sendto(reply, self.client_address)
 
     def end() -> None:
         server.shutdown()

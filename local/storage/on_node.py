@@ -1,11 +1,11 @@
-"""Give a node what it needs to mount file systems: the mount helpers, the name server, the authority to trust."""
+"""Install what a node needs to mount file systems: mount helpers, resolver configuration and the CA certificate."""
 
 import shutil
 from pathlib import Path
 from typing import Final
 
 from local.network.addresses import NAME_SERVER_ADDRESS
-from local.storage import lustre_mount_helper, mount_helper, nfs_client
+from local.storage import lustre_mount_helper, nfs_client, nfs_mount_helper
 from local.storage.certificates import Authority
 
 EXPORTS: Final = "file-systems"
@@ -17,12 +17,12 @@ _RESOLVER: Final = f"nameserver {NAME_SERVER_ADDRESS}\noptions timeout:1 attempt
 
 def install_storage_client(disk: Path, *, authority: Authority) -> None:
     """Write the files to the disk of a node that has not booted yet."""
-    for kind, program in (("nfs4", mount_helper), ("lustre", lustre_mount_helper)):
+    for kind, program in (("nfs4", nfs_mount_helper), ("lustre", lustre_mount_helper)):
         helper = disk / f"usr/sbin/mount.{kind}"
         helper.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(str(program.__file__), helper)
         helper.chmod(0o755)
-    _install_nfs_client(disk / mount_helper.LIBRARY.lstrip("/"))
+    _install_nfs_client(disk / nfs_mount_helper.LIBRARY.lstrip("/"))
     resolver = disk / "etc/resolv.conf"
     resolver.parent.mkdir(parents=True, exist_ok=True)
     resolver.write_text(_RESOLVER)
@@ -33,9 +33,9 @@ def install_storage_client(disk: Path, *, authority: Authority) -> None:
 def _install_nfs_client(library: Path) -> None:
     """Copy its modules, with the packages that contain them."""
     for module in _NFS_CLIENT.glob("*.py"):
-        place = library / module.relative_to(_REPOSITORY)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(module, place)
+        target = library / module.relative_to(_REPOSITORY)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(module, target)
     for package in (_NFS_CLIENT.parent, _NFS_CLIENT.parents[1]):
         shutil.copyfile(package / "__init__.py", library / package.relative_to(_REPOSITORY) / "__init__.py")
 

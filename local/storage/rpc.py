@@ -46,12 +46,12 @@ def read_record(receive: Callable[[int], bytes]) -> bytes:
 
 
 def _exactly(receive: Callable[[int], bytes], size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        if not (piece := receive(size - len(found))):
+    data = b""
+    while len(data) < size:
+        if not (piece := receive(size - len(data))):
             raise ConnectionError("the peer has ended the connection")
-        found += piece
-    return found
+        data += piece
+    return data
 
 
 def _record(message: bytes) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local.run.user import deploy_arguments
-from tests.e2e.conftest import NODES, Cluster
+from tests.e2e.conftest import NODES, DeployedCluster
 
 REPOSITORY = Path(__file__).parents[2]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(".git", "cdk.out", "tests", "docs", "__pycache__", ".*_cache")
@@ -42,10 +42,10 @@ def copy_checkout(directory: Path, *edits: Edit) -> Path:
 
 
 def try_deploy(
-    cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY
+    cluster: DeployedCluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY
 ) -> tuple[int, str]:
     """Deploy with some settings changed; return the exit code and the output."""
-    changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
+    changed = [argument for name, value in (settings or {}).items() for argument in ("-c", f"{name}={value}")]
     done = subprocess.run(
         ["cdk", *deploy_arguments(nodes=NODES), *cluster.settings, *changed],
         cwd=checkout,
@@ -60,7 +60,7 @@ def try_deploy(
     return done.returncode, done.stdout
 
 
-def deploy(cluster: Cluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY) -> None:
+def deploy(cluster: DeployedCluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY) -> None:
     """Deploy with some settings changed; the deploy must succeed."""
     code, output = try_deploy(cluster, settings, checkout=checkout)
     assert code == 0, output

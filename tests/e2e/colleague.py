@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 
 KEYS_S: Final = 60
 """Seconds until a deployed change of the keys has reached every node."""
@@ -21,7 +21,7 @@ SSH_FAILED: Final = 255
 class Colleague:
     """A key that only ``ssh_keys`` admits. The way to a worker is the user's own: through the master."""
 
-    cluster: Cluster
+    cluster: DeployedCluster
     key: Path
 
     def log_in(self, host: str, command: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,7 @@ class Colleague:
         return self.cluster.user.ssh_command(host, command, options=own)
 
 
-def new_colleague(cluster: Cluster, directory: Path, *, name: str) -> Colleague:
+def new_colleague(cluster: DeployedCluster, directory: Path, *, name: str) -> Colleague:
     """Make the colleague's key."""
     key = directory / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", key], check=True)

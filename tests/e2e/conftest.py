@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from local.faults.clients import client
-from local.run.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, temporary_user
 from tests.e2e.port_scan import listening, outside_machine
 
 NODES = 3
@@ -27,7 +27,7 @@ include it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cluster:
+class DeployedCluster:
     """A deployed cluster: its user, and its instances as AWS describes them."""
 
     user: User
@@ -78,7 +78,7 @@ def aliases() -> list[str]:
 
 @pytest.fixture(scope="session")
 def user() -> Iterator[User]:
-    with new_user() as own:
+    with temporary_user() as own:
         user = replace(own, environment={**own.environment, **WITHOUT_VALIDATION})
         # With account and region named, nothing is synthesized; `make demo` bootstraps as the README describes.
         user.cdk("bootstrap", f"aws://{ACCOUNT}/us-east-1")
@@ -98,18 +98,18 @@ def deployed(user: User, more_settings: tuple[str, ...]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(user: User, more_settings: tuple[str, ...], deployed: None) -> Cluster:
+def cluster(user: User, more_settings: tuple[str, ...], deployed: None) -> DeployedCluster:
     """Return the deployed cluster; after_all_tests/test_destroy.py destroys it and checks what is left."""
     user.write_ssh_config()
     outputs = stack_outputs()
     masters = group_instances(outputs["MasterAutoScalingGroup"])
     workers = group_instances(outputs["WorkerAutoScalingGroup"])
     assert (len(masters), len(workers)) == (1, NODES - 1)
-    return Cluster(user=user, instances=(*masters, *workers), settings=more_settings)
+    return DeployedCluster(user=user, instances=(*masters, *workers), settings=more_settings)
 
 
 @pytest.fixture(scope="module")
-def listening_cluster(cluster: Cluster) -> Iterator[Cluster]:
+def listening_cluster(cluster: DeployedCluster) -> Iterator[DeployedCluster]:
     """Return the cluster with a program listening on every tried port of every node."""
     with ExitStack() as nodes:
         for instance_id in cluster.addresses:

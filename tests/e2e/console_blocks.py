@@ -37,11 +37,11 @@ class Step:
 
     def differences(self, printed: Sequence[str]) -> list[str]:
         """Return one line for each line that is shown but not printed, or printed but not shown."""
-        shown, found = ({general(line): line for line in lines if line.strip()} for lines in (self.shown, printed))
-        missing = [f"not printed: {line}" for key, line in shown.items() if key not in found and key != OMITTED]
+        shown, actual = ({general(line): line for line in lines if line.strip()} for lines in (self.shown, printed))
+        missing = [f"not printed: {line}" for key, line in shown.items() if key not in actual and key != OMITTED]
         if OMITTED in shown:
             return missing
-        return [*missing, *(f"not shown: {line}" for key, line in found.items() if key not in shown)]
+        return [*missing, *(f"not shown: {line}" for key, line in actual.items() if key not in shown)]
 
 
 def general(line: str) -> str:
@@ -53,16 +53,16 @@ def general(line: str) -> str:
 
 def steps(page: Path) -> list[Step]:
     """Return the commands of a page, in order."""
-    found: list[Step] = []
+    parsed: list[Step] = []
     for block in BLOCK.findall(page.read_text()):
         for line in block.splitlines():
             if prompt := PROMPT.fullmatch(line):
-                found.append(Step(machine=prompt[1], command=prompt[2].split("   # ")[0].rstrip()))
+                parsed.append(Step(machine=prompt[1], command=prompt[2].split("   # ")[0].rstrip()))
             elif line == ">" or line.startswith("> "):
-                found[-1].command += f"\n{line[2:]}"
+                parsed[-1].command += f"\n{line[2:]}"
             else:
-                found[-1].shown.append(line)
-    return found
+                parsed[-1].shown.append(line)
+    return parsed
 
 
 def sessions(page: Path) -> Iterator[tuple[str, list[Step]]]:

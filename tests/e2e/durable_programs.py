@@ -141,8 +141,8 @@ def _own_saved_step(name: str) -> int:
 
 
 def _step_in_bucket(name: str) -> int:
-    found = client("s3").list_objects_v2(Bucket=stack_outputs()["ClusterBucket"], Prefix=f"runs/{name}-resume-")
-    return _latest(each["Key"] for each in found.get("Contents", []))
+    listing = client("s3").list_objects_v2(Bucket=stack_outputs()["ClusterBucket"], Prefix=f"runs/{name}-resume-")
+    return _latest(each["Key"] for each in listing.get("Contents", []))
 
 
 def _step_in_shared_directory(name: str) -> int:

@@ -33,9 +33,9 @@ def described() -> dict[str, list[dict[str, Any]]]:
 
 def running_instances() -> set[str]:
     """Return every instance of the account that costs money."""
-    wanted: Any = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
-    return {instance["InstanceId"] for each in found for instance in each["Instances"]}
+    filters: Any = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return {instance["InstanceId"] for each in reservations for instance in each["Instances"]}
 
 
 def instance_of(node_index: int) -> str:
@@ -44,8 +44,8 @@ def instance_of(node_index: int) -> str:
 
 def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
     """Return network card, device number and type of each interface, in this order."""
-    places = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
-    return sorted((place["NetworkCardIndex"], place["DeviceIndex"], kind) for place, kind in places)
+    attachments = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
+    return sorted((attachment["NetworkCardIndex"], attachment["DeviceIndex"], kind) for attachment, kind in attachments)
 
 
 def await_another(node_index: int, *, than: set[str]) -> str:
@@ -86,5 +86,5 @@ def expected_lists(*workers: str, gpus: int) -> Lists:
 
 
 def _variables(environment: str) -> tuple[str, ...]:
-    found = dict(line.split("=", 1) for line in environment.splitlines() if line.startswith("DEEPLEARNING_"))
-    return tuple(found.get(name, "") for name in VARIABLES)
+    variables = dict(line.split("=", 1) for line in environment.splitlines() if line.startswith("DEEPLEARNING_"))
+    return tuple(variables.get(name, "") for name in VARIABLES)

@@ -12,13 +12,13 @@ def members(cluster: str = STACK) -> set[str]:
 
 def states(instances: set[str]) -> set[str]:
     """Return the states of instances, in the groups or not."""
-    found = client("ec2").describe_instances(InstanceIds=sorted(instances))["Reservations"]
-    return {instance["State"]["Name"] for reservation in found for instance in reservation["Instances"]}
+    reservations = client("ec2").describe_instances(InstanceIds=sorted(instances))["Reservations"]
+    return {instance["State"]["Name"] for reservation in reservations for instance in reservation["Instances"]}
 
 
 def sizes(cluster: str = STACK) -> list[tuple[int, int, int]]:
     """Return the smallest, desired and largest size of the master's and the workers' group."""
     names = [group_name(cluster, kind) for kind in NODE_TYPES]
-    found = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"]
-    by_name = {each["AutoScalingGroupName"]: each for each in found}
+    groups = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"]
+    by_name = {each["AutoScalingGroupName"]: each for each in groups}
     return [(by_name[n]["MinSize"], by_name[n]["DesiredCapacity"], by_name[n]["MaxSize"]) for n in names]

@@ -67,8 +67,8 @@ class Laptop:
 
     @property
     def settings(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.checkout / "cdk.json").read_text())["context"]["cluster"]
-        return found
+        settings: dict[str, Any] = json.loads((self.checkout / "cdk.json").read_text())["context"]["cluster"]
+        return settings
 
     def node(self, node_index: int) -> dict[str, Any] | None:
         """Return a node of ``dlcluster status --json``; None while the number is free."""

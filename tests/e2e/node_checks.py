@@ -21,9 +21,9 @@ def limit_link(node: NodeHandle, mbit: int | None) -> None:
     """Limit a node's link in both directions (tc-tbf(8)); None lifts the limit."""
     limit = ("tbf", "rate", f"{mbit}mbit", "burst", "64kb", "latency", "200ms")
     for namespace, interface in ((node.instance_id, NODE_INTERFACE), (router_of(node.instance_id), node.link)):
-        place = ("dev", interface, "root")
-        words = ("del", *place) if mbit is None else ("replace", *place, *limit)
-        subprocess.run(["tc", "-n", namespace, "qdisc", *words], check=True)
+        location = ("dev", interface, "root")
+        args = ("del", *location) if mbit is None else ("replace", *location, *limit)
+        subprocess.run(["tc", "-n", namespace, "qdisc", *args], check=True)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from local.faults.clients import client
-from tests.e2e.conftest import Cluster, node_disk
+from tests.e2e.conftest import DeployedCluster, node_disk
 
 MASTER = "deeplearning-master"
 AGREE_TIMEOUT_S = 90.0
@@ -58,7 +58,7 @@ class ClusterView:
     host_keys: dict[str, str]
 
 
-def read_node(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
+def read_node(cluster: DeployedCluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
     life, workers, counts, hosts, keys = (part.splitlines() for part in cluster.on(alias, READ_NODE).split("--\n"))
     instance_id, boot_id, agent_started, release = life
     lists = ClusterView(
@@ -75,7 +75,7 @@ def read_node(cluster: Cluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
     return NodeIdentity(instance_id=instance_id, boot_id=boot_id, agent_started=agent_started, release=release), lists
 
 
-def identities(cluster: Cluster, instances: InstancesByAlias) -> dict[str, NodeIdentity]:
+def identities(cluster: DeployedCluster, instances: InstancesByAlias) -> dict[str, NodeIdentity]:
     return {alias: read_node(cluster, alias)[0] for alias in instances}
 
 
@@ -100,7 +100,7 @@ def _host_key(instance_id: str) -> str:
     return " ".join(file.read_text().split()[:2]) if file.exists() else ""
 
 
-def await_agreement(cluster: Cluster, instances: InstancesByAlias) -> None:
+def await_agreement(cluster: DeployedCluster, instances: InstancesByAlias) -> None:
     """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
     for alias in (MASTER, *instances):
@@ -113,6 +113,6 @@ def await_agreement(cluster: Cluster, instances: InstancesByAlias) -> None:
             cluster.user.write_ssh_config()
 
 
-def logins_from(cluster: Cluster, alias: str) -> list[str]:
+def logins_from(cluster: DeployedCluster, alias: str) -> list[str]:
     """Log in from a node to every worker in its list; return each one's instance id and workers count."""
     return cluster.user.ssh(alias, LOG_IN_EVERYWHERE).splitlines()

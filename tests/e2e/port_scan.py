@@ -82,12 +82,12 @@ def answers(source: str, address: str, ports: Iterable[int] = ALL_PORTS) -> dict
     """
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as scan:
         scan.bind((source, 0))
-        found = dict[int, bool]()
+        answered = dict[int, bool]()
         for number, port in enumerate(ports):
             scan.sendto(_first_packet(source, address, port), (address, 0))
             if number % BATCH == 0:
-                found |= _answers(scan, address, wait_s=0)
-        return found | _answers(scan, address, wait_s=QUIET_S)
+                answered |= _answers(scan, address, wait_s=0)
+        return answered | _answers(scan, address, wait_s=QUIET_S)
 
 
 def _first_packet(source: str, address: str, port: int) -> bytes:
@@ -102,21 +102,21 @@ def _first_packet(source: str, address: str, port: int) -> bytes:
 
 def _answers(scan: socket.socket, address: str, *, wait_s: float) -> dict[int, bool]:
     """Return the answers that have arrived: True for SYN, False for RST."""
-    found, end = {}, time.monotonic() + wait_s
+    answered, end = {}, time.monotonic() + wait_s
     # The socket also gets the packets of other connections, which never cease.
     while select.select([scan], [], [], max(0.0, end - time.monotonic()))[0]:
         packet, (sender, _) = scan.recvfrom(128)
         header = (packet[0] & 0xF) * 4
         port, to, _, _, _, flags = struct.unpack_from(">2H2I2B", packet, header)
         if (sender, to) == (address, SCAN_PORT) and flags & ACK:
-            found[port], end = bool(flags & SYN), time.monotonic() + wait_s
+            answered[port], end = bool(flags & SYN), time.monotonic() + wait_s
         elif wait_s and time.monotonic() > end:
             break
-    return found
+    return answered
 
 
-def await_ports(scan: Callable[[], set[int]], wanted: set[int]) -> None:
+def await_ports(scan: Callable[[], set[int]], expected: set[int]) -> None:
     deadline = time.monotonic() + FIREWALL_S
-    while (found := scan()) != wanted:
-        assert time.monotonic() < deadline, f"waited {FIREWALL_S:.0f} s for the ports {wanted}, open are {found}"
+    while (ports := scan()) != expected:
+        assert time.monotonic() < deadline, f"waited {FIREWALL_S:.0f} s for the ports {expected}, open are {ports}"
         time.sleep(0.2)

@@ -73,11 +73,11 @@ class Training:
 
     def await_steps(self, more: int = 30) -> None:
         """Wait until it has trained for some more steps."""
-        wanted = self.steps() + more
+        target = self.steps() + more
 
         def has_trained() -> bool:
             assert self.process.poll() is None, self.log.read_text()[-2000:]
-            return self.steps() >= wanted
+            return self.steps() >= target
 
         await_true(has_trained, f"{more} more steps", timeout_s=STEP_S)
 

@@ -31,8 +31,8 @@ class References:
 
     def attribute(self, name: str, attribute: str) -> str:
         if attribute == "AllocationId":
-            found = boto3.client("ec2").describe_addresses(PublicIps=[self._physical[name]])["Addresses"]
-            return str(found[0]["AllocationId"])
+            addresses = boto3.client("ec2").describe_addresses(PublicIps=[self._physical[name]])["Addresses"]
+            return str(addresses[0]["AllocationId"])
         assert attribute == "RoleId"
         return str(self._iam.get_role(RoleName=self._physical[name])["Role"]["RoleId"])
 

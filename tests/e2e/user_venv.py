@@ -48,13 +48,13 @@ def _files(package: str) -> Iterator[str]:
         if name in seen:
             continue
         seen.add(name)
-        found = distribution(name)
-        yield from (str(path) for path in found.files or () if ".." not in path.parts and path.suffix != ".pyc")
-        pending += _needs(found)
+        installed = distribution(name)
+        yield from (str(path) for path in installed.files or () if ".." not in path.parts and path.suffix != ".pyc")
+        pending += _needs(installed)
 
 
-def _needs(found: Distribution) -> Iterator[str]:
-    for line in found.requires or ():
+def _needs(installed: Distribution) -> Iterator[str]:
+    for line in installed.requires or ():
         requirement, _, marker = line.partition(";")
         name = re.match(r"[\w.-]+", requirement)
         if name and "extra" not in marker:

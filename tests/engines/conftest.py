@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.user import User, deploy_arguments, new_user
+from local.run.user import User, deploy_arguments, temporary_user
 from tests.engines.training import SHORT, TWO_SERVERS, Training, train
 
 NODES = 3
@@ -18,7 +18,7 @@ SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cluster:
+class EngineCluster:
     """A deployed cluster and its user."""
 
     user: User
@@ -42,13 +42,13 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[EngineCluster]:
     """Deploy a master and two workers, with the examples in ~/examples on each."""
-    with new_user() as user:
+    with temporary_user() as user:
         user.cdk("bootstrap")
         user.cdk(*deploy_arguments(nodes=NODES), "-c", "engines=horovod")
         user.write_ssh_config()
-        cluster = Cluster(user=user)
+        cluster = EngineCluster(user=user)
         for alias in WORKERS:
             copy = ["rsync", "-a", "-e", " ".join(user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
             user.run(*copy, f"{alias}:examples/")
@@ -59,18 +59,18 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def all_reduce(cluster: Cluster) -> Training:
+def all_reduce(cluster: EngineCluster) -> Training:
     """Train with PyTorch; the prefix names a checkpoint, unlike the first article's command."""
     return train(cluster, "-n 2", "--kv-store dist_device_sync --model-prefix torch")
 
 
 @pytest.fixture(scope="session")
-def dist_sync(cluster: Cluster) -> Training:
+def dist_sync(cluster: EngineCluster) -> Training:
     """Train with parameter servers, without faults."""
     return train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store dist_sync {SHORT} --model-prefix dist_sync")
 
 
 @pytest.fixture(scope="session")
-def horovod(cluster: Cluster) -> Training:
+def horovod(cluster: EngineCluster) -> Training:
     """Train with Horovod over Gloo, without faults."""
     return train(cluster, "--engine horovod -n 2", f"--engine horovod {SHORT} --batch-size 32 --model-prefix horovod")

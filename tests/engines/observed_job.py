@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.engines.conftest import MASTER, SHARED_CONNECTION, Cluster
+from tests.engines.conftest import MASTER, SHARED_CONNECTION, EngineCluster
 from tests.engines.training import DEADLINE_S
 
 TOKEN = "OUTSIDE_TOKEN"
@@ -21,7 +21,7 @@ PAUSE_S = 0.1
 class ObservedJob:
     """Runs one job on the master in its own session."""
 
-    def __init__(self, cluster: Cluster, launch: str, *command: str, log: Path) -> None:
+    def __init__(self, cluster: EngineCluster, launch: str, *command: str, log: Path) -> None:
         self._log, self._token = log, secrets.token_hex(8)
         line = f"exec launch --env {TOKEN}:{self._token} {launch} {shlex.join(command)} 2>&1"
         with log.open("wb") as output:
@@ -52,7 +52,7 @@ class ObservedJob:
     def launcher(self) -> int:
         """Return the launcher's process id."""
         own = f"{TOKEN}:{self._token}"
-        [pid] = [pid for pid in _pids() if (words := _words(pid)) and "python3" in words[0] and own in words]
+        [pid] = [pid for pid in _pids() if (args := _args(pid)) and "python3" in args[0] and own in args]
         return pid
 
     def processes(self, program: str = "", *, below: str = "") -> list[int]:
@@ -60,7 +60,7 @@ class ObservedJob:
         return [
             pid
             for pid in pids_with(f"{TOKEN}={self._token}")
-            if program in " ".join(_words(pid)) and below in " ".join(_words(_parent(pid)) if below else [])
+            if program in " ".join(_args(pid)) and below in " ".join(_args(_parent(pid)) if below else [])
         ]
 
     def is_gone(self) -> bool:
@@ -70,7 +70,7 @@ class ObservedJob:
     def wait_until_gone(self, *, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self.is_gone():
-            left = [" ".join(_words(pid)) for pid in self.processes()]
+            left = [" ".join(_args(pid)) for pid in self.processes()]
             assert time.monotonic() < until, (left, self.output)
             time.sleep(PAUSE_S)
 
@@ -83,7 +83,7 @@ class ObservedJob:
 
 
 @contextmanager
-def observed_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Iterator[ObservedJob]:
+def observed_job(cluster: EngineCluster, launch: str, *command: str, log: Path) -> Iterator[ObservedJob]:
     """Start a job; nothing of it outlives its test."""
     job = ObservedJob(cluster, launch, *command, log=log)
     try:
@@ -94,8 +94,8 @@ def observed_job(cluster: Cluster, launch: str, *command: str, log: Path) -> Ite
 
 def pids_with(*variables: str) -> list[int]:
     """List the processes, on any node, that have all of these variables (each NAME=VALUE) in their environment."""
-    wanted = {variable.encode() for variable in variables}
-    return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
+    expected = {variable.encode() for variable in variables}
+    return [pid for pid in _pids() if expected <= set(_read(pid, "environ").split(b"\0"))]
 
 
 def kill(*variables: str) -> None:
@@ -119,7 +119,7 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
-def _words(pid: int) -> list[str]:
+def _args(pid: int) -> list[str]:
     return _read(pid, "cmdline").decode(errors="replace").rstrip("\0").split("\0")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.engines.conftest import Cluster
+    from tests.engines.conftest import EngineCluster
 
 TRAINER = "/opt/deeplearning/trainer"
 PYTHON = "/opt/deeplearning/engines/current/bin/python"
@@ -35,10 +35,10 @@ class Training:
     @property
     def digests(self) -> dict[int, dict[int, str]]:
         """Return the digests of the weights, by epoch and rank."""
-        found: dict[int, dict[int, str]] = {}
+        digests_by_rank: dict[int, dict[int, str]] = {}
         for rank, epoch, digest in re.findall(r"rank (\d)/\d Epoch\[(\d+)\] weights=(\S+)", self.output):
-            found.setdefault(int(epoch), {})[int(rank)] = digest
-        return found
+            digests_by_rank.setdefault(int(epoch), {})[int(rank)] = digest
+        return digests_by_rank
 
     def assert_equal_weights(self, *, ranks: int, epochs: int) -> None:
         assert sorted(self.digests) == list(range(epochs)), self.output
@@ -47,13 +47,13 @@ class Training:
             assert len(set(of_ranks.values())) == 1, self.output
 
 
-def train(cluster: "Cluster", launch: str, options: str) -> Training:
+def train(cluster: "EngineCluster", launch: str, options: str) -> Training:
     python = "" if launch == ONE_WORKER else "python"
     command = f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch {launch} {python} {TRAINER} {options}"
     return Training(output=cluster.on_master(command))
 
 
-def wait_for(cluster: "Cluster", job: str, pattern: str) -> str:
+def wait_for(cluster: "EngineCluster", job: str, pattern: str) -> str:
     until = time.monotonic() + DEADLINE_S
     while not re.search(pattern, log := cluster.on_master(f"launch logs {job}")):
         assert time.monotonic() < until, log
@@ -61,7 +61,7 @@ def wait_for(cluster: "Cluster", job: str, pattern: str) -> str:
     return log
 
 
-def wait_for_end(cluster: "Cluster", job: str) -> None:
+def wait_for_end(cluster: "EngineCluster", job: str) -> None:
     until = time.monotonic() + DEADLINE_S
     while (status := json.loads(cluster.on_master(f"launch status --json {job}")))["state"] == "RUNNING":
         assert time.monotonic() < until, status

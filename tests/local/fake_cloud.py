@@ -108,7 +108,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
         "read_inventory": lambda *_clients: cloud.inventory,
         "read_mount_targets": lambda *_clients, faults: (),
         "start_node": start,
-        "ask_to_reboot": lambda node: cloud.note(f"ask {node.instance.instance_id}"),
+        "request_reboot": lambda node: cloud.note(f"ask {node.instance.instance_id}"),
         "restart_node": lambda node, **_places: cloud.note(f"restart {node.instance.instance_id}"),
         "destroy_node": lambda node: cloud.running.remove(node.instance.instance_id),
     }

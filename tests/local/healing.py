@@ -10,10 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from local.network.addresses import USER_ADDRESS
+from local.node.spot_notices import announce_interruption
 from tests.local.aws.harness import Aws, Group, Stacks, state
 from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, ssh_from
 from tests.waiting import await_true
@@ -110,9 +112,7 @@ def check(aws: Aws, run_dir: Path) -> None:
     (first,) = members.in_service()
     await_step(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
     assert ssh_banner(address).startswith("SSH-2.0")
-    spot_notices = run_dir / "notices" / first
-    spot_notices.mkdir(parents=True)
-    (spot_notices / "spot-instance-action").write_text('{"action": "terminate", "time": "2100-01-02T03:04:05Z"}')
+    announce_interruption(run_dir, first, at=datetime(2100, 1, 2, tzinfo=timezone.utc))
     await_step(lambda: has_address(first, "200"), "the node to see a notice")
 
     members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")

@@ -1,3 +1,5 @@
+"""Test the cache of built directory trees."""
+
 import os
 import time
 from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.demo import parts
+from local.demo import master_and_workers
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -48,4 +48,4 @@ def test_demo_runs_after_a_killed_demo() -> None:
     ("nodes", "text"), [(1, "a master and 0 workers"), (2, "a master and 1 worker"), (3, "a master and 2 workers")]
 )
 def test_node_count_is_described_in_words(nodes: int, text: str) -> None:
-    assert parts(nodes) == text
+    assert master_and_workers(nodes) == text

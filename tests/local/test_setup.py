@@ -21,9 +21,9 @@ def programs(tmp_path: Path) -> Path:
     directory = tmp_path / "bin"
     directory.mkdir()
     for name in ("bash", "sh", "cat", "dirname", "make"):
-        found = shutil.which(name)
-        assert found is not None
-        (directory / name).symlink_to(found)
+        path = shutil.which(name)
+        assert path is not None
+        (directory / name).symlink_to(path)
     for name, script in (("id", "echo 1000"), ("dpkg-query", "exit 1"), ("apt-get", "exit 100")):
         (directory / name).write_text(f"#!/bin/sh\n{script}\n")
         (directory / name).chmod(0o755)

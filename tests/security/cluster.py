@@ -54,7 +54,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RoleCluster:
     """A stack of the product."""
 
     aws: Aws
@@ -76,19 +76,19 @@ class Cluster:
         await_server(lambda: self.stacks.status(self.name) == "CREATE_COMPLETE", "the stack")
 
     def _waiting(self) -> list[tuple[str, str]]:
-        found = self.stacks.cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
+        resources = self.stacks.cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
         return [
             (str(each["LogicalResourceId"]), str(each["PhysicalResourceId"]))
-            for each in found
+            for each in resources
             if each["ResourceType"] == "AWS::AutoScaling::AutoScalingGroup"
             and each["ResourceStatus"] == "CREATE_IN_PROGRESS"
         ]
 
     def logical_id(self, resource_type: str, part: str) -> str:
-        (found,) = [
+        (logical_id,) = [
             name for name, each in self.template["Resources"].items() if each["Type"] == resource_type and part in name
         ]
-        return str(found)
+        return str(logical_id)
 
     def _physical_id(self, resource_type: str, part: str) -> str:
         return self.stacks.physical_id(self.logical_id(resource_type, part), self.name)
@@ -137,7 +137,7 @@ class Cluster:
 class Node:
     """A node that an intruder has taken over."""
 
-    cluster: Cluster
+    cluster: RoleCluster
     type: str
     instance_id: str
     role: dict[str, Any]

@@ -12,7 +12,7 @@ from local.aws.ec2.images import FAMILIES, image_id
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
-from tests.security.cluster import ABUSED, ACCOUNT, Cluster, Node
+from tests.security.cluster import ABUSED, ACCOUNT, Node, RoleCluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
@@ -24,7 +24,7 @@ DATA, RESULTS = "team-data", "team-results"
 """Buckets of the user, of which nodes reach the part below a prefix; they write only into the second."""
 KMS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
 """A user's own key, with which the cluster encrypts what it stores."""
-Deploy = Callable[..., Cluster]
+Deploy = Callable[..., RoleCluster]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +46,7 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
     setup = tmp_path_factory.mktemp("setup") / "setup.sh"
     setup.write_text("#!/bin/bash\n")
 
-    def run(name: str, **more: Any) -> Cluster:
+    def run(name: str, **more: Any) -> RoleCluster:
         outdir = tmp_path_factory.mktemp("cdk.out")
         app = cdk.App(context=context, outdir=str(outdir), builtin_cloud_formation_validation=False)
         settings: dict[str, Any] = {
@@ -68,7 +68,7 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
         ClusterStack(app, "ClusterStack", props=props, env=env)
         app.synth()
         template = json.loads((outdir / "ClusterStack.template.json").read_text())
-        cluster = Cluster(aws=aws, name=name, stacks=Stacks(aws=aws), template=template)
+        cluster = RoleCluster(aws=aws, name=name, stacks=Stacks(aws=aws), template=template)
         cluster.create()
         return cluster
 
@@ -76,7 +76,7 @@ def deploy(aws: Aws, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
 
 
 @pytest.fixture(scope="package")
-def cluster(deploy: Deploy) -> Cluster:
+def cluster(deploy: Deploy) -> RoleCluster:
     """Deploy a cluster and complete it."""
     made = deploy("deeplearning")
     made.complete()
@@ -88,18 +88,18 @@ def cluster(deploy: Deploy) -> Cluster:
 
 
 @pytest.fixture
-def worker(cluster: Cluster) -> Node:
+def worker(cluster: RoleCluster) -> Node:
     """Return a stolen worker: the intruder's programs use its role."""
     return cluster.node("worker")
 
 
 @pytest.fixture
-def master(cluster: Cluster) -> Node:
+def master(cluster: RoleCluster) -> Node:
     return cluster.node("master")
 
 
 @pytest.fixture(params=["master", "worker"])
-def node(request: pytest.FixtureRequest, cluster: Cluster) -> Node:
+def node(request: pytest.FixtureRequest, cluster: RoleCluster) -> Node:
     """Return a node of each type, for what both may do."""
     return cluster.node(request.param)
 

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.bootstrap.identities import public_key
-from tests.security.cluster import ABUSED, BOTH, Cluster, Node, abuses, refused
+from tests.security.cluster import ABUSED, BOTH, Node, RoleCluster, abuses, refused
 from tests.security.conftest import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
@@ -20,7 +20,7 @@ SHARED = ("membership", "generation", "engines", "pause")
 
 
 @pytest.mark.parametrize("node_type", BOTH)
-def test_every_permission_of_each_role_has_a_test_of_its_abuse(cluster: Cluster, node_type: str) -> None:
+def test_every_permission_of_each_role_has_a_test_of_its_abuse(cluster: RoleCluster, node_type: str) -> None:
     assert set(cluster.node(node_type).grants) == ABUSED[node_type]
 
 
@@ -62,7 +62,7 @@ def young_node(request: pytest.FixtureRequest, deploy: Deploy) -> Node:
 
 
 @abuses(BOTH, "cloudformation:SignalResource on STACK")
-def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, cluster: Cluster) -> None:
+def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, cluster: RoleCluster) -> None:
     young, formation = young_node.cluster, young_node.client("cloudformation")
     groups = [young.logical_id("AWS::AutoScaling::AutoScalingGroup", part) for part in ("Master", "Worker")]
     signal = {"LogicalResourceId": groups[0], "UniqueId": "i-somebody"}
@@ -208,8 +208,8 @@ def test_a_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -
     refused(ec2.describe_instance_attribute, InstanceId=worker, Attribute="userData")
     refused(ec2.run_instances, ImageId="ami-0123456789abcdef0", MinCount=1, MaxCount=1)
     refused(autoscaling.update_auto_scaling_group, AutoScalingGroupName=master.cluster.group("worker"), MaxSize=99)
-    found = ec2.describe_instances()["Reservations"]
-    assert worker in [instance["InstanceId"] for each in found for instance in each["Instances"]]
+    reservations = ec2.describe_instances()["Reservations"]
+    assert worker in [instance["InstanceId"] for each in reservations for instance in each["Instances"]]
     assert autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
 
 

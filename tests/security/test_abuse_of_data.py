@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from tests.local.aws.harness import REGION
-from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
+from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 from tests.security.conftest import DATA, DATA_KEY, RESULTS
 
 KEY = f"kms:{DATA_KEY.rpartition(':')[2]}, kms:ViaService s3.{REGION}.amazonaws.com"
 OURS, THEIRS = "ours/model", "theirs/model"
 
 
-def encrypt(cluster: Cluster, bucket: str, key: str) -> None:
+def encrypt(cluster: RoleCluster, bucket: str, key: str) -> None:
     """Have a bucket encrypt its objects with a key."""
     rule: Any = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}}
     cluster.aws.client("s3").put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": [rule]})
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _stored(cluster: Cluster) -> None:
+def _stored(cluster: RoleCluster) -> None:
     """Store objects in and beside what the settings name."""
     s3 = cluster.aws.client("s3")
     for bucket, keys in ((DATA, ("vision/a", "vision-2/a", "a")), (RESULTS, (OURS, THEIRS)), ("team-other", ("a",))):
@@ -47,8 +47,8 @@ def test_a_node_reads_below_the_named_prefix_and_writes_nothing_there(node: Node
     refused(s3.get_object, Bucket=DATA, Key="vision/a", VersionId="1")
     refused(s3.get_bucket_policy, Bucket=DATA)
     for prefix in ("vision", "vision/"):
-        found = s3.list_objects_v2(Bucket=DATA, Prefix=prefix)["Contents"]
-        assert "vision/a" in [each["Key"] for each in found]
+        objects = s3.list_objects_v2(Bucket=DATA, Prefix=prefix)["Contents"]
+        assert "vision/a" in [each["Key"] for each in objects]
     assert s3.get_object(Bucket=DATA, Key="vision/a")["Body"].read() == b"stored"
 
 
@@ -80,7 +80,7 @@ def test_a_node_writes_below_the_named_prefix_alone_and_destroys_no_version(node
 
 
 @pytest.fixture
-def foreign_key(cluster: Cluster) -> Iterator[None]:
+def foreign_key(cluster: RoleCluster) -> Iterator[None]:
     """Have the buckets encrypt with a key that data_keys does not name."""
     for bucket in (DATA, RESULTS):
         encrypt(cluster, bucket, f"{DATA_KEY}9")

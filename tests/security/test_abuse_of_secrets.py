@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
+from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 from tests.security.conftest import SECRET_KEY
 
 VALUE = "hidden-7f3a"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stored(cluster: Cluster) -> None:
+def stored(cluster: RoleCluster) -> None:
     """Store the named secrets, under the user's own key, and their neighbours."""
     ssm, manager = cluster.aws.client("ssm"), cluster.aws.client("secretsmanager")
     for name in ("/team/wandb", "/team/wandb2", "/team/wandb/more"):

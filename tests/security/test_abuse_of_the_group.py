@@ -8,13 +8,13 @@ import pytest
 
 from bootstrap.team_keys.keys import TAG
 from tests.local.aws.harness import Group, await_server, state
-from tests.security.cluster import BOTH, Cluster, Node, abuses, refused
+from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 
 OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
 HOOK = "drain"
 
 
-def group(cluster: Cluster, node_type: str) -> Group:
+def group(cluster: RoleCluster, node_type: str) -> Group:
     return Group(aws=cluster.aws, name=cluster.group(node_type))
 
 
@@ -67,7 +67,7 @@ def test_node_can_extend_and_complete_hooks_of_its_own_group_only(node: Node) ->
 
 
 @pytest.fixture
-def with_all_of_autoscaling(cluster: Cluster) -> Iterator[None]:
+def with_all_of_autoscaling(cluster: RoleCluster) -> Iterator[None]:
     """Give both roles what AutoScalingFullAccess in policy_arns gives them."""
     iam, nodes = cluster.aws.client("iam"), [cluster.node(node_type) for node_type in BOTH]
     policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "autoscaling:*", "Resource": "*"}]}
@@ -79,7 +79,7 @@ def with_all_of_autoscaling(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("with_all_of_autoscaling")
-def test_no_node_adds_an_ssh_key_to_the_teams(cluster: Cluster, node: Node) -> None:
+def test_no_node_adds_an_ssh_key_to_the_teams(cluster: RoleCluster, node: Node) -> None:
     autoscaling = node.client("autoscaling")
     keys = {"ResourceType": "auto-scaling-group", "Key": TAG, "Value": "x", "PropagateAtLaunch": False}
     ours = keys | {"ResourceId": cluster.group("master")}
@@ -98,7 +98,7 @@ PAUSE = "autoscaling:UpdateAutoScalingGroup on autoscaling:autoScalingGroup:*:au
     ("master",),
     *(f"{PAUSE}/{name}, autoscaling:MinSize 0, autoscaling:MaxSize 0" for name in ("OWN-GROUP", "deeplearning-worker")),
 )
-def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: Cluster, master: Node) -> None:
+def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster, master: Node) -> None:
     autoscaling, worker = master.client("autoscaling"), cluster.node("worker")
     for name in (cluster.group("master"), cluster.group("worker")):
         refused(worker.client("autoscaling").update_auto_scaling_group, AutoScalingGroupName=name, **ZERO)
@@ -114,15 +114,15 @@ def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: Cluster, ma
         pause_and_resume(group(cluster, name.rpartition("-")[2]), autoscaling)
 
 
-def pause_and_resume(found: Group, autoscaling: Any) -> None:
+def pause_and_resume(group: Group, autoscaling: Any) -> None:
     """Set the group to zero with the intruder's client, and back as an administrator."""
-    members = found.in_service()
+    members = group.in_service()
     size = len(members)
-    autoscaling.update_auto_scaling_group(AutoScalingGroupName=found.name, **ZERO)
-    await_server(lambda: not found.in_service(), "the end of the group's nodes")
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=group.name, **ZERO)
+    await_server(lambda: not group.in_service(), "the end of the group's nodes")
     for member in members:
-        found.complete(member, HOOK)
-    found.aws.client("autoscaling").update_auto_scaling_group(
-        AutoScalingGroupName=found.name, MinSize=size, MaxSize=size, DesiredCapacity=size
+        group.complete(member, HOOK)
+    group.aws.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=group.name, MinSize=size, MaxSize=size, DesiredCapacity=size
     )
-    await_server(lambda: len(found.in_service()) == size, "the group's new nodes")
+    await_server(lambda: len(group.in_service()) == size, "the group's new nodes")

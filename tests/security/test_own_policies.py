@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.local.aws.harness import Aws, policy
-from tests.security.cluster import BOTH, Cluster, refused
+from tests.security.cluster import BOTH, RoleCluster, refused
 from tests.security.conftest import Deploy
 
 MODELS = "team-models"
@@ -14,7 +14,7 @@ PARAMETER = "/team/tracking-server"
 
 
 @pytest.fixture(scope="module")
-def with_policy(aws: Aws, deploy: Deploy) -> Cluster:
+def with_policy(aws: Aws, deploy: Deploy) -> RoleCluster:
     """Deploy a cluster whose settings name a customer-managed policy for one prefix and one parameter."""
     s3, ssm = aws.client("s3"), aws.client("ssm")
     s3.create_bucket(Bucket=MODELS)
@@ -30,7 +30,7 @@ def with_policy(aws: Aws, deploy: Deploy) -> Cluster:
 
 
 @pytest.mark.parametrize("node_type", BOTH)
-def test_a_node_may_do_what_an_attached_policy_grants_and_no_more(with_policy: Cluster, node_type: str) -> None:
+def test_a_node_may_do_what_an_attached_policy_grants_and_no_more(with_policy: RoleCluster, node_type: str) -> None:
     node = with_policy.node(node_type)
     s3, ssm = node.client("s3"), node.client("ssm")
     refused(s3.get_object, Bucket=MODELS, Key="private/a")
@@ -42,7 +42,7 @@ def test_a_node_may_do_what_an_attached_policy_grants_and_no_more(with_policy: C
 
 @pytest.mark.usefixtures("with_policy")
 @pytest.mark.parametrize("node_type", BOTH)
-def test_a_node_of_a_cluster_without_the_policy_is_refused(cluster: Cluster, node_type: str) -> None:
+def test_a_node_of_a_cluster_without_the_policy_is_refused(cluster: RoleCluster, node_type: str) -> None:
     node = cluster.node(node_type)
     refused(node.client("s3").get_object, Bucket=MODELS, Key="shared/a")
     refused(node.client("ssm").get_parameter, Name=PARAMETER)

@@ -4,17 +4,17 @@ import re
 from pathlib import Path
 
 from tests.local.aws.harness import session_keys
-from tests.security.cluster import Cluster, Node, refused
+from tests.security.cluster import Node, RoleCluster, refused
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/security.md"
 
 
 def policy_of_the_page() -> str:
-    (found,) = re.findall(r"--policy-document '(.*)'", PAGE.read_text())
-    return str(found)
+    (document,) = re.findall(r"--policy-document '(.*)'", PAGE.read_text())
+    return str(document)
 
 
-def test_revoked_node_is_excluded_while_the_others_continue(cluster: Cluster, worker: Node) -> None:
+def test_revoked_node_is_excluded_while_the_others_continue(cluster: RoleCluster, worker: Node) -> None:
     iam, role = cluster.aws.client("iam"), worker.role
     other = session_keys(cluster.aws, role["Arn"], cluster.members(cluster.group("worker"))[-1])
     document = policy_of_the_page().replace("ROLE_ID", role["RoleId"]).replace("INSTANCE_ID", worker.instance_id)

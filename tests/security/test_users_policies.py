@@ -18,7 +18,7 @@ from cli.ssh.remote import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.conftest import KEY, error_line, put_members
 from tests.local.aws.harness import REGION, user_with_policy
-from tests.security.cluster import ACCOUNT, BOTH, Cluster
+from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 
 ADDRESS = "203.0.113.9/32"
 VERBS = {
@@ -55,7 +55,7 @@ class IdleMaster:
 class Project:
     """A directory with the cluster's settings, and the cluster."""
 
-    cluster: Cluster
+    cluster: RoleCluster
     described: FoundCluster
     directory: Path
 
@@ -85,7 +85,7 @@ class Project:
 
 
 @pytest.fixture
-def project(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def project(cluster: RoleCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """Make the settings' directory, and a membership whose workers have run the setup."""
     keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": cluster.aws.url}
     for name, value in {**keys, "AWS_REGION": REGION, "AWS_CONFIG_FILE": "/dev/null", "HOME": str(tmp_path)}.items():
@@ -102,11 +102,11 @@ def project(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     cluster.aws.client("dynamodb").delete_item(TableName=described.table, Key=key)
 
 
-def members(cluster: Cluster, described: FoundCluster) -> Iterator[dict[str, Any]]:
+def members(cluster: RoleCluster, described: FoundCluster) -> Iterator[dict[str, Any]]:
     """Yield a row of the membership for each node."""
     ids = [(node_type, each) for node_type in BOTH for each in cluster.members(cluster.group(node_type))]
-    found = cluster.aws.client("ec2").describe_instances(InstanceIds=[each for _, each in ids])["Reservations"]
-    addresses = {each["InstanceId"]: each["PrivateIpAddress"] for some in found for each in some["Instances"]}
+    reservations = cluster.aws.client("ec2").describe_instances(InstanceIds=[each for _, each in ids])["Reservations"]
+    addresses = {each["InstanceId"]: each["PrivateIpAddress"] for some in reservations for each in some["Instances"]}
     for node_index, (node_type, instance_id) in enumerate(ids, 1):
         yield {
             "node_index": node_index,

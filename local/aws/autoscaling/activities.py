@@ -165,7 +165,7 @@ def _unfinished(instance_id: str) -> Activity | None:
 
 def _describe(_original: Any, response: AutoScalingResponse) -> ActionResult:
     backend: AutoScalingBackend = response.autoscaling_backend
-    wanted = response._get_param("AutoScalingGroupName")
-    known = [wanted] if wanted else [*backend.autoscaling_groups]
-    found = [activity.described() for activity in _ACTIVITIES if activity.group in known]
-    return ActionResult({"Activities": found})
+    group_name = response._get_param("AutoScalingGroupName")
+    known = [group_name] if group_name else [*backend.autoscaling_groups]
+    activities = [activity.described() for activity in _ACTIVITIES if activity.group in known]
+    return ActionResult({"Activities": activities})

@@ -31,11 +31,11 @@ def check_reservation(properties: Mapping[str, Any]) -> None:
     specification = properties.get(_SPECIFICATION, {})
     preference = specification.get("CapacityReservationPreference")
     if preference in _UNRESERVED and specification.get("CapacityReservationTarget"):
-        word = "You can't specify CapacityReservationPreference as default or none and provide a"
-        raise ValidationError(f"{word} CapacityReservationTarget in the same request")
+        message = "You can't specify CapacityReservationPreference as default or none and provide a"
+        raise ValidationError(f"{message} CapacityReservationTarget in the same request")
     if specification and preference not in _UNRESERVED:
-        word = "the local AWS launches members into the reservation of a launch template, not of a group"
-        raise ValidationError(f"{word}: got {_SPECIFICATION} {preference}")
+        message = "the local AWS launches members into the reservation of a launch template, not of a group"
+        raise ValidationError(f"{message}: got {_SPECIFICATION} {preference}")
 
 
 def _create_from_template(original: Any, name: str, definition: dict[str, Any], *others: Any, **named: Any) -> Any:
@@ -57,10 +57,10 @@ def _set_launch_configuration(
 ) -> None:
     original(group, configuration, template, mixed_instances_policy)
     if mixed_instances_policy and _has_market(group):
-        word = "Incompatible launch template: You cannot use a launch template that is set to request Spot Instances"
+        message = "Incompatible launch template: You cannot use a launch template that is set to request Spot Instances"
         when = "when you configure an Auto Scaling group with a mixed instances policy"
         advice = "Add a different launch template to the group and try again."
-        raise ValidationError(f"{word} (InstanceMarketOptions) {when}. {advice}")
+        raise ValidationError(f"{message} (InstanceMarketOptions) {when}. {advice}")
 
 
 def _put_warm_pool(original: Any, backend: AutoScalingBackend, group_name: str, *others: Any, **named: Any) -> None:

@@ -20,7 +20,7 @@ from moto.ec2.models.subnets import Subnet
 from moto.ec2.utils import filter_dict_attribute_mapping
 
 from local.aws.autoscaling import activities, lifecycle
-from local.aws.autoscaling.launch import launch_member
+from local.aws.autoscaling.group_launches import launch_member
 from local.aws.moto_patching import add
 from local.aws.scarcity.capacity import SHORTAGES
 
@@ -29,7 +29,7 @@ MAX_INSTANCES: Final = 100
 TOKEN_LIFETIME_S: Final = 8 * 3600.0
 RETRY: Final = "retry-with-group-configuration"
 _STRATEGIES: Final = ("none", RETRY)
-_PLACES: Final = ("AvailabilityZones", "AvailabilityZoneIds", "SubnetIds")
+_LOCATIONS: Final = ("AvailabilityZones", "AvailabilityZoneIds", "SubnetIds")
 
 
 class UnsupportedOperationError(AutoscalingClientError):
@@ -92,18 +92,18 @@ def _launch_instances(response: AutoScalingResponse) -> ActionResult:
 
 
 def _read(response: AutoScalingResponse) -> _Request:
-    places = {name: response._get_param(name, []) for name in _PLACES}
-    for name, values in places.items():
+    locations = {name: response._get_param(name, []) for name in _LOCATIONS}
+    for name, values in locations.items():
         if len(values) > 1:
             raise ValidationError(f"{name} must have length less than or equal to 1, got {len(values)}")
-    if places["AvailabilityZones"] and places["AvailabilityZoneIds"]:
+    if locations["AvailabilityZones"] and locations["AvailabilityZoneIds"]:
         raise ValidationError("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
     count, strategy = int(response._get_param("RequestedCapacity")), response._get_param("RetryStrategy", "none")
     if not 1 <= count <= MAX_INSTANCES:
         raise ValidationError(f"RequestedCapacity must be from 1 to {MAX_INSTANCES} instances, got {count}")
     if strategy not in _STRATEGIES:
         raise ValidationError(f"RetryStrategy must be one of {', '.join(_STRATEGIES)}, got {strategy}")
-    zone, zone_id, subnet = ("".join(places[name]) for name in _PLACES)
+    zone, zone_id, subnet = ("".join(locations[name]) for name in _LOCATIONS)
     group = response._get_param("AutoScalingGroupName")
     return _Request(group=group, count=count, strategy=strategy, zone=zone, zone_id=zone_id, subnet=subnet)
 
@@ -113,21 +113,21 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
     if group is None:
         raise ValidationError(f"AutoScalingGroup name not found - {request.group}")
     template, subnet = _template(group), _subnet(group, request)
-    wanted = (group.desired_capacity or 0) + request.count
-    if wanted > (group.max_size or 0):
-        word = f"would raise the desired capacity to {wanted}, above the max size {group.max_size}"
-        raise ValidationError(f"RequestedCapacity {request.count} {word} of {group.name}")
+    desired = (group.desired_capacity or 0) + request.count
+    if desired > (group.max_size or 0):
+        message = f"would raise the desired capacity to {desired}, above the max size {group.max_size}"
+        raise ValidationError(f"RequestedCapacity {request.count} {message} of {group.name}")
     launched, error = _launch_members(group, template, subnet, request.count)
     for instance in launched:
         instance.client_token = token
     if error and error.code in SHORTAGES and request.strategy == RETRY:
-        group.desired_capacity = wanted
+        group.desired_capacity = desired
         lifecycle.retry_launches(group)
     else:
-        group.desired_capacity = wanted - request.count + len(launched)
+        group.desired_capacity = desired - request.count + len(launched)
     data = template.get_version(group.launch_template_version).data
     market = data.get("InstanceMarketOptions", {}).get("MarketType")
-    place = {
+    location = {
         "InstanceType": data.get("InstanceType"),
         "MarketType": "Spot" if market == "spot" else "OnDemand",
         "SubnetId": subnet.id,
@@ -137,8 +137,8 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
     return {
         "AutoScalingGroupName": group.name,
         "ClientToken": token,
-        "Instances": [place | {"InstanceIds": [instance.id for instance in launched]}] if launched else [],
-        "Errors": [place | {"ErrorCode": error.code, "ErrorMessage": error.message}] if error else [],
+        "Instances": [location | {"InstanceIds": [instance.id for instance in launched]}] if launched else [],
+        "Errors": [location | {"ErrorCode": error.code, "ErrorMessage": error.message}] if error else [],
     }
 
 
@@ -155,15 +155,15 @@ def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
 def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
     """Return the only subnet of the group that matches the request. Raises ValidationError."""
     own = _subnets(group)
-    found = [each for each in own if request.subnet in ("", each.id)]
-    found = [each for each in found if request.zone in ("", each.availability_zone)]
-    found = [each for each in found if request.zone_id in ("", each.availability_zone_id)]
-    if not found:
+    matching = [each for each in own if request.subnet in ("", each.id)]
+    matching = [each for each in matching if request.zone in ("", each.availability_zone)]
+    matching = [each for each in matching if request.zone_id in ("", each.availability_zone_id)]
+    if not matching:
         named = " in ".join(filter(None, (request.subnet, request.zone, request.zone_id)))
         raise ValidationError(f"{named} is not a subnet or an Availability Zone of {group.name}")
-    if len({each.availability_zone for each in found}) > 1:
+    if len({each.availability_zone for each in matching}) > 1:
         raise ValidationError(f"AvailabilityZones or SubnetIds must be specified: {group.name} has several zones")
-    return found[0]
+    return matching[0]
 
 
 def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:

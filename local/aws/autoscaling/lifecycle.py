@@ -209,9 +209,9 @@ def retry_launches(group: FakeAutoScalingGroup) -> None:
 
 def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capacity: int | None) -> None:
     """Resize without counting members that are already terminating, which moto would end again."""
-    wanted = (group.min_size if new_capacity is None else new_capacity) or 0
+    desired = (group.min_size if new_capacity is None else new_capacity) or 0
     active, order = group.active_instances(), termination_policies.order(group)
-    if len(active) <= wanted and suspended_processes.may_launch(group):
+    if len(active) <= desired and suspended_processes.may_launch(group):
         try:
             original(group, new_capacity)
         except EC2ClientError as error:
@@ -219,12 +219,14 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
                 raise
             retry_launches(group)
         return
-    group.desired_capacity = wanted
+    group.desired_capacity = desired
     if not suspended_processes.may_terminate(group):
         return
-    shrinks = f"a difference between desired and actual capacity, shrinking the capacity from {len(active)} to {wanted}"
+    shrinks = (
+        f"a difference between desired and actual capacity, shrinking the capacity from {len(active)} to {desired}"
+    )
     candidates = [m for m in order if m in active and not m.protected_from_scale_in]
-    for member in candidates[: max(len(active) - wanted, 0)]:
+    for member in candidates[: max(len(active) - desired, 0)]:
         _begin_termination(group, member, shrinks)
 
 
@@ -241,8 +243,8 @@ def _terminate_instance(
 
 def _delete_group(original: Any, response: AutoScalingResponse) -> Any:
     """Delete a group. ForceDelete ends its members without waiting for hooks; otherwise it must have none."""
-    wanted, forced = response._get_param("AutoScalingGroupName"), response._get_bool_param("ForceDelete", False)
-    for group in response.autoscaling_backend.describe_auto_scaling_groups([wanted]):
+    name, forced = response._get_param("AutoScalingGroupName"), response._get_bool_param("ForceDelete", False)
+    for group in response.autoscaling_backend.describe_auto_scaling_groups([name]):
         if group.instance_states and not forced:
             raise ResourceInUseError
         for member in [*group.instance_states]:

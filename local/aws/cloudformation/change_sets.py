@@ -36,8 +36,8 @@ def _find(response: CloudFormationResponse) -> ChangeSet | None:
 
 
 def _named(response: CloudFormationResponse) -> ChangeSet:
-    if found := _find(response):
-        return found
+    if change_set := _find(response):
+        return change_set
     raise ChangeSetNotFoundError(f"ChangeSet [{response._get_param('ChangeSetName')}] does not exist")
 
 
@@ -47,8 +47,8 @@ def _describe(response: CloudFormationResponse) -> ActionResult:
 
 def _delete(response: CloudFormationResponse) -> EmptyResult:
     # moto keeps the change sets of deleted stacks under the same names, so delete all of them.
-    while found := _find(response):
-        del response.cloudformation_backend.change_sets[found.change_set_id]
+    while change_set := _find(response):
+        del response.cloudformation_backend.change_sets[change_set.change_set_id]
     return EmptyResult()
 
 

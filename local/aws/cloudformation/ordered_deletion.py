@@ -58,8 +58,8 @@ def start(
     still in progress and waits for the same resources.
     """
     resources = stack.resource_map._resource_json_map
-    wanted = {*logical_ids}
-    order = [logical_id for logical_id in reversed(creation_order(resources)) if logical_id in wanted]
+    requested = {*logical_ids}
+    order = [logical_id for logical_id in reversed(creation_order(resources)) if logical_id in requested]
     deletion = _Deletion(
         stack=stack, retained=retained, finished=finished, remaining=order, needed=dependencies(resources)
     )

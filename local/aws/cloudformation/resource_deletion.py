@@ -22,15 +22,15 @@ def delete(resource: Any, definition: dict[str, Any], stack: Stack, deleted: Cal
     if isinstance(resource, FakeAutoScalingGroup):
         _delete_group(resource, deleted)
         return
-    place = stack.account_id, stack.region_name
+    account_and_region = stack.account_id, stack.region_name
     resource_type = definition["Type"]
     if deletion := _EC2_DELETIONS.get(resource_type):
         deletion(ec2_backends[stack.account_id][stack.region_name], resource)
     elif hasattr(resource, "delete"):
-        resource.delete(*place)
+        resource.delete(*account_and_region)
     elif not hasattr(get_model_map()[resource_type].delete_from_cloudformation_json, "__isabstractmethod__"):
         name = resource.physical_resource_id
-        get_model_map()[resource_type].delete_from_cloudformation_json(name, definition, *place)
+        get_model_map()[resource_type].delete_from_cloudformation_json(name, definition, *account_and_region)
     else:
         raise ValidationError(message=f"the local AWS cannot delete a resource of type {resource_type}")
     deleted()

@@ -95,21 +95,21 @@ def _updated(stack: Stack, logical_id: str, resource: Any, old: _Definition, new
         in_place(resource, old["Properties"], new["Properties"] if back else _to_apply(old, new))
         return resource
     resource_json = stack.resource_map._resource_json_map[logical_id]
-    place = stack.account_id, stack.region_name
-    return parse_and_update_resource(logical_id, resource_json, stack.resource_map, *place)
+    account_and_region = stack.account_id, stack.region_name
+    return parse_and_update_resource(logical_id, resource_json, stack.resource_map, *account_and_region)
 
 
 def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, new: _Definition) -> bool:
     """Set the tags; return True if this kind of resource allows setting them separately."""
-    wanted = copy.deepcopy(new["Properties"].get("Tags", []))
+    new_tags = copy.deepcopy(new["Properties"].get("Tags", []))
     if isinstance(resource, TaggedEC2Resource):
         tag(stack, logical_id, resource, new, old)
     elif isinstance(resource, LogGroup):
         backend = logs_backends[stack.account_id][stack.region_name]
         backend.untag_resource(resource.arn, [t["Key"] for t in old["Properties"].get("Tags", [])])
-        backend.tag_resource(resource.arn, {t["Key"]: t["Value"] for t in wanted})
+        backend.tag_resource(resource.arn, {t["Key"]: t["Value"] for t in new_tags})
     elif isinstance(getattr(resource, "tags", None), list):
-        resource.tags = wanted
+        resource.tags = new_tags
     else:
         return False
     return True
@@ -117,12 +117,12 @@ def _set_tags(stack: Stack, logical_id: str, resource: Any, old: _Definition, ne
 
 def tag(stack: Stack, logical_id: str, resource: Any, new: _Definition, old: _Definition | None = None) -> None:
     """Set the tags of an EC2 resource, including those of the stack and of CloudFormation itself."""
-    wanted = {t["Key"]: t["Value"] for t in new["Properties"].get("Tags", [])}
+    new_tags = {t["Key"]: t["Value"] for t in new["Properties"].get("Tags", [])}
     for old_tag in (old or {}).get("Properties", {}).get("Tags", []):
-        if old_tag["Key"] not in wanted:
+        if old_tag["Key"] not in new_tags:
             ec2_backends[stack.account_id][stack.region_name].delete_tag_keys([resource.id], [old_tag["Key"]])
     own = {"aws:cloudformation:logical-id": logical_id}
-    resource.add_tags(stack.resource_map.tags | own | wanted)
+    resource.add_tags(stack.resource_map.tags | own | new_tags)
 
 
 def _without_tags(definition: _Definition) -> _Definition:

@@ -75,8 +75,8 @@ def _roll_back(stack: Stack, logical_id: str, reason: str) -> None:
     """Delete the resources of a failed creation, except those that a policy retains."""
     signals.forget(stack)
     stack_events.record(stack, logical_id, "CREATE_FAILED", reason)
-    why = f"The following resource(s) failed to create: [{logical_id}]. Rollback requested by user."
-    stack_events.record_stack(stack, "ROLLBACK_IN_PROGRESS", why)
+    rollback_reason = f"The following resource(s) failed to create: [{logical_id}]. Rollback requested by user."
+    stack_events.record_stack(stack, "ROLLBACK_IN_PROGRESS", rollback_reason)
 
     def finished(failed: list[str]) -> None:
         stack_events.record_stack(stack, "ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE")
@@ -136,8 +136,8 @@ def _delete_one_stack(backend: CloudFormationBackend, stack: Stack) -> None:
 
     def finished(failed: list[str]) -> None:
         if failed:
-            why = f"The following resource(s) failed to delete: [{', '.join(failed)}]."
-            stack_events.record_stack(stack, "DELETE_FAILED", why)
+            reason = f"The following resource(s) failed to delete: [{', '.join(failed)}]."
+            stack_events.record_stack(stack, "DELETE_FAILED", reason)
             return
         stack_events.record_stack(stack, "DELETE_COMPLETE")
         backend.deleted_stacks[stack.stack_id] = backend.stacks.pop(stack.stack_id)

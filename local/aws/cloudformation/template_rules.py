@@ -73,8 +73,10 @@ def _check(backend: CloudFormationBackend, name: str, template: str, parameters:
 def _values(backend: CloudFormationBackend, name: str, template: _Template, parameters: dict[str, str]) -> _Values:
     """Return the pseudo parameters and the parameters as resources see them, with SSM's resolved."""
     unused: Any = {}
-    place = {"region_name": backend.region_name, "account_id": backend.account_id}
-    resolved = ResourceMap("", name, parameters, {}, template=template, cross_stack_resources=unused, **place)
+    region_and_account = {"region_name": backend.region_name, "account_id": backend.account_id}
+    resolved = ResourceMap(
+        "", name, parameters, {}, template=template, cross_stack_resources=unused, **region_and_account
+    )
     resolved.load_parameters()
     return {**resolved._parsed_resources, **resolved.resolved_parameters}
 

@@ -47,8 +47,8 @@ def _describe_offerings(response: Any) -> ActionResult:
     ends = _time(response._get_param("EndDateRange")) or starts + timedelta(hours=hours)
     count = int(response._get_param("InstanceCount") or 1)
     if count > _MAX_INSTANCES:
-        word = f"Invalid value '{count}' for InstanceCount. Each Capacity Block can have up to"
-        raise EC2ClientError("InvalidParameterValue", f"{word} {_MAX_INSTANCES} instances.")
+        message = f"Invalid value '{count}' for InstanceCount. Each Capacity Block can have up to"
+        raise EC2ClientError("InvalidParameterValue", f"{message} {_MAX_INSTANCES} instances.")
     described = []
     for zone in zones_offering(response.region, instance_type) or [f"{response.region}a"]:
         offer = Reservation(
@@ -82,8 +82,8 @@ def _described(offer_id: str, offer: Reservation) -> dict[str, Any]:
 def _purchase(response: Any) -> ActionResult:
     offer_id = response._get_param("CapacityBlockOfferingId")
     if offer_id not in _OFFERS:
-        word = "The Capacity Block offering ID cannot be found for this account."
-        raise EC2ClientError("InvalidCapacityBlockOfferingIdNotFound", word)
+        message = "The Capacity Block offering ID cannot be found for this account."
+        raise EC2ClientError("InvalidCapacityBlockOfferingIdNotFound", message)
     _check_total(_OFFERS[offer_id])
     bought = _OFFERS.pop(offer_id)
     RESERVATIONS[bought.reservation_id] = bought
@@ -100,8 +100,8 @@ def _check_total(offer: Reservation) -> None:
     for moment in [offer.starts, *(starts for starts, _, _ in blocks if offer.starts <= starts < offer.ends)]:
         total = offer.count + sum(count for starts, ends, count in blocks if starts <= moment < ends)
         if total > _MAX_IN_ACCOUNT:
-            word = f"You can have up to {_MAX_IN_ACCOUNT} instances across Capacity Blocks"
-            raise EC2ClientError("InvalidParameterValue", f"{word}, and this one would make them {total}.")
+            message = f"You can have up to {_MAX_IN_ACCOUNT} instances across Capacity Blocks"
+            raise EC2ClientError("InvalidParameterValue", f"{message}, and this one would make them {total}.")
 
 
 def _end(block: Reservation, backend: EC2Backend, autoscaling: AutoScalingBackend) -> None:
@@ -117,6 +117,6 @@ def _end(block: Reservation, backend: EC2Backend, autoscaling: AutoScalingBacken
             autoscaling.notify_terminate_instances(left)
 
 
-def _time(found: datetime | None) -> datetime | None:
+def _time(given: datetime | None) -> datetime | None:
     """Return a time with its zone, which moto leaves out."""
-    return found if found is None or found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return given if given is None or given.tzinfo else given.replace(tzinfo=timezone.utc)

@@ -16,8 +16,8 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.instances import InstanceResponse
 
-from local.aws.launches.placement import DEFAULT_TENANCY
-from local.aws.launches.request import market_type, requested_type, template_data
+from local.aws.ec2.run_instances.placement import DEFAULT_TENANCY
+from local.aws.ec2.run_instances.request import market_type, requested_type, template_data
 from local.aws.moto_patching import add, wrap
 
 PLATFORM: Final = "Linux/UNIX"
@@ -107,8 +107,8 @@ def _create(response: Any) -> ActionResult:
 
 
 def _describe(response: Any) -> ActionResult:
-    wanted = response._get_param("CapacityReservationIds", []) or list(RESERVATIONS)
-    return ActionResult({"CapacityReservations": [find(each).described() for each in wanted]})
+    ids = response._get_param("CapacityReservationIds", []) or list(RESERVATIONS)
+    return ActionResult({"CapacityReservations": [find(each).described() for each in ids]})
 
 
 def _cancel(response: Any) -> ActionResult:
@@ -123,27 +123,29 @@ def find(reservation_id: str) -> Reservation:
     return RESERVATIONS[reservation_id]
 
 
-def _check_target(found: Reservation, *, market: str | None, preference: str | None) -> None:
+def _check_target(reservation: Reservation, *, market: str | None, preference: str | None) -> None:
     """Refuse a launch with another market, with a preference or before a block's start, in EC2's words.
 
     The words are those of "Error codes" (EC2 API), and for the preference those that users report. An On-Demand
     reservation has no market. The only preference beside a target is the one that changes nothing.
     """
     if preference not in (None, "capacity-reservations-only"):
-        word = "The request can include either a CapacityReservationId or a CapacityReservationPreference but not both."
-        raise EC2ClientError("InvalidParameterCombination", word)
-    if market != ("capacity-block" if found.is_block else None):
-        word = "The market type (purchasing) option is not valid. Choose a different market type and try again."
-        raise EC2ClientError("InvalidParameterValue", word)
-    if found.state == "scheduled":
-        word = f"Your Capacity Block reservation {found.reservation_id} is not active yet."
-        raise EC2ClientError("InvalidCapacityReservationState.PendingActivation", word)
+        message = (
+            "The request can include either a CapacityReservationId or a CapacityReservationPreference but not both."
+        )
+        raise EC2ClientError("InvalidParameterCombination", message)
+    if market != ("capacity-block" if reservation.is_block else None):
+        message = "The market type (purchasing) option is not valid. Choose a different market type and try again."
+        raise EC2ClientError("InvalidParameterValue", message)
+    if reservation.state == "scheduled":
+        message = f"Your Capacity Block reservation {reservation.reservation_id} is not active yet."
+        raise EC2ClientError("InvalidCapacityReservationState.PendingActivation", message)
 
 
-def _fits(found: Reservation, instance_type: str, zone: str, placement: Mapping[str, str]) -> bool:
+def _fits(reservation: Reservation, instance_type: str, zone: str, placement: Mapping[str, str]) -> bool:
     """Return True if the reservation is for such instances; it is made in no placement group, and holds none of one."""
-    wanted = instance_type, zone, PLATFORM, placement.get("Tenancy", DEFAULT_TENANCY)
-    is_same = wanted == (found.instance_type, found.zone, found.platform, found.tenancy)
+    requested = instance_type, zone, PLATFORM, placement.get("Tenancy", DEFAULT_TENANCY)
+    is_same = requested == (reservation.instance_type, reservation.zone, reservation.platform, reservation.tenancy)
     return is_same and not placement.get("GroupName")
 
 
@@ -152,25 +154,25 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
     specification = data.get("CapacityReservationSpecification", {})
     if not (reservation_id := specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")):
         return original(backend, image_id, count, *others, **named)
-    found = find(reservation_id)
-    zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else found.zone
+    reservation = find(reservation_id)
+    zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else reservation.zone
     _check_target(
-        found,
+        reservation,
         market=market_type(named, data),
         preference=specification.get("CapacityReservationPreference"),
     )
     if (
-        not _fits(found, requested_type(named, data), zone, data.get("Placement", {}))
-        or found.state != "active"
-        or found.is_ending
-        or found.available < count
+        not _fits(reservation, requested_type(named, data), zone, data.get("Placement", {}))
+        or reservation.state != "active"
+        or reservation.is_ending
+        or reservation.available < count
     ):
-        word = "The requested reservation does not have sufficient compatible and available capacity"
-        raise EC2ClientError("ReservationCapacityExceeded", f"{word} for this request.")
+        message = "The requested reservation does not have sufficient compatible and available capacity"
+        raise EC2ClientError("ReservationCapacityExceeded", f"{message} for this request.")
     launched = original(backend, image_id, count, *others, **named)
     for instance in launched.instances:
         instance.capacity_reservation_id = reservation_id
-        if found.is_block:
+        if reservation.is_block:
             instance.lifecycle = "capacity-block"  # moto calls every market spot
-    found.instances += launched.instances
+    reservation.instances += launched.instances
     return launched

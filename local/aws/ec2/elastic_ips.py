@@ -24,7 +24,7 @@ def install() -> None:
     wrap(ElasticAddress, "has_cfn_attr", lambda original, name: name == "PublicIp" or original(name))
     wrap(ElasticAddress, "get_cfn_attribute", _attribute)
     wrap(InternetGatewayBackend, "detach_internet_gateway", _detach_gateway)
-    # Install it outside the wrapper of autoscaling/launch.
+    # Install it outside the wrapper of autoscaling/group_launches.
     wrap(Instance, "terminate", _terminate)
 
 
@@ -43,20 +43,20 @@ def _associate(
     allocation_id: str | None = None,
     reassociate: bool = False,
 ) -> ElasticAddress:
-    found = backend.address_by_ip([address]) if address else backend.address_by_allocation([str(allocation_id)])
-    wanted = found[0]
+    addresses = backend.address_by_ip([address]) if address else backend.address_by_allocation([str(allocation_id)])
+    elastic_ip = addresses[0]
     if instance:
         _check_instance(backend, instance)
         eni = instance.nics[0]
-    if wanted.eni is eni:
-        return wanted
-    if wanted.association_id and not reassociate:
-        raise ResourceAlreadyAssociatedError(wanted.public_ip)
+    if elastic_ip.eni is eni:
+        return elastic_ip
+    if elastic_ip.association_id and not reassociate:
+        raise ResourceAlreadyAssociatedError(elastic_ip.public_ip)
     for other in backend.addresses:
         # remove the address from its old place, and the old address from the new place
-        if other.association_id and (other is wanted or other.eni is eni):
+        if other.association_id and (other is elastic_ip or other.eni is eni):
             backend.disassociate_address(address=other.public_ip)
-    moved: ElasticAddress = original(backend, eni.instance, eni, wanted.public_ip, None, True)
+    moved: ElasticAddress = original(backend, eni.instance, eni, elastic_ip.public_ip, None, True)
     return moved
 
 
@@ -96,8 +96,10 @@ def _terminate(original: Any, instance: Instance) -> Any:
 def _release_address(
     original: Any, backend: EC2Backend, address: str | None = None, allocation_id: str | None = None
 ) -> None:
-    for found in backend.addresses:
-        held = found.association_id and (found.public_ip == address or found.allocation_id == allocation_id)
+    for elastic_ip in backend.addresses:
+        held = elastic_ip.association_id and (
+            elastic_ip.public_ip == address or elastic_ip.allocation_id == allocation_id
+        )
         if held:
-            raise EC2ClientError("InvalidIPAddress.InUse", f"Address {found.public_ip} is in use.")
+            raise EC2ClientError("InvalidIPAddress.InUse", f"Address {elastic_ip.public_ip} is in use.")
     original(backend, address=address, allocation_id=allocation_id)

@@ -30,8 +30,8 @@ def delete(account: str, region: str, name: str) -> None:
     """Delete a placement group. Raises DeletePlacementGroup's error if an instance is in it."""
     backend: EC2Backend = ec2_backends[account][region]
     if any(each.placement.group_name == name and each.state != "terminated" for each in backend.all_instances()):
-        word = f"The placement group '{name}' is in use and may not be deleted."
-        raise EC2ClientError("InvalidPlacementGroup.InUse", word)
+        message = f"The placement group '{name}' is in use and may not be deleted."
+        raise EC2ClientError("InvalidPlacementGroup.InUse", message)
     _GROUPS[account, region].pop(name, None)
 
 

@@ -88,11 +88,11 @@ def _describe(
 ) -> list[ManagedPrefixList]:
     for name in prefix_list_ids or []:
         _find(backend, name)
-    found: list[ManagedPrefixList] = original(backend, prefix_list_ids=prefix_list_ids, filters=filters)
-    for each in found:
-        if each.state == "modify-in-progress" and not _is_changing(each):
-            each.state = "modify-complete"
-    return found
+    prefix_lists: list[ManagedPrefixList] = original(backend, prefix_list_ids=prefix_list_ids, filters=filters)
+    for prefix_list in prefix_lists:
+        if prefix_list.state == "modify-in-progress" and not _is_changing(prefix_list):
+            prefix_list.state = "modify-complete"
+    return prefix_lists
 
 
 def _get_entries(_original: Any, backend: EC2Backend, prefix_list_id: str) -> ManagedPrefixList:
@@ -108,22 +108,24 @@ def _modify(
     current_version: int | None = None,
     prefix_list_name: str | None = None,
 ) -> ManagedPrefixList:
-    found = _find(backend, prefix_list_id)
-    if _is_changing(found):
-        message = f"while the prefix list ({found.id}) is in the current state (modify-in-progress)"
+    prefix_list = _find(backend, prefix_list_id)
+    if _is_changing(prefix_list):
+        message = f"while the prefix list ({prefix_list.id}) is in the current state (modify-in-progress)"
         raise EC2ClientError("IncorrectState", f"The request cannot be completed {message}.")
-    if current_version is not None and current_version != found.version:
+    if current_version is not None and current_version != prefix_list.version:
         raise EC2ClientError("PrefixListVersionMismatch", "The prefix list has the incorrect version number.")
-    found.prefix_list_name = prefix_list_name or found.prefix_list_name
+    prefix_list.prefix_list_name = prefix_list_name or prefix_list.prefix_list_name
     if add_entry or remove_entry:
-        _set_entries(found, _changed_entries(found, list(add_entry), [each["Cidr"] for each in remove_entry]))
-        _SETTLED_AT[found.id] = time.monotonic() + MODIFY_S
-        found.state = "modify-in-progress"
-    return found
+        _set_entries(
+            prefix_list, _changed_entries(prefix_list, list(add_entry), [each["Cidr"] for each in remove_entry])
+        )
+        _SETTLED_AT[prefix_list.id] = time.monotonic() + MODIFY_S
+        prefix_list.state = "modify-in-progress"
+    return prefix_list
 
 
-def _changed_entries(found: ManagedPrefixList, added: _Entries, removed: list[str]) -> _Entries:
-    entries = list(found.entries.get(found.version or 0) or [])
+def _changed_entries(prefix_list: ManagedPrefixList, added: _Entries, removed: list[str]) -> _Entries:
+    entries = list(prefix_list.entries.get(prefix_list.version or 0) or [])
     for cidr in removed:
         if cidr in [each["Cidr"] for each in added]:
             both = "in both AddPrefixListEntries and RemovePrefixListEntries"
@@ -137,25 +139,25 @@ def _changed_entries(found: ManagedPrefixList, added: _Entries, removed: list[st
                 message = f"An entry with the CIDR ({each['Cidr']}) and description ({other.get('Description', '')})"
                 raise EC2ClientError("InvalidPrefixListModification", f"{message} already exists.")
         entries.append(each)
-    if len(entries) > int(found.max_entries or 0):
-        message = f"The prefix list ({found.id}) can have at most {found.max_entries} entries."
+    if len(entries) > int(prefix_list.max_entries or 0):
+        message = f"The prefix list ({prefix_list.id}) can have at most {prefix_list.max_entries} entries."
         raise EC2ClientError("PrefixListMaxEntriesExceeded", message)
     return entries
 
 
-def _set_entries(found: ManagedPrefixList, entries: _Entries) -> None:
-    found.version = int(found.version or 0) + 1
-    found.entries[found.version] = entries
+def _set_entries(prefix_list: ManagedPrefixList, entries: _Entries) -> None:
+    prefix_list.version = int(prefix_list.version or 0) + 1
+    prefix_list.entries[prefix_list.version] = entries
 
 
-def _is_changing(found: ManagedPrefixList) -> bool:
-    return time.monotonic() < _SETTLED_AT.get(found.id, 0.0)
+def _is_changing(prefix_list: ManagedPrefixList) -> bool:
+    return time.monotonic() < _SETTLED_AT.get(prefix_list.id, 0.0)
 
 
 def _find(backend: EC2Backend, prefix_list_id: str) -> ManagedPrefixList:
     try:
-        found: ManagedPrefixList = backend.managed_prefix_lists[prefix_list_id]
+        prefix_list: ManagedPrefixList = backend.managed_prefix_lists[prefix_list_id]
     except KeyError:
         message = f"The prefix list ID '{prefix_list_id}' does not exist."
         raise EC2ClientError("InvalidPrefixListID.NotFound", message) from None
-    return found
+    return prefix_list

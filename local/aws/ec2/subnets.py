@@ -22,8 +22,10 @@ def install() -> None:
     wrap(EC2Backend, "create_subnet_association", _associate_route_table)
 
 
-def _create_subnet(original: Any, name: str, definition: dict[str, Any], *place: str, **named: Any) -> Subnet:
-    subnet: Subnet = original(name, definition, *place, **named)
+def _create_subnet(
+    original: Any, name: str, definition: dict[str, Any], *account_and_region: str, **named: Any
+) -> Subnet:
+    subnet: Subnet = original(name, definition, *account_and_region, **named)
     public = definition["Properties"].get("MapPublicIpOnLaunch", False)
     subnet.map_public_ip_on_launch = str(public).lower() == "true"
     return subnet

@@ -72,11 +72,11 @@ def _detach(role: Role, arns: Sequence[str]) -> None:
 
 def _find_policies(backend: IAMBackend, properties: _Properties) -> list[ManagedPolicy]:
     """Return the policies that a role names, if all exist and can be evaluated."""
-    found = [_find_policy(backend, arn) for arn in properties.get(_NAMED, [])]
+    policies = [_find_policy(backend, arn) for arn in properties.get(_NAMED, [])]
     if not properties.get("RoleName", "").startswith(TOOLKIT_ROLES):
-        for policy in found:
+        for policy in policies:
             _check_is_evaluable(policy)
-    return found
+    return policies
 
 
 def _find_policy(backend: IAMBackend, arn: str) -> ManagedPolicy:
@@ -98,11 +98,11 @@ def _policy_of_aws(backend: IAMBackend, arn: str) -> ManagedPolicy | None:
     """Return a policy that AWS manages. The backend gets it only now, because there are more than 1,500."""
     name = arn.rpartition("/")[2]
     data = json.loads(aws_managed_policies_data).get(name)
-    found = AWSManagedPolicy.from_data(name, backend.account_id, backend.region_name, data) if data else None
-    if found is None or found.arn != arn:
+    policy = AWSManagedPolicy.from_data(name, backend.account_id, backend.region_name, data) if data else None
+    if policy is None or policy.arn != arn:
         return None
-    backend.managed_policies[arn] = found
-    return found
+    backend.managed_policies[arn] = policy
+    return policy
 
 
 def _delete_policy(policy: ManagedPolicy, _account_id: str, _region_name: str) -> None:

@@ -14,7 +14,7 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Instance
 
-from local.aws.launches.request import market_type, requested_type, template_data
+from local.aws.ec2.run_instances.request import market_type, requested_type, template_data
 from local.aws.moto_patching import wrap
 from local.aws.scarcity.limits import read_capacities
 from local.aws.scarcity.vcpu_quotas import check_quota
@@ -65,12 +65,12 @@ def check_offering(region: str, instance_type: str, zones: Iterable[str]) -> Non
     offering = zones_offering(region, instance_type)
     asked = [*zones]
     if not offering:
-        word = "The requested configuration is currently not supported."
-        raise EC2ClientError(UNSUPPORTED, f"{word} Please check the documentation for supported configurations.")
+        message = "The requested configuration is currently not supported."
+        raise EC2ClientError(UNSUPPORTED, f"{message} Please check the documentation for supported configurations.")
     if not set(offering) & set(asked):
-        word = f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone"
+        message = f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone"
         advice = "Please retry your request by not specifying an Availability Zone or choosing"
-        raise EC2ClientError(UNSUPPORTED, f"{word} ({', '.join(asked)}). {advice} {', '.join(offering)}.")
+        raise EC2ClientError(UNSUPPORTED, f"{message} ({', '.join(asked)}). {advice} {', '.join(offering)}.")
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
@@ -115,8 +115,8 @@ def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None
     short = f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested"
     message = f"{short} ({zone}). Our system will be working on provisioning additional capacity."
     if others:
-        elsewhere = "by not specifying an Availability Zone in your request or choosing"
-        message += f" You can currently get {instance_type} capacity {elsewhere} {', '.join(others)}."
+        advice = "by not specifying an Availability Zone in your request or choosing"
+        message += f" You can currently get {instance_type} capacity {advice} {', '.join(others)}."
     raise EC2ClientError("InsufficientInstanceCapacity", message)
 
 

@@ -1,4 +1,4 @@
-"""Read and write what is scarce: capacity for instances in zones, and quotas.
+"""Read and write the limits of the local AWS: instance capacity per zone, and service quotas.
 
 Both are files in the run directory. The control plane reads them at each launch, so a change takes effect immediately.
 """
@@ -81,10 +81,10 @@ def write_capacities(path: Path, capacities: Iterable[Capacity]) -> None:
 def read_quotas(path: Path | None) -> dict[str, int]:
     """Return the limits by quota name; none without a file."""
     try:
-        found: dict[str, int] = json.loads(path.read_text()) if path else {}
+        limits: dict[str, int] = json.loads(path.read_text()) if path else {}
     except FileNotFoundError:
         return {}
-    return found
+    return limits
 
 
 def write_quotas(path: Path, limits: Mapping[str, int]) -> None:

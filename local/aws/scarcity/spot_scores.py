@@ -43,10 +43,10 @@ def _scores(response: Any) -> ActionResult:
 def _of_zones(backend: EC2Backend, types: list[str], target: int) -> dict[str, int]:
     """Return the scores by zone ID; a zone that offers none of the types has none."""
     maximum = _MAX_SCORE if len(types) >= _FEW else _MAX_SCORE_OF_FEW_TYPES
-    found: dict[str, int] = {}
+    scores: dict[str, int] = {}
     for zone in backend.zones[backend.region_name]:
         offered = [each for each in types if zone.name in zones_offering(backend.region_name, each)]
         if offered:
             room = sum(free_places(backend, (each, zone.name, True)) for each in offered)
-            found[zone.zone_id] = max(1, int(maximum * min(1.0, room / target)))
-    return found
+            scores[zone.zone_id] = max(1, int(maximum * min(1.0, room / target)))
+    return scores

@@ -20,10 +20,10 @@ PATH: Final = re.compile(r"/v1/(control|data)-channel/([\w:.-]+)")
 
 def answer(call: Call) -> Response:
     """Answer an authorized call."""
-    found = PATH.fullmatch(call.path)
-    if found is None:
+    path_match = PATH.fullmatch(call.path)
+    if path_match is None:
         return _refused(f"no such channel: {call.path}")
-    kind, subject = found.groups()
+    kind, subject = path_match.groups()
     if call.method == "POST":  # create; the open that follows returns the ticket
         return _json({"MessageSchemaVersion": "1.0"})
     caller = session_of(call.credential.access_key)
@@ -42,8 +42,8 @@ def answer(call: Call) -> Response:
     return _json({"Port": GATEWAY.port, "Ticket": GATEWAY.ticket("client", subject)})
 
 
-def _json(found: dict[str, object]) -> Response:
-    return Response(json.dumps(found), content_type="application/json")
+def _json(body: dict[str, object]) -> Response:
+    return Response(json.dumps(body), content_type="application/json")
 
 
 def _refused(message: str) -> Response:

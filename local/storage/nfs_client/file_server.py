@@ -62,7 +62,7 @@ class FileServer:
     def retry_locks(self) -> list[bytes]:
         """Return the answers to those that now get their lock."""
         tried = {unique: self._answer(request) for unique, request in self._waiting.items()}
-        ended = {unique: found for unique, found in tried.items() if found != answer(unique, error=errno.EAGAIN)}
+        ended = {unique: result for unique, result in tried.items() if result != answer(unique, error=errno.EAGAIN)}
         for unique in ended:
             del self._waiting[unique]
         return [*ended.values()]
@@ -80,11 +80,11 @@ class FileServer:
         return init_answer()
 
     def _entry(self, request: Request, name: bytes, *, is_new: bool = False) -> bytes:
-        node, found = self._inodes.look_up(request.node, name)
+        node, status = self._inodes.look_up(request.node, name)
         if is_new:
             os.chown(self._inodes.path(node), request.user, request.group)
-            found = os.fstat(self._inodes.descriptor(node))
-        return entry_answer(node, found)
+            status = os.fstat(self._inodes.descriptor(node))
+        return entry_answer(node, status)
 
     def _look_up(self, request: Request) -> bytes:
         return self._entry(request, *request.names())
@@ -117,10 +117,13 @@ class FileServer:
         return self._attributes(request)
 
     def _set_times(self, path: str, changed: int, times: list[int]) -> None:
-        found, now = Path(path).stat(), time.time_ns()
+        status, now = Path(path).stat(), time.time_ns()
         access = now if changed & _ATIME_NOW else times[0] * 10**9 + times[3]
         change = now if changed & _MTIME_NOW else times[1] * 10**9 + times[4]
-        chosen = (access if changed & _ATIME else found.st_atime_ns, change if changed & _MTIME else found.st_mtime_ns)
+        chosen = (
+            access if changed & _ATIME else status.st_atime_ns,
+            change if changed & _MTIME else status.st_mtime_ns,
+        )
         os.utime(path, ns=chosen)
 
     def _read_link(self, request: Request) -> bytes:
@@ -151,8 +154,8 @@ class FileServer:
 
     def _rename(self, request: Request) -> bytes:
         [directory], (old, new) = request.fields("Q"), request.names("Q")
-        place = self._inodes.descriptor(directory)
-        os.rename(old, new, src_dir_fd=self._inodes.descriptor(request.node), dst_dir_fd=place)
+        descriptor = self._inodes.descriptor(directory)
+        os.rename(old, new, src_dir_fd=self._inodes.descriptor(request.node), dst_dir_fd=descriptor)
         return b""
 
     def _link(self, request: Request) -> bytes:
@@ -222,13 +225,13 @@ class FileServer:
 
     def _read_directory(self, request: Request) -> bytes:
         handle, offset, size, _ = request.fields("2Q2I")
-        found = b""
-        for place, (name, number, kind) in enumerate(self._listings[handle][offset:], offset + 1):
-            entry = directory_entry(place, name, number=number, kind=kind)
-            if len(found) + len(entry) > size:
+        entries = b""
+        for position, (name, number, kind) in enumerate(self._listings[handle][offset:], offset + 1):
+            entry = directory_entry(position, name, number=number, kind=kind)
+            if len(entries) + len(entry) > size:
                 break
-            found += entry
-        return found
+            entries += entry
+        return entries
 
     def _release_directory(self, request: Request) -> bytes:
         self._listings.pop(*request.fields("Q"))

@@ -30,16 +30,16 @@ class Inodes:
     def look_up(self, parent: int, name: bytes) -> tuple[int, os.stat_result]:
         """Return the number and the attributes of a file, and count the look-up. Raises OSError."""
         descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=self._descriptors[parent])
-        found = os.fstat(descriptor)
-        node = self._known.get((found.st_dev, found.st_ino))
+        status = os.fstat(descriptor)
+        node = self._known.get((status.st_dev, status.st_ino))
         if node is None:
             self._last = node = self._last + 1
-            self._known[found.st_dev, found.st_ino] = node
+            self._known[status.st_dev, status.st_ino] = node
             self._descriptors[node] = descriptor
         else:
             os.close(descriptor)
         self._lookups[node] = self._lookups.get(node, 0) + 1
-        return node, found
+        return node, status
 
     def forget(self, node: int, count: int) -> None:
         """Take look-ups back; without any, the kernel does not name the file any more."""
@@ -48,9 +48,9 @@ class Inodes:
         self._lookups[node] -= count
         if self._lookups[node] <= 0:
             descriptor = self._descriptors.pop(node)
-            found = os.fstat(descriptor)
+            status = os.fstat(descriptor)
             os.close(descriptor)
-            del self._known[found.st_dev, found.st_ino], self._lookups[node]
+            del self._known[status.st_dev, status.st_ino], self._lookups[node]
 
 
 def kind_of(mode: int) -> int:

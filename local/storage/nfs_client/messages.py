@@ -94,33 +94,33 @@ def init_answer() -> bytes:
     return struct.pack("<4I2H2I2H8I", *VERSION, MAX_WRITE, BIG_WRITES | FLOCK_LOCKS, 16, 12, MAX_WRITE, 1, *[0] * 10)
 
 
-def attributes(found: os.stat_result) -> bytes:
-    times = [found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns]
+def attributes(status: os.stat_result) -> bytes:
+    times = [status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns]
     seconds, rests = [time // 10**9 for time in times], [time % 10**9 for time in times]
-    owner = (found.st_mode, found.st_nlink, found.st_uid, found.st_gid, found.st_rdev & 0xFFFFFFFF)
-    return _ATTRIBUTES.pack(found.st_ino, found.st_size, found.st_blocks, *seconds, *rests, *owner, 4096, 0)
+    owner = (status.st_mode, status.st_nlink, status.st_uid, status.st_gid, status.st_rdev & 0xFFFFFFFF)
+    return _ATTRIBUTES.pack(status.st_ino, status.st_size, status.st_blocks, *seconds, *rests, *owner, 4096, 0)
 
 
-def attributes_answer(found: os.stat_result) -> bytes:
+def attributes_answer(status: os.stat_result) -> bytes:
     """Return attributes that the kernel may not keep, because other nodes change them."""
-    return bytes(16) + attributes(found)
+    return bytes(16) + attributes(status)
 
 
-def entry_answer(node: int, found: os.stat_result) -> bytes:
+def entry_answer(node: int, status: os.stat_result) -> bytes:
     """Return a file that was looked up or created, which the kernel may not keep either."""
-    return struct.pack("<Q32x", node) + attributes(found)
+    return struct.pack("<Q32x", node) + attributes(status)
 
 
 def open_answer(handle: int) -> bytes:
     return struct.pack("<Q8x", handle)
 
 
-def statistics_answer(found: os.statvfs_result) -> bytes:
-    blocks = (found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree)
-    return struct.pack("<5Q3I28x", *blocks, found.f_bsize, found.f_namemax, found.f_frsize)
+def statistics_answer(status: os.statvfs_result) -> bytes:
+    blocks = (status.f_blocks, status.f_bfree, status.f_bavail, status.f_files, status.f_ffree)
+    return struct.pack("<5Q3I28x", *blocks, status.f_bsize, status.f_namemax, status.f_frsize)
 
 
-def directory_entry(place: int, name: bytes, *, number: int, kind: int) -> bytes:
-    """Return an entry of a directory; ``place`` is where the next one follows."""
-    entry = struct.pack("<2Q2I", number, place, len(name), kind) + name
+def directory_entry(position: int, name: bytes, *, number: int, kind: int) -> bytes:
+    """Return an entry of a directory; ``position`` is where the next one follows."""
+    entry = struct.pack("<2Q2I", number, position, len(name), kind) + name
     return entry + bytes(-len(entry) % 8)

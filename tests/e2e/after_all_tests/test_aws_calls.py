@@ -19,7 +19,7 @@ import pytest
 
 from bootstrap import contract
 from local.iam.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.e2e.conftest import STACK, Cluster, aliases
+from tests.e2e.conftest import STACK, DeployedCluster, aliases
 from tests.e2e.template_references import References
 
 TYPES = ("Master", "Worker")
@@ -66,11 +66,11 @@ class Role:
 
 
 @pytest.fixture(scope="module")
-def roles(cluster: Cluster) -> dict[str, Role]:
+def roles(cluster: DeployedCluster) -> dict[str, Role]:
     """Return the roles by node type; nothing else may grant them permissions."""
     body = boto3.client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
     template = body if isinstance(body, dict) else json.loads(body)
-    references, found = PolicyReferences(), {}
+    references, roles_by_arn = PolicyReferences(), {}
     for name, resource in template["Resources"].items():
         assert resource["Type"] not in ("AWS::IAM::RolePolicy", "AWS::IAM::ManagedPolicy", "AWS::IAM::User")
         if resource["Type"] != "AWS::IAM::Role":
@@ -79,9 +79,9 @@ def roles(cluster: Cluster) -> dict[str, Role]:
         role = boto3.client("iam").get_role(RoleName=references.ref(name))["Role"]
         (node_type,) = [each for each in TYPES if each in name]
         documents = tuple(references.resolve_all(each) for each in _documents(template, name))
-        found[node_type] = Role(arn=role["Arn"], role_id=role["RoleId"], documents=documents)
-    assert found.keys() == set(TYPES)
-    return found
+        roles_by_arn[node_type] = Role(arn=role["Arn"], role_id=role["RoleId"], documents=documents)
+    assert roles_by_arn.keys() == set(TYPES)
+    return roles_by_arn
 
 
 def _documents(template: dict[str, Any], role: str) -> Iterator[Any]:
@@ -101,7 +101,7 @@ aws s3 rm --quiet "$object"
 
 
 @pytest.fixture(scope="module")
-def calls(cluster: Cluster, roles: dict[str, Role]) -> list[dict[str, Any]]:
+def calls(cluster: DeployedCluster, roles: dict[str, Role]) -> list[dict[str, Any]]:
     """Use the bucket like jobs, then return all calls of nodes, including earlier clusters'."""
     for alias in (aliases()[0], aliases()[-1]):
         assert cluster.on(alias, USE_THE_BUCKET).splitlines()[-1] == "contents"
@@ -168,13 +168,13 @@ def test_nothing_is_allowed_that_no_node_calls(
         ("aws dynamodb list-tables", "(AccessDeniedException)"),
     ],
 )
-def test_refused_node_gets_aws_error(cluster: Cluster, command: str, words: str) -> None:
+def test_refused_node_gets_aws_error(cluster: DeployedCluster, command: str, message: str) -> None:
     answer = cluster.on(aliases()[-1], f"export {REGION} AWS_SDK_UA_APP_ID=abuse; {command} 2>&1 || true")
-    assert words in answer
+    assert message in answer
     assert re.search(r"User: arn:aws:sts::\d+:assumed-role/\S+/i-[0-9a-f]+ is not authorized to perform: ", answer)
 
 
-def test_invented_access_key_is_refused(cluster: Cluster) -> None:
+def test_invented_access_key_is_refused(cluster: DeployedCluster) -> None:
     keys = f"{REGION} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local"
     answer = cluster.on(aliases()[-1], f"{keys} aws dynamodb list-tables 2>&1 || true")
     assert "(UnrecognizedClientException)" in answer

@@ -2,7 +2,7 @@
 
 import boto3
 
-from tests.e2e.conftest import Cluster, stack_outputs
+from tests.e2e.conftest import DeployedCluster, stack_outputs
 from tests.e2e.leftovers import left_over, stack_buckets
 
 
@@ -10,18 +10,18 @@ def log_groups() -> list[str]:
     return [group["logGroupName"] for group in boto3.client("logs").describe_log_groups()["logGroups"]]
 
 
-def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: Cluster) -> None:
+def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: DeployedCluster) -> None:
     assert all(left_over().values())
     outputs = stack_outputs()
     bucket, kept = outputs["ClusterBucket"], outputs.get("SharedStorage")
     cluster.user.cdk("destroy", "--force")
-    assert {kind: found for kind, found in left_over().items() if found} == {}
+    assert {kind: left for kind, left in left_over().items() if left} == {}
     assert len(log_groups()) == 1
     assert stack_buckets() == [bucket]
     delete_kept_storage(cluster, kept)
 
 
-def delete_kept_storage(cluster: Cluster, kept: str | None) -> None:
+def delete_kept_storage(cluster: DeployedCluster, kept: str | None) -> None:
     """Check that the shared file system is kept without its mount targets until the user deletes it."""
     efs = boto3.client("efs")
     systems = {

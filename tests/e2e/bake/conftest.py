@@ -35,5 +35,5 @@ def has_failed(node: dict[str, Any]) -> bool:
 
 
 def _outcome(node: dict[str, Any]) -> str:
-    found: dict[str, str] = node["setup"] or {}
-    return found.get("outcome", "") if node["state"] == "running" else ""
+    outcome: dict[str, str] = node["setup"] or {}
+    return outcome.get("outcome", "") if node["state"] == "running" else ""

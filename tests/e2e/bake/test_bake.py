@@ -170,8 +170,8 @@ def test_homes_have_only_what_a_new_user_gets(baked: Baked) -> None:
     homes = [root / "root", *(root / "home").iterdir()]
     assert root / "home/ubuntu" in homes
     # A device is overlayfs's mark of a file of Amazon's image that was deleted.
-    found = {path: path.relative_to(home) for home in homes for path in home.rglob("*") if not path.is_char_device()}
-    more = [f"/{path.relative_to(root)}" for path, name in found.items() if str(name) not in baked.skeleton]
+    files = {path: path.relative_to(home) for home in homes for path in home.rglob("*") if not path.is_char_device()}
+    more = [f"/{path.relative_to(root)}" for path, name in files.items() if str(name) not in baked.skeleton]
     assert more == [], "records of syncs and jobs, working copies, histories"
 
 

@@ -70,7 +70,7 @@ def deploy_broken(user: User, checkout: Path, *edits: Edit, settings: Mapping[st
     buckets, before = stack_buckets(), _stack_id()
     for edit in (*edits, SHORT_LEAVING_TIMEOUT):
         edit.make(checkout)
-    changed = [word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}")]
+    changed = [argument for name, value in (settings or {}).items() for argument in ("-c", f"{name}={value}")]
     deploy = subprocess.run(
         ["cdk", *deploy_arguments(nodes=1), *changed],
         cwd=checkout,
@@ -81,7 +81,7 @@ def deploy_broken(user: User, checkout: Path, *edits: Edit, settings: Mapping[st
     )
     assert deploy.returncode == 1
     assert _stack_id() not in (None, before)
-    assert {kind: found for kind, found in left_over().items() if found} == {}
+    assert {kind: left for kind, left in left_over().items() if left} == {}
     events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"][::-1]
     assert {*stack_buckets()} == {*buckets, _physical_id(events, "AWS::S3::Bucket")}
     assert events[-1]["ResourceStatus"] == "ROLLBACK_COMPLETE"
@@ -101,12 +101,12 @@ def _stack_id() -> str | None:
 
 
 def _physical_id(events: list[Any], resource_type: str, part: str = "") -> str:
-    (found,) = {
+    (physical_id,) = {
         e["PhysicalResourceId"]
         for e in events
         if e["ResourceType"] == resource_type and part in e["LogicalResourceId"] and e["PhysicalResourceId"]
     }
-    return str(found)
+    return str(physical_id)
 
 
 def _launched(events: list[Any]) -> str:
@@ -116,7 +116,7 @@ def _launched(events: list[Any]) -> str:
     )["Activities"]
     # An earlier stack's group had the same name.
     ours = [activity for activity in activities if activity["StartTime"] >= events[0]["Timestamp"]]
-    (launched,) = {found for activity in ours for found in INSTANCE_ID.findall(activity["Description"])}
+    (launched,) = {instance_id for activity in ours for instance_id in INSTANCE_ID.findall(activity["Description"])}
     return str(launched)
 
 
@@ -242,9 +242,9 @@ def test_failed_setup_fails_the_deploy_with_its_last_line(
         shorten("bootstrap/setup/provide.py", "RETRY_S", old="30.0", new="1.0"),
         settings={"setup": "node-setup.sh", "setup_timeout": "1m"},
     )
-    [found] = failure.reasons
-    assert re.fullmatch(f"Received FAILURE signal with UniqueId {failure.launched} ({reason})", found), found
-    assert found in failure.why
+    [signal] = failure.reasons
+    assert re.fullmatch(f"Received FAILURE signal with UniqueId {failure.launched} ({reason})", signal), signal
+    assert signal in failure.why
     assert line in failure.log
     assert line in failure.why
 

@@ -54,5 +54,6 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
 
 def count_unhealthy(group: str) -> int:
     """Count the instances that the group terminated because they reported themselves unhealthy."""
-    found = boto3.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
-    return sum("taken out of service in response to a user health-check" in activity["Cause"] for activity in found)
+    activities = boto3.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+    cause = "taken out of service in response to a user health-check"
+    return sum(cause in activity["Cause"] for activity in activities)

@@ -1,11 +1,11 @@
 """Test that ``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and revokes that."""
 
 from local.network.addresses import USER_ADDRESS
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 from tests.e2e.port_scan import SSH, await_ports, open_ports
 
 
-def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: Cluster, outside_address: str) -> None:
+def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: DeployedCluster, outside_address: str) -> None:
     user, public = listening_cluster.user, listening_cluster.public_address
     assert open_ports(outside_address, public) == set()
     user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--for", "8h")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local.run.interactive import REPOSITORY, SHELL
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 from tests.local.terminal import CTRL_C, Terminal
 
 LOCAL_PROMPT = r"\[local-aws \w+\] .+ # $"
@@ -14,7 +14,7 @@ NODE_PROMPT = r"ubuntu@[\w-]+:\S*\$ $"
 
 
 @pytest.fixture
-def terminal(cluster: Cluster) -> Iterator[Terminal]:
+def terminal(cluster: DeployedCluster) -> Iterator[Terminal]:
     """Open a shell on a terminal, like `make local-aws`."""
     terminal = Terminal(SHELL, directory=REPOSITORY, environment=cluster.user.environment)
     terminal.expect(LOCAL_PROMPT)
@@ -26,7 +26,7 @@ def terminal(cluster: Cluster) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("login", ["dlcluster ssh", "ssh -A deeplearning-master"])
-def test_ctrl_c_interrupts_a_remote_command(cluster: Cluster, terminal: Terminal, login: str) -> None:
+def test_ctrl_c_interrupts_a_remote_command(cluster: DeployedCluster, terminal: Terminal, login: str) -> None:
     terminal.type("dlcluster ssh-config >> ~/.ssh/config\n")
     terminal.expect(LOCAL_PROMPT)
     terminal.type(f"{login}\n")
@@ -43,7 +43,7 @@ def test_ctrl_c_interrupts_a_remote_command(cluster: Cluster, terminal: Terminal
     terminal.expect(LOCAL_PROMPT)
 
 
-def test_status_shows_ec2s_state_of_each_instance(cluster: Cluster) -> None:
+def test_status_shows_ec2s_state_of_each_instance(cluster: DeployedCluster) -> None:
     lines = cluster.user.output("local-aws", "status").splitlines()[1:]
     shown = {words[0]: words[1:] for words in map(str.split, lines)}
     aliases = {cluster.on(f"deeplearning-{alias}", "hostname"): alias for alias in ("master", "worker2", "worker3")}

@@ -6,7 +6,7 @@ import time
 import boto3
 import pytest
 
-from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
 from tests.waiting import await_true
 
 VARIABLES = {
@@ -27,7 +27,7 @@ def variables(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_host_names_resolve_to_the_instances_in_ec2(cluster: Cluster, alias: str) -> None:
+def test_host_names_resolve_to_the_instances_in_ec2(cluster: DeployedCluster, alias: str) -> None:
     lines = cluster.on(alias, f"getent ahostsv4 deeplearning-master {' '.join(aliases())}").splitlines()
     found = {words[2]: words[0] for line in lines if len(words := line.split()) == 3}
     assert found["deeplearning-master"] == cluster.master["PrivateIpAddress"]
@@ -37,13 +37,13 @@ def test_host_names_resolve_to_the_instances_in_ec2(cluster: Cluster, alias: str
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_alias_resolves_to_the_machine_that_answers(cluster: Cluster, alias: str) -> None:
+def test_alias_resolves_to_the_machine_that_answers(cluster: DeployedCluster, alias: str) -> None:
     instance_id = cluster.on(alias, "cat /var/lib/cloud/data/instance-id")
     assert cluster.on(alias, f"getent ahostsv4 {alias}").split()[0] == cluster.addresses[instance_id]
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_workers_file_lists_every_worker(cluster: Cluster, alias: str) -> None:
+def test_workers_file_lists_every_worker(cluster: DeployedCluster, alias: str) -> None:
     assert cluster.on(alias, "cat /opt/deeplearning/workers").splitlines() == aliases()
     assert cluster.on(alias, "stat -c %U /opt/deeplearning/workers") == "ubuntu"
 
@@ -57,11 +57,11 @@ def test_workers_file_lists_every_worker(cluster: Cluster, alias: str) -> None:
         pytest.param("sudo systemd-run --quiet --wait --pipe --collect env", id="transient unit"),
     ],
 )
-def test_cluster_variables_are_set(cluster: Cluster, alias: str, command: str) -> None:
+def test_cluster_variables_are_set(cluster: DeployedCluster, alias: str, command: str) -> None:
     assert variables(cluster.on(alias, command)) == expected_variables()
 
 
-def test_cluster_variables_are_set_in_a_users_unit(cluster: Cluster) -> None:
+def test_cluster_variables_are_set_in_a_users_unit(cluster: DeployedCluster) -> None:
     unit = "[Service]\\nType=oneshot\\nExecStart=/usr/bin/env\\nStandardOutput=file:/run/seen-by-the-unit\\n"
     script = (
         f"printf '{unit}' | sudo tee /etc/systemd/system/users.service >/dev/null"
@@ -70,7 +70,7 @@ def test_cluster_variables_are_set_in_a_users_unit(cluster: Cluster) -> None:
     assert variables(cluster.on("deeplearning-worker2", script)) == expected_variables()
 
 
-def test_agent_restores_its_hosts_lines_and_keeps_foreign_ones(cluster: Cluster) -> None:
+def test_agent_restores_its_hosts_lines_and_keeps_foreign_ones(cluster: DeployedCluster) -> None:
     alias = "deeplearning-worker3"
     before = cluster.on(alias, "cat /etc/hosts")
     assert "127.0.0.1 localhost" in before
@@ -82,7 +82,7 @@ def test_agent_restores_its_hosts_lines_and_keeps_foreign_ones(cluster: Cluster)
     assert len(re.findall("BEGIN deeplearning-cdk", now)) == 1
 
 
-def test_log_group_has_every_nodes_phases(cluster: Cluster) -> None:
+def test_log_group_has_every_nodes_phases(cluster: DeployedCluster) -> None:
     logs, group = boto3.client("logs"), stack_outputs()["ClusterLogGroup"]
 
     def has_last_phase(instance_id: str) -> bool:
@@ -93,7 +93,7 @@ def test_log_group_has_every_nodes_phases(cluster: Cluster) -> None:
     await_true(lambda: all(map(has_last_phase, cluster.addresses)), "the last phase of each node", timeout_s=60)
 
 
-def test_node_writes_to_and_reads_from_the_bucket(cluster: Cluster) -> None:
+def test_node_writes_to_and_reads_from_the_bucket(cluster: DeployedCluster) -> None:
     there = '"s3://$DEEPLEARNING_BUCKET/job/checkpoint"'
     cluster.on("deeplearning-worker2", f"echo weights | AWS_DEFAULT_REGION=us-east-1 aws s3 cp - {there}")
     read = f"AWS_DEFAULT_REGION=us-east-1 aws s3 cp {there} -"

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from local.run.user import User
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases
 from tests.local.terminal import CTRL_C, Terminal
 
 SCRIPT = """\
@@ -52,7 +52,7 @@ class Laptop:
 
 
 @pytest.fixture(scope="module")
-def laptop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
+def laptop(cluster: DeployedCluster, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
     project = tmp_path_factory.mktemp("laptop") / "my project"
     (project / "data").mkdir(parents=True)
     (project / "data" / "large").write_text("stays here")
@@ -62,7 +62,7 @@ def laptop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Laptop
     return Laptop(user=cluster.user, project=project)
 
 
-def test_dlcluster_lists_clusters_and_nodes(laptop: Laptop, cluster: Cluster) -> None:
+def test_dlcluster_lists_clusters_and_nodes(laptop: Laptop, cluster: DeployedCluster) -> None:
     assert laptop.dlcluster("list").splitlines()[1].split()[:4] == [STACK, str(NODES), STACK, "CREATE_COMPLETE"]
     nodes = laptop.json("status")["nodes"]
     assert {node["instance_id"]: node["private_address"] for node in nodes} == cluster.addresses
@@ -87,7 +87,7 @@ def test_ssh_runs_a_command_on_the_master(laptop: Laptop) -> None:
     assert laptop.dlcluster("ssh", "--", "cat /opt/deeplearning/workers").split() == aliases()
 
 
-def test_push_brings_a_change_to_every_node(laptop: Laptop, cluster: Cluster) -> None:
+def test_push_brings_a_change_to_every_node(laptop: Laptop, cluster: DeployedCluster) -> None:
     (laptop.project / "new.py").write_text("new")
     found = laptop.json("push")
     assert (found["directory"], found["sent_files"]) == ("~/my-project", 1)
@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_the_job_running_until_it_is_stopped(laptop: Laptop) -> No
     ]
 
 
-def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: Cluster) -> None:
+def test_tunnel_reaches_a_nodes_port(laptop: Laptop, cluster: DeployedCluster) -> None:
     serve = f"nohup python3 -m http.server {PORT} --bind 127.0.0.1 --directory /etc/deeplearning >/dev/null 2>&1 &"
     cluster.on("deeplearning-worker2", serve)
     try:

@@ -17,7 +17,7 @@ from local.chaos.plan_runner import run_plan
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
-from tests.e2e.conftest import STACK, Cluster, aliases
+from tests.e2e.conftest import STACK, DeployedCluster, aliases
 from tests.waiting import await_true
 
 DEADLINE_S = 120.0
@@ -34,7 +34,7 @@ def faults() -> Iterator[Faults]:
 
 
 @pytest.fixture
-def observer(cluster: Cluster) -> ClusterObserver:
+def observer(cluster: DeployedCluster) -> ClusterObserver:
     return ClusterObserver.current(STACK, environment=cluster.user.environment)
 
 
@@ -46,13 +46,13 @@ def new_lines(faults: Faults, name: str) -> Callable[[], str]:
 
 
 @pytest.mark.parametrize("alias", aliases())
-def test_fault_name_resolves_to_the_node_that_answers(cluster: Cluster, faults: Faults, alias: str) -> None:
+def test_fault_name_resolves_to_the_node_that_answers(cluster: DeployedCluster, faults: Faults, alias: str) -> None:
     instance_id = cluster.on(alias, "cat /var/lib/cloud/data/instance-id")
     assert faults.node(alias).instance_id == instance_id
     assert faults.node(alias.removeprefix("deeplearning-")).instance_id == instance_id
 
 
-def test_observer_agrees_on_a_healthy_cluster(cluster: Cluster, observer: ClusterObserver) -> None:
+def test_observer_agrees_on_a_healthy_cluster(cluster: DeployedCluster, observer: ClusterObserver) -> None:
     observation = observer.await_agreement(DEADLINE_S)
     assert observation.instances[1] == cluster.master["InstanceId"]
     assert set(observation.instances.values()) == set(cluster.addresses)
@@ -107,7 +107,7 @@ def test_killed_agent_is_restarted(faults: Faults) -> None:
     [("throttle", "ProvisionedThroughputExceededException"), ("api-errors", "InternalServerError")],
 )
 def test_refused_calls_are_logged_by_the_agent_of_one_node(
-    cluster: Cluster, faults: Faults, fault: str, code: str
+    cluster: DeployedCluster, faults: Faults, fault: str, code: str
 ) -> None:
     logged, others = new_lines(faults, WORKER), new_lines(faults, "worker3")
     cluster.user.run("local-aws", "fault", fault, "dynamodb", "--node", "worker2")
@@ -131,7 +131,7 @@ def api_connection(name: str) -> str:
     return in_namespace(name, connect)
 
 
-def test_api_outage_affects_all_nodes_but_not_the_user(cluster: Cluster, faults: Faults) -> None:
+def test_api_outage_affects_all_nodes_but_not_the_user(cluster: DeployedCluster, faults: Faults) -> None:
     logged = new_lines(faults, WORKER)
     faults.api_outage()
     assert {api_connection(name) for name in cluster.addresses} == {"TimeoutError"}
@@ -144,7 +144,7 @@ def test_api_outage_affects_all_nodes_but_not_the_user(cluster: Cluster, faults:
     await_true(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
 
 
-def test_api_outage_of_one_node_affects_no_other(cluster: Cluster, faults: Faults) -> None:
+def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, faults: Faults) -> None:
     struck = faults.node(WORKER).instance_id
     faults.api_outage(WORKER)
     lost = {name for name in cluster.addresses if api_connection(name) != "connected"}
@@ -166,6 +166,6 @@ def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: Cluste
     observer.await_agreement(DEADLINE_S, previous=before)
 
 
-def test_unknown_node_name_is_one_line(cluster: Cluster) -> None:
+def test_unknown_node_name_is_one_line(cluster: DeployedCluster) -> None:
     done = cluster.user.output("sh", "-c", "local-aws fault kill worker77 2>&1; echo $?")
     assert re.fullmatch(r"error: no node worker77; nodes: master(, worker\d+)+\n1\n", done)

@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.contract import VERSION
 from local.faults.clients import client
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases, node_disk, stack_outputs
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 
 SCRIPT = """\
 import hashlib, os, time
@@ -48,7 +48,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def dlcluster(cluster: Cluster, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def dlcluster(cluster: DeployedCluster, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["dlcluster", *words], cwd=project, env=dict(cluster.user.environment),
         capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
@@ -57,7 +57,7 @@ def dlcluster(cluster: Cluster, project: Path, *words: str) -> subprocess.Comple
 
 @pytest.mark.parametrize("options", [(), ("--durable",)], ids=["detached", "durable"])
 def test_ranks_have_secrets_that_are_nowhere_else(
-    cluster: Cluster, project: Path, values: list[str], options: tuple[str, ...]
+    cluster: DeployedCluster, project: Path, values: list[str], options: tuple[str, ...]
 ) -> None:
     started = dlcluster(cluster, project, *RUN, "HUB_TOKEN=secretsmanager:team/hub", *options, "--", "train.py")
     assert started.returncode == 0, started.stderr
@@ -87,7 +87,7 @@ def test_ranks_have_secrets_that_are_nowhere_else(
     assert not [value for value in values if value in kept]
 
 
-def found_on_node(cluster: Cluster, alias: str, values: list[str]) -> list[str]:
+def found_on_node(cluster: DeployedCluster, alias: str, values: list[str]) -> list[str]:
     """Return where in memory, of processes and of files, a value is; the brackets keep this line from matching."""
     pattern = "|".join(f"[{value[0]}]{value[1:]}" for value in values)
     look = f"cat /proc/[0-9]*/$place 2>/dev/null | tr '\\0' '\\n' | grep -qE '{pattern}' && echo $place"
@@ -135,7 +135,7 @@ def unpacked(key: str, body: bytes) -> bytes:
     return body
 
 
-def test_missing_secret_starts_nothing(cluster: Cluster, project: Path) -> None:
+def test_missing_secret_starts_nothing(cluster: DeployedCluster, project: Path) -> None:
     started = dlcluster(cluster, project, *RUN, "MISSING=ssm:/team/absent", "--", "train.py")
     assert (started.returncode, started.stdout) == (1, "")
     [line] = [line for line in started.stderr.splitlines() if "did not start" in line]
@@ -143,7 +143,7 @@ def test_missing_secret_starts_nothing(cluster: Cluster, project: Path) -> None:
     assert line.endswith(": ssm:/team/absent: is not there")
 
 
-def test_status_shows_the_same_release_for_stack_and_nodes(cluster: Cluster, project: Path) -> None:
+def test_status_shows_the_same_release_for_stack_and_nodes(cluster: DeployedCluster, project: Path) -> None:
     found = json.loads(dlcluster(cluster, project, "status", "--json").stdout)
     assert found["release"] | {"stack": ""} == {"dlcluster": VERSION, "stack": "", "differences": []}
     assert {node["release"] for node in found["nodes"]} == {found["release"]["stack"]}

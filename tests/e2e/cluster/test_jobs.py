@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases, stack_outputs
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, stack_outputs
 from tests.waiting import await_true
 
 MASTER = "deeplearning-master"
@@ -20,7 +20,7 @@ AGENT = "systemctl show -p MainPID -p ActiveState --value deeplearning-agent | x
 FILES = ("/etc/hosts", "/opt/deeplearning/workers", "/etc/ssh/ssh_known_hosts", "/run/deeplearning/node.json")
 
 
-def start(cluster: Cluster) -> str:
+def start(cluster: DeployedCluster) -> str:
     """Start a job from a session that then ends; return the job's id once all ranks have printed their line."""
     job = cluster.user.ssh(MASTER, f"{DETACH} --env SECRET python -c {json.dumps(SLEEP)}").strip()
     await_true(
@@ -29,37 +29,37 @@ def start(cluster: Cluster) -> str:
     return job
 
 
-def status(cluster: Cluster, job: str) -> dict[str, Any]:
+def status(cluster: DeployedCluster, job: str) -> dict[str, Any]:
     return dict(json.loads(cluster.on(MASTER, f"launch status --json {job}")))
 
 
-def ranks(cluster: Cluster) -> list[int]:
+def ranks(cluster: DeployedCluster) -> list[int]:
     """Count a job's processes on each node."""
     # The brackets keep pgrep -f from finding the shell whose command line contains the pattern.
     return [int(cluster.on(alias, "pgrep -fc '[t]ime.sleep.1000' || true")) for alias in aliases()]
 
 
-def agents(cluster: Cluster) -> list[str]:
+def agents(cluster: DeployedCluster) -> list[str]:
     """Return the process id and state of each node's agent."""
     return [cluster.on(alias, AGENT) for alias in aliases()]
 
 
-def files(cluster: Cluster) -> list[str]:
+def files(cluster: DeployedCluster) -> list[str]:
     return [cluster.on(alias, f"cat {' '.join(FILES)} | sha256sum") for alias in aliases()]
 
 
-def follow(cluster: Cluster, job: str) -> str:
+def follow(cluster: DeployedCluster, job: str) -> str:
     """Return the job's output up to its end."""
     return cluster.on(MASTER, f"timeout 120 launch logs -f {job}")
 
 
-def in_bucket(cluster: Cluster, job: str) -> dict[str, Any]:
+def in_bucket(cluster: DeployedCluster, job: str) -> dict[str, Any]:
     key = f"jobs/{STACK}/{job}.json"
     body = boto3.client("s3").get_object(Bucket=stack_outputs()["ClusterBucket"], Key=key)["Body"].read()
     return dict(json.loads(body))
 
 
-def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) -> None:
+def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: DeployedCluster) -> None:
     job = start(cluster)
     assert re.fullmatch(r"\d{8}-\d{6}-\w{7}", job)
     assert ranks(cluster) == [1] * NODES
@@ -81,7 +81,7 @@ def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: Cluster) ->
     assert "hunter2" not in json.dumps(kept)
 
 
-def test_queued_job_waits_until_another_has_ended(cluster: Cluster) -> None:
+def test_queued_job_waits_until_another_has_ended(cluster: DeployedCluster) -> None:
     first = start(cluster)
     waiting, hint, job = cluster.user.ssh(MASTER, "launch --detach --wait -n 1 echo two 2>&1").splitlines()
     user = status(cluster, first)["user"]
@@ -94,7 +94,7 @@ def test_queued_job_waits_until_another_has_ended(cluster: Cluster) -> None:
     assert (status(cluster, job)["state"], status(cluster, job)["waiting"]) == ("SUCCEEDED", None)
 
 
-def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: Cluster) -> None:
+def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: DeployedCluster) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "launch -n 1 'exit 3'")
     assert failure.value.returncode == 3
@@ -103,14 +103,14 @@ def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: Cluster) ->
     assert in_bucket(cluster, job["id"]) == job
 
 
-def test_detached_job_that_cannot_start_prints_the_reason(cluster: Cluster) -> None:
+def test_detached_job_that_cannot_start_prints_the_reason(cluster: DeployedCluster) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "echo nobody > /tmp/hosts; launch --detach -H /tmp/hosts true 2>&1")
     assert failure.value.returncode == 1
     assert failure.value.stdout.startswith("launch: cannot reach 1 of 1 nodes, nothing started: nobody: ")
 
 
-def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: Cluster) -> None:
+def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: DeployedCluster) -> None:
     job = start(cluster)
     pid = status(cluster, job)["pid"]
     cluster.on(MASTER, f"kill -9 {pid}")
@@ -120,7 +120,7 @@ def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: C
     cluster.on(MASTER, "for i in $(seq 600); do pgrep -f '[t]ime.sleep.1000' || exit 0; sleep 0.1; done; exit 1")
 
 
-def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -> None:
+def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: DeployedCluster) -> None:
     before, written = agents(cluster), files(cluster)
     job = start(cluster)
     assert ranks(cluster) == [1] * NODES
@@ -142,7 +142,7 @@ def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: Cluster) -
     assert files(cluster) == written
 
 
-def test_agents_restart_after_pkill_by_root_and_repair_their_files(cluster: Cluster) -> None:
+def test_agents_restart_after_pkill_by_root_and_repair_their_files(cluster: DeployedCluster) -> None:
     before, written = agents(cluster), files(cluster)
     for alias in aliases():
         cluster.on(alias, "sudo pkill -f '[b]ootstrap run'")
@@ -153,7 +153,7 @@ def test_agents_restart_after_pkill_by_root_and_repair_their_files(cluster: Clus
     assert files(cluster) == written
 
 
-def test_two_jobs_of_one_node_each_run_on_different_nodes(cluster: Cluster) -> None:
+def test_two_jobs_of_one_node_each_run_on_different_nodes(cluster: DeployedCluster) -> None:
     started = [cluster.user.ssh(MASTER, "launch --detach --wait -n 1 sleep 1000").strip() for _ in range(2)]
     hosts = [status(cluster, job)["hosts"] for job in started]
     for job in started:

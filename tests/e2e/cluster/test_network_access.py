@@ -16,7 +16,7 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
-from tests.e2e.conftest import Cluster, stack_outputs
+from tests.e2e.conftest import DeployedCluster, stack_outputs
 from tests.e2e.port_scan import (
     CONNECT_TIMEOUT_S,
     EVERY_PORT,
@@ -28,7 +28,7 @@ from tests.e2e.port_scan import (
 )
 
 
-def other_addresses(cluster: Cluster) -> list[str]:
+def other_addresses(cluster: DeployedCluster) -> list[str]:
     """List addresses, apart from the master's public one, at which the internet could look for nodes.
 
     The local internet also carries packets to private addresses, like a network that is peered with the VPC.
@@ -39,25 +39,25 @@ def other_addresses(cluster: Cluster) -> list[str]:
     return [*(worker["PrivateIpAddress"] for worker in cluster.instances[1:]), *nat]
 
 
-def test_only_the_masters_ssh_port_answers_inside_ssh_location(listening_cluster: Cluster) -> None:
+def test_only_the_masters_ssh_port_answers_inside_ssh_location(listening_cluster: DeployedCluster) -> None:
     assert open_ports(USER_ADDRESS, listening_cluster.public_address) == {SSH}
 
 
-def test_of_all_ports_only_the_masters_ssh_port_answers(listening_cluster: Cluster) -> None:
+def test_of_all_ports_only_the_masters_ssh_port_answers(listening_cluster: DeployedCluster) -> None:
     assert answers(USER_ADDRESS, listening_cluster.public_address) == {SSH: True}
 
 
-def test_the_masters_ssh_port_is_answered_by_sshd(cluster: Cluster) -> None:
+def test_the_masters_ssh_port_is_answered_by_sshd(cluster: DeployedCluster) -> None:
     with socket.create_connection((cluster.public_address, SSH), timeout=60) as connection:
         connection.settimeout(60)
         assert connection.recv(8) == b"SSH-2.0-"
 
 
-def test_nothing_answers_outside_ssh_location(listening_cluster: Cluster, outside_address: str) -> None:
+def test_nothing_answers_outside_ssh_location(listening_cluster: DeployedCluster, outside_address: str) -> None:
     assert open_ports(outside_address, listening_cluster.public_address) == set()
 
 
-def test_no_other_address_reaches_a_node(listening_cluster: Cluster, outside_address: str) -> None:
+def test_no_other_address_reaches_a_node(listening_cluster: DeployedCluster, outside_address: str) -> None:
     for address in other_addresses(listening_cluster):
         for source in (USER_ADDRESS, outside_address):
             assert (address, source, open_ports(source, address)) == (address, source, set())
@@ -90,7 +90,7 @@ def pings(address: str) -> bool:
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL, timeout=30).returncode == 0
 
 
-def test_other_protocols_come_from_members_only(cluster: Cluster) -> None:
+def test_other_protocols_come_from_members_only(cluster: DeployedCluster) -> None:
     master, worker = cluster.master["InstanceId"], cluster.instances[1]["InstanceId"]
     private, public = cluster.addresses[master], cluster.public_address
     assert datagram_arrives(master, lambda: in_namespace(worker, lambda: sent_to(private)))
@@ -99,7 +99,7 @@ def test_other_protocols_come_from_members_only(cluster: Cluster) -> None:
     assert not pings(public)
 
 
-def test_every_port_is_open_between_members(listening_cluster: Cluster) -> None:
+def test_every_port_is_open_between_members(listening_cluster: DeployedCluster) -> None:
     for (sender, source), (_, address) in permutations(listening_cluster.addresses.items(), 2):
         assert open_ports_from_node(sender, source, address) == set(EVERY_PORT)
 
@@ -132,7 +132,7 @@ def permissions(group_id: str) -> list[dict[str, Any]]:
     return [dict(permission) for permission in found["IpPermissions"]]
 
 
-def test_revoked_rule_of_the_administrator_closes_every_port(listening_cluster: Cluster) -> None:
+def test_revoked_rule_of_the_administrator_closes_every_port(listening_cluster: DeployedCluster) -> None:
     group_id = stack_outputs()["AdminSSHSecurityGroup"]
     (permission,) = permissions(group_id)
     rule = Rule(group_id=group_id, permission=permission)
@@ -148,7 +148,7 @@ def test_revoked_rule_of_the_administrator_closes_every_port(listening_cluster: 
     await_ports(scan, {SSH})
 
 
-def test_members_without_their_rule_reach_no_port(listening_cluster: Cluster) -> None:
+def test_members_without_their_rule_reach_no_port(listening_cluster: DeployedCluster) -> None:
     master, worker = listening_cluster.master, listening_cluster.instances[1]
     (group_id,) = group_ids(worker)
     pairs = [pair for permission in permissions(group_id) for pair in permission["UserIdGroupPairs"]]
@@ -166,7 +166,7 @@ def test_members_without_their_rule_reach_no_port(listening_cluster: Cluster) ->
     await_ports(scan, set(EVERY_PORT))
 
 
-def test_forwarding_to_another_host_is_refused(listening_cluster: Cluster, outside_address: str) -> None:
+def test_forwarding_to_another_host_is_refused(listening_cluster: DeployedCluster, outside_address: str) -> None:
     master, worker = listening_cluster.master, listening_cluster.instances[1]
     permission = {
         "IpProtocol": "tcp",

@@ -21,7 +21,7 @@ from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.colleague import KEYS_S, SSH_FAILED, Colleague, new_colleague
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
 from tests.e2e.node_views import (
     AGREE_TIMEOUT_S,
     MASTER,
@@ -98,7 +98,7 @@ def records() -> dict[str, dict[str, Any]]:
     return {item["id"].rpartition(":")[2]: item for item in table.scan()["Items"]}
 
 
-def state(cluster: Cluster, instances: InstancesByAlias) -> ClusterState:
+def state(cluster: DeployedCluster, instances: InstancesByAlias) -> ClusterState:
     return ClusterState(
         instances=instances,
         identities=identities(cluster, instances),
@@ -136,12 +136,12 @@ def template() -> Any:
     return client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
 
 
-def install(cluster: Cluster, release: str) -> None:
+def install(cluster: DeployedCluster, release: str) -> None:
     cluster.on(MASTER, f"sudo python3 {release}/bootstrap install")
 
 
 @pytest.fixture(scope="module")
-def start(cluster: Cluster) -> Iterator[ClusterState]:
+def start(cluster: DeployedCluster) -> Iterator[ClusterState]:
     deployed, before = (
         template(),
         state(cluster, {alias: read_node(cluster, alias)[0].instance_id for alias in aliases()}),
@@ -154,12 +154,12 @@ def start(cluster: Cluster) -> Iterator[ClusterState]:
 
 
 @pytest.fixture(scope="module")
-def colleague(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Colleague:
+def colleague(cluster: DeployedCluster, tmp_path_factory: pytest.TempPathFactory) -> Colleague:
     return new_colleague(cluster, tmp_path_factory.mktemp("anna"), name="anna")
 
 
 @pytest.fixture(scope="module")
-def after_model_change(cluster: Cluster, start: ClusterState, colleague: Colleague) -> ClusterState:
+def after_model_change(cluster: DeployedCluster, start: ClusterState, colleague: Colleague) -> ClusterState:
     """Change tags, instance type, image and SSH keys in one deploy, because each takes many seconds."""
     deploy(cluster, TAGS | MODEL | {"ssh_keys": f"anna={colleague.key}.pub"})
     return state(cluster, start.instances)
@@ -174,7 +174,7 @@ def sessions(after_model_change: ClusterState, colleague: Colleague) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def after_adding_worker(cluster: Cluster, after_model_change: ClusterState) -> ClusterState:
+def after_adding_worker(cluster: DeployedCluster, after_model_change: ClusterState) -> ClusterState:
     """Add a worker, and remove the colleague's key."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
     instances = with_newcomer(after_model_change.instances)
@@ -189,7 +189,7 @@ def newer_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def after_adding_newer_worker(
-    cluster: Cluster, after_adding_worker: ClusterState, newer_checkout: Path
+    cluster: DeployedCluster, after_adding_worker: ClusterState, newer_checkout: Path
 ) -> ClusterState:
     """Add one worker from a newer release than the others."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=newer_checkout)
@@ -199,7 +199,7 @@ def after_adding_newer_worker(
 
 
 @pytest.fixture(scope="module")
-def after_master_upgrade(cluster: Cluster, after_adding_newer_worker: ClusterState) -> ClusterState:
+def after_master_upgrade(cluster: DeployedCluster, after_adding_newer_worker: ClusterState) -> ClusterState:
     """Install the newer release on the master too, as if the master had been replaced."""
     *_, newest = after_adding_newer_worker.instances
     release = after_adding_newer_worker.identities[newest].release
@@ -209,7 +209,7 @@ def after_master_upgrade(cluster: Cluster, after_adding_newer_worker: ClusterSta
 
 
 @pytest.fixture(scope="module")
-def after_rollback(cluster: Cluster, after_master_upgrade: ClusterState, start: ClusterState) -> ClusterState:
+def after_rollback(cluster: DeployedCluster, after_master_upgrade: ClusterState, start: ClusterState) -> ClusterState:
     """Restore the first settings and code."""
     assert after_master_upgrade.instances.keys() > start.instances.keys()
     deploy(cluster)
@@ -223,7 +223,7 @@ def after_rollback(cluster: Cluster, after_master_upgrade: ClusterState, start: 
     [("vpc_cidr", "10.9.0.0/16"), pytest.param("availability_zone", "us-east-1b", marks=pytest.mark.soak)],
 )
 def test_deploy_that_would_replace_the_network_is_refused(
-    cluster: Cluster, start: ClusterState, setting: str, value: str
+    cluster: DeployedCluster, start: ClusterState, setting: str, value: str
 ) -> None:
     events = event_ids()
     code, output = try_deploy(cluster, TAGS | {"worker_count": "5", setting: value})
@@ -240,7 +240,7 @@ def test_changed_tags_type_and_image_touch_no_node(start: ClusterState, after_mo
 
 
 @pytest.mark.usefixtures("after_model_change")
-def test_changed_tags_reach_the_network_and_the_groups(cluster: Cluster) -> None:
+def test_changed_tags_reach_the_network_and_the_groups(cluster: DeployedCluster) -> None:
     team = {"Key": "team", "Value": "vision"}
     (vpc,) = boto3.client("ec2").describe_vpcs(VpcIds=[cluster.master["VpcId"]])["Vpcs"]
     assert team in vpc["Tags"]
@@ -267,7 +267,7 @@ def test_a_removed_key_opens_no_node_and_its_sessions_end(
 
 
 def test_one_more_worker_joins_and_the_others_stay(
-    cluster: Cluster, after_model_change: ClusterState, after_adding_worker: ClusterState
+    cluster: DeployedCluster, after_model_change: ClusterState, after_adding_worker: ClusterState
 ) -> None:
     assert after_model_change.identities.items() < after_adding_worker.identities.items()
     assert after_model_change.members.items() < after_adding_worker.members.items()
@@ -287,7 +287,7 @@ def test_the_next_node_has_the_changed_type_image_and_tags(
 
 
 def test_changed_code_reaches_only_new_nodes(
-    cluster: Cluster, after_adding_worker: ClusterState, after_adding_newer_worker: ClusterState
+    cluster: DeployedCluster, after_adding_worker: ClusterState, after_adding_newer_worker: ClusterState
 ) -> None:
     assert after_adding_worker.identities.items() < after_adding_newer_worker.identities.items()
     assert after_adding_worker.members.items() < after_adding_newer_worker.members.items()
@@ -302,7 +302,7 @@ def shown_release(state: ClusterState, alias: str, version: str) -> str:
     return f"{version} ({bundle[:RELEASE_HASH_LENGTH]})"
 
 
-def release_line(cluster: Cluster, checkout: Path) -> str:
+def release_line(cluster: DeployedCluster, checkout: Path) -> str:
     """Return what a checkout's ``dlcluster status`` says about releases."""
     printed = cluster.user.output(str(checkout / "bin/dlcluster"), "status", "--cluster", STACK)
     [line] = [line for line in printed.splitlines() if line.startswith("releases differ: ")]
@@ -310,7 +310,7 @@ def release_line(cluster: Cluster, checkout: Path) -> str:
 
 
 def test_status_names_laptop_stack_and_nodes_of_other_releases_and_what_to_do(
-    cluster: Cluster, newer_checkout: Path, after_adding_newer_worker: ClusterState
+    cluster: DeployedCluster, newer_checkout: Path, after_adding_newer_worker: ClusterState
 ) -> None:
     *older, newest = after_adding_newer_worker.instances
     names = ", ".join(["master", *(alias.removeprefix("deeplearning-") for alias in older[1:])])
@@ -329,7 +329,7 @@ def test_older_coordinator_takes_in_a_newer_agent(after_adding_newer_worker: Clu
     assert signed == [after_adding_newer_worker.instances[newest]]
 
 
-def test_job_runs_on_nodes_of_both_releases(cluster: Cluster, after_adding_newer_worker: ClusterState) -> None:
+def test_job_runs_on_nodes_of_both_releases(cluster: DeployedCluster, after_adding_newer_worker: ClusterState) -> None:
     printed = cluster.user.ssh(MASTER, "launch 'echo $DEEPLEARNING_INSTANCE_ID'")
     assert sorted(line.split()[-1] for line in printed.splitlines()) == sorted(
         after_adding_newer_worker.instances.values()
@@ -347,7 +347,7 @@ def test_fewer_workers_end_the_newest_and_leave_the_others(
 
 
 @pytest.mark.usefixtures("after_rollback")
-def test_status_of_a_newer_laptop_advises_a_deploy(cluster: Cluster, newer_checkout: Path) -> None:
+def test_status_of_a_newer_laptop_advises_a_deploy(cluster: DeployedCluster, newer_checkout: Path) -> None:
     found = release_line(cluster, newer_checkout)
     assert found.startswith(f"dlcluster {NEWER_VERSION}, stack {VERSION} (")
     assert ": cdk deploy brings the stack up to this one; " in found
@@ -365,7 +365,7 @@ def test_older_agents_follow_a_newer_coordinator(start: ClusterState, after_roll
 
 
 def test_older_coordinator_takes_over_from_a_newer_one(
-    cluster: Cluster, start: ClusterState, after_rollback: ClusterState
+    cluster: DeployedCluster, start: ClusterState, after_rollback: ClusterState
 ) -> None:
     before, deadline = len(cluster.on(MASTER, AGENT_LOG)), time.monotonic() + TAKE_OVER_S
     install(cluster, start.identities[FIRST].release)

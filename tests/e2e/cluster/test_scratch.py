@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 
 NODE = "deeplearning-worker2"
 MOUNT = "/opt/dlami/nvme"
@@ -16,7 +16,7 @@ SHOW = "echo $DEEPLEARNING_SCRATCH"
 
 
 @pytest.fixture
-def disk(cluster: Cluster) -> Iterator[None]:
+def disk(cluster: DeployedCluster) -> Iterator[None]:
     """Mount a stand-in for the NVMe disks where the Deep Learning AMI mounts them."""
     assert cluster.on(NODE, SHOW) == ""
     cluster.on(NODE, f"sudo mkdir -p {MOUNT} && sudo mount -t tmpfs -o size=64m,mode=755 scratch {MOUNT}")
@@ -25,7 +25,7 @@ def disk(cluster: Cluster) -> Iterator[None]:
     await_scratch(cluster, "")
 
 
-def await_scratch(cluster: Cluster, expected: str) -> None:
+def await_scratch(cluster: DeployedCluster, expected: str) -> None:
     deadline = time.monotonic() + NOTICED_S
     # A shared connection keeps the variables with which it started.
     while (found := cluster.user.ssh(NODE, SHOW).strip()) != expected:
@@ -34,7 +34,7 @@ def await_scratch(cluster: Cluster, expected: str) -> None:
 
 
 @pytest.mark.usefixtures("disk")
-def test_login_user_can_write_to_the_scratch_disk(cluster: Cluster) -> None:
+def test_login_user_can_write_to_the_scratch_disk(cluster: DeployedCluster) -> None:
     await_scratch(cluster, f"{MOUNT}/deeplearning")
     touch = "touch $DEEPLEARNING_SCRATCH/mine && stat -c %U $DEEPLEARNING_SCRATCH/mine"
     assert cluster.user.ssh(NODE, touch).strip() == "ubuntu"

@@ -10,7 +10,7 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.run.user import deploy_arguments
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases, group_instances, stack_outputs
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
 from tests.e2e.port_scan import SSH, await_ports, open_ports
 
 
@@ -20,7 +20,7 @@ def instance_ids() -> set[str]:
     return {instance["InstanceId"] for group in groups for instance in group_instances(group)}
 
 
-def starts(cluster: Cluster) -> dict[str, str]:
+def starts(cluster: DeployedCluster) -> dict[str, str]:
     """Return values that change when a node reboots or its agent restarts."""
     command = (
         "cat /proc/sys/kernel/random/boot_id"
@@ -58,11 +58,11 @@ def event_ids() -> set[str]:
     return {event["EventId"] for event in events}
 
 
-def deploy(cluster: Cluster, ssh_location: str) -> None:
+def deploy(cluster: DeployedCluster, ssh_location: str) -> None:
     cluster.user.cdk(*deploy_arguments(nodes=NODES), *cluster.settings, "-c", f"ssh_location={ssh_location}")
 
 
-def test_ssh_location_changes_in_place(listening_cluster: Cluster, outside_address: str) -> None:
+def test_ssh_location_changes_in_place(listening_cluster: DeployedCluster, outside_address: str) -> None:
     before, ids, events = starts(listening_cluster), instance_ids(), event_ids()
     public, template = listening_cluster.public_address, properties()
     deploy(listening_cluster, f"{outside_address}/32")

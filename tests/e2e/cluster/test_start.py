@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.conftest import NODES, Cluster, aliases
+from tests.e2e.conftest import NODES, DeployedCluster, aliases
 
 RELEASE = "/opt/deeplearning/current"
 PYTHON = "/usr/bin/python3 -I -S -v"
@@ -10,14 +10,14 @@ PYTHON = "/usr/bin/python3 -I -S -v"
 
 @pytest.mark.parametrize("alias", aliases())
 @pytest.mark.parametrize("program", ["launcher/runner/__main__.py </dev/null", "launcher/__main__.py --bogus"])
-def test_job_start_compiles_no_module(cluster: Cluster, alias: str, program: str) -> None:
+def test_job_start_compiles_no_module(cluster: DeployedCluster, alias: str, program: str) -> None:
     output = cluster.on(alias, f"{PYTHON} {RELEASE}/{program} 2>&1 | tr -d '\\0' || true")
     loaded = [line.split("'")[1] for line in output.splitlines() if line.startswith("# code object from '/opt/")]
     assert any(name.endswith("launcher/transport/__pycache__/protocol.cpython-311.pyc") for name in loaded)
     assert [name for name in loaded if not name.endswith(".pyc")] == []
 
 
-def test_command_runs_once_per_node_with_the_clusters_key(cluster: Cluster) -> None:
+def test_command_runs_once_per_node_with_the_clusters_key(cluster: DeployedCluster) -> None:
     output = cluster.on("deeplearning-master", "launch 'echo $RANK'")
     assert sorted(output.splitlines()) == [f"{alias} [0] {rank}" for rank, alias in enumerate(aliases())]
     assert len(output.splitlines()) == NODES

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from local.faults.clients import client
-from tests.e2e.conftest import Cluster, aliases
+from tests.e2e.conftest import DeployedCluster, aliases
 
 MASTER = "deeplearning-worker1"
 
 
-def launch(cluster: Cluster, arguments: str, *, cwd: str = "work") -> str:
+def launch(cluster: DeployedCluster, arguments: str, *, cwd: str = "work") -> str:
     """Run launch on the master; return both streams and the exit code."""
     script = f"mkdir -p {cwd}; cd {cwd}; launch {arguments} 2>&1; echo exit code $?"
     return cluster.on(MASTER, f"bash -lc {shlex.quote(script)}")
@@ -22,12 +22,12 @@ def on_all(text: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def work(cluster: Cluster) -> None:
+def work(cluster: DeployedCluster) -> None:
     cluster.on(MASTER, "mkdir -p work/pkg work/.git; echo 'print(6 * 7)' > work/pkg/run.py; touch work/.git/config")
 
 
 @pytest.mark.usefixtures("work")
-def test_current_directory_is_copied_to_every_node(cluster: Cluster) -> None:
+def test_current_directory_is_copied_to_every_node(cluster: DeployedCluster) -> None:
     output = launch(cluster, '--sync-dst-dir "/tmp/a copy" "pwd; python3 pkg/run.py; ls -A"').splitlines()
     assert on_all("/tmp/a copy") | on_all("42") | on_all("pkg") < set(output)
     assert not on_all(".git") & set(output)
@@ -37,7 +37,7 @@ def test_current_directory_is_copied_to_every_node(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("work")
-def test_the_masters_own_directory_may_be_the_destination(cluster: Cluster) -> None:
+def test_the_masters_own_directory_may_be_the_destination(cluster: DeployedCluster) -> None:
     output = launch(cluster, '--sync-dst-dir ~/work "python3 pkg/run.py"').splitlines()
     assert on_all("42") < set(output)
     assert any(line.startswith("launch: 1 file, 0.0 MB, sent to 2 nodes") for line in output)
@@ -45,7 +45,7 @@ def test_the_masters_own_directory_may_be_the_destination(cluster: Cluster) -> N
 
 
 @pytest.mark.usefixtures("work")
-def test_job_does_not_start_without_its_files(cluster: Cluster) -> None:
+def test_job_does_not_start_without_its_files(cluster: DeployedCluster) -> None:
     cluster.on("deeplearning-worker3", "mkdir -p locked; chmod 555 locked")
     output = launch(cluster, "--sync-dst-dir locked 'echo started'")
     assert "started" not in output.replace("nothing started", "")
@@ -55,7 +55,7 @@ def test_job_does_not_start_without_its_files(cluster: Cluster) -> None:
     ]
 
 
-def test_every_node_fetches_from_the_clusters_bucket(cluster: Cluster) -> None:
+def test_every_node_fetches_from_the_clusters_bucket(cluster: DeployedCluster) -> None:
     cluster.on(MASTER, 'echo words > data.txt; aws s3 cp --quiet data.txt "s3://$DEEPLEARNING_BUCKET/set/a/data.txt"')
     output = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/set" data "cat ~/data/a/data.txt"', cwd=".")
     assert on_all("words") | {"exit code 0"} < set(output.splitlines())
@@ -71,7 +71,7 @@ def test_every_node_fetches_from_the_clusters_bucket(cluster: Cluster) -> None:
     assert len([line for line in shared.splitlines() if line.endswith("/share/a/data.txt")]) == 1
 
 
-def test_empty_s3_prefix_is_an_error(cluster: Cluster) -> None:
+def test_empty_s3_prefix_is_an_error(cluster: DeployedCluster) -> None:
     output = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"').splitlines()
     assert output[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
     assert output[-2].endswith("/nothing is empty")
@@ -95,7 +95,7 @@ def buckets() -> Iterator[None]:
 
 
 @pytest.fixture
-def _refusals_expected(cluster: Cluster) -> Iterator[None]:
+def _refusals_expected(cluster: DeployedCluster) -> Iterator[None]:
     """Mark the nodes' calls as made to be refused, for after_all_tests/test_aws_calls.py."""
     mark = "mkdir -p .aws && printf '[default]\\nsdk_ua_app_id = abuse\\n' > .aws/config"
     for alias in aliases():
@@ -106,7 +106,7 @@ def _refusals_expected(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("buckets", "_refusals_expected")
-def test_nodes_read_the_named_part_of_a_bucket_and_write_only_with_rw(cluster: Cluster) -> None:
+def test_nodes_read_the_named_part_of_a_bucket_and_write_only_with_rw(cluster: DeployedCluster) -> None:
     output = launch(cluster, "--sync-s3 s3://team-data/vision vision 'cat ~/vision/a.txt'", cwd=".")
     assert on_all("their words") | {"exit code 0"} < set(output.splitlines())
     refused = ("- s3://team-data/vision/b.txt", "- s3://team-results/theirs/a.txt", "s3://team-results/theirs/a.txt -")
@@ -121,7 +121,7 @@ def test_nodes_read_the_named_part_of_a_bucket_and_write_only_with_rw(cluster: C
 
 
 @pytest.mark.usefixtures("buckets", "_refusals_expected")
-def test_a_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_setting(cluster: Cluster) -> None:
+def test_a_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_setting(cluster: DeployedCluster) -> None:
     for path in ("team-other/set", "team-results/theirs"):
         output = launch(cluster, f"--sync-s3 s3://{path} elsewhere 'echo started'", cwd=".").splitlines()
         assert output == [

@@ -10,7 +10,7 @@ import boto3
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import NODES, SHARED_CONNECTION, Cluster, aliases, stack_outputs
+from tests.e2e.conftest import NODES, SHARED_CONNECTION, DeployedCluster, aliases, stack_outputs
 from trainer.data.digits import load_digits
 from trainer.data.samples import Samples
 
@@ -24,11 +24,11 @@ ARTICLE = (
 
 
 @pytest.fixture(scope="module")
-def job(cluster: Cluster) -> str:
+def job(cluster: DeployedCluster) -> str:
     return cluster.user.ssh(MASTER, ARTICLE + " 2>&1")
 
 
-def test_every_rank_ran_on_an_instance_of_its_own(cluster: Cluster, job: str) -> None:
+def test_every_rank_ran_on_an_instance_of_its_own(cluster: DeployedCluster, job: str) -> None:
     found = dict(re.findall(rf"rank (\d)/{NODES} host=\S+ instance=(i-\w+)", job))
     assert set(found) == {str(rank) for rank in range(NODES)}
     assert set(found.values()) == set(cluster.addresses)
@@ -53,7 +53,7 @@ def test_validation_digits_are_classified(job: str) -> None:
     assert float(final[0][1]) > 0
 
 
-def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> None:
+def test_the_checkpoint_is_written_on_the_master(cluster: DeployedCluster, job: str) -> None:
     path = re.findall(r"checkpoint=(\S+)", job)[0]
     assert int(cluster.on(MASTER, f"cd && stat -c %s {path}")) > 100_000
 
@@ -71,7 +71,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: Cluster, job: str) -> 
         ),
     ],
 )
-def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, ranks: int, message: str) -> None:
+def test_a_script_for_torchrun_runs_unmodified(cluster: DeployedCluster, line: str, ranks: int, message: str) -> None:
     copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
     cluster.user.run(*copy, f"{MASTER}:examples/")
     shown = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")
@@ -84,7 +84,7 @@ def test_a_script_for_torchrun_runs_unmodified(cluster: Cluster, line: str, rank
 
 
 @pytest.mark.parametrize("code", [1, 3])
-def test_launch_ends_with_the_exit_code_of_the_failed_rank(cluster: Cluster, code: int) -> None:
+def test_launch_ends_with_the_exit_code_of_the_failed_rank(cluster: DeployedCluster, code: int) -> None:
     rank = f"import os, time; os.environ['RANK'] == '2' and os._exit({code}); time.sleep(60)"
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, f'launch python3 -c "{rank}"')
@@ -94,12 +94,12 @@ def test_launch_ends_with_the_exit_code_of_the_failed_rank(cluster: Cluster, cod
         assert cluster.on(alias, "pgrep -fc '[t]ime.sleep' || true") == "0"
 
 
-def test_no_rank_reaches_the_users_ssh_agent(cluster: Cluster) -> None:
+def test_no_rank_reaches_the_users_ssh_agent(cluster: DeployedCluster) -> None:
     printed = cluster.user.ssh(MASTER, "launch 'echo agent=$SSH_AUTH_SOCK'")
     assert sorted(line.split()[-1] for line in printed.splitlines()) == ["agent="] * NODES
 
 
-def test_training_reads_and_checkpoints_to_the_bucket(cluster: Cluster) -> None:
+def test_training_reads_and_checkpoints_to_the_bucket(cluster: DeployedCluster) -> None:
     bucket, s3 = stack_outputs()["ClusterBucket"], boto3.client("s3")
     for name, content in mnist_files().items():
         s3.put_object(Bucket=bucket, Key=f"sets/mnist/{name}", Body=content)

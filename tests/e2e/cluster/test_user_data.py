@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 from tests.e2e.template_references import References
 
 REPOSITORY = Path(__file__).parents[3]
@@ -17,7 +17,7 @@ curl -sS -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest/use
 
 
 @pytest.mark.parametrize(("alias", "part"), [("deeplearning-master", "Master"), ("deeplearning-worker3", "Worker")])
-def test_user_data_is_the_templates_byte_for_byte(cluster: Cluster, alias: str, part: str) -> None:
+def test_user_data_is_the_templates_byte_for_byte(cluster: DeployedCluster, alias: str, part: str) -> None:
     template = json.loads((REPOSITORY / "cdk.out/ClusterStack.template.json").read_text())
     data = [
         resource["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"]

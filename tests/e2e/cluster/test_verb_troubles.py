@@ -20,7 +20,7 @@ from local.faults.clients import client
 from local.run.session import REGION
 from tests.cli.conftest import template
 from tests.cli.verb_lines import CHOOSING, LINES, OF_ONE_CLUSTER, prints_json, words_of
-from tests.e2e.conftest import NODES, STACK, Cluster
+from tests.e2e.conftest import NODES, STACK, DeployedCluster
 from tests.e2e.verb_answers import Prompt, enter_project
 from tests.service_models import shared_models
 from tests.waiting import await_true
@@ -104,7 +104,7 @@ def line_of(verb: str, arguments: str) -> list[str]:
 
 @pytest.fixture
 def prompt(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: DeployedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Prompt]:
     enter_project(cluster.user, tmp_path, monkeypatch)
     with shared_models():
@@ -145,7 +145,7 @@ def credentials(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.fixture(scope="module")
-def second(cluster: Cluster) -> Iterator[str]:
+def second(cluster: DeployedCluster) -> Iterator[str]:
     """Create the stack of a second cluster: with its outputs and table, and no nodes."""
     client("cloudformation").create_stack(StackName=SECOND, TemplateBody=template(SECOND, "ubuntu"))
     yield SECOND
@@ -162,7 +162,7 @@ def test_every_verb_has_a_row() -> None:
     assert {*SUCCESSES, *REFUSALS, *AFTER_A_NOTE, "run"} == VERBS.keys()
 
 
-def test_every_verb_answers_on_a_running_cluster(prompt: Prompt, cluster: Cluster) -> None:
+def test_every_verb_answers_on_a_running_cluster(prompt: Prompt, cluster: DeployedCluster) -> None:
     settings(worker_count=NODES - 1)
     done = prompt.run(["run", "--no-sync", "--", "echo", "here"])
     assert (done.code, done.out.count("[0] here\n")) == (0, NODES), done

@@ -3,14 +3,14 @@
 import re
 import shlex
 
-from tests.e2e.conftest import NODES, STACK, Cluster
+from tests.e2e.conftest import NODES, STACK, DeployedCluster
 from tests.local.terminal import CTRL_C, Terminal
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 PROMPT = "prompt> "
 
 
-def test_watch_shows_nodes_and_a_new_job_and_restores_the_terminal(cluster: Cluster) -> None:
+def test_watch_shows_nodes_and_a_new_job_and_restores_the_terminal(cluster: DeployedCluster) -> None:
     master = "deeplearning-master"
     environment = {**cluster.user.environment, "PS1": PROMPT}
     shell = Terminal(

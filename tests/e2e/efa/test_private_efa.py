@@ -43,8 +43,8 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
 
 def placement_groups() -> list[tuple[str, str]]:
     """Return the name and the strategy of every placement group of the account."""
-    found = client("ec2").describe_placement_groups()["PlacementGroups"]
-    return [(each["GroupName"], each["Strategy"]) for each in found]
+    groups = client("ec2").describe_placement_groups()["PlacementGroups"]
+    return [(each["GroupName"], each["Strategy"]) for each in groups]
 
 
 def test_all_nodes_are_on_demand_in_one_cluster_placement_group(laptop: Laptop) -> None:
@@ -95,4 +95,4 @@ def test_the_master_trains_with_the_other_nodes(laptop: Laptop) -> None:
 def test_destroy_removes_the_placement_group_with_the_nodes(laptop: Laptop) -> None:
     laptop.run("cdk", "destroy", "--force")
     assert placement_groups() == []
-    assert {kind: found for kind, found in left_over().items() if found} == {}
+    assert {kind: left for kind, left in left_over().items() if left} == {}

@@ -30,8 +30,8 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
 
 
 def test_only_the_master_has_the_cpu_type(laptop: Laptop) -> None:
-    found = {kind: [each["InstanceType"] for each in nodes] for kind, nodes in described().items()}
-    assert found == {MASTER: [CPU], WORKER: [GPU, GPU]}
+    instance_types = {kind: [each["InstanceType"] for each in nodes] for kind, nodes in described().items()}
+    assert instance_types == {MASTER: [CPU], WORKER: [GPU, GPU]}
 
 
 def test_the_master_is_worker1_in_all_lists(laptop: Laptop) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import SHARED_CONNECTION, Cluster
+from tests.e2e.conftest import SHARED_CONNECTION, DeployedCluster
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MASTER = "deeplearning-master"
@@ -20,7 +20,7 @@ def more_settings() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def cluster_with_packages(cluster: Cluster) -> Cluster:
+def cluster_with_packages(cluster: DeployedCluster) -> DeployedCluster:
     packages = os.environ["EXAMPLES_PACKAGES"]
     cluster.user.run("dlcluster", "push", packages, "--to", "frameworks")
     shell = " ".join(cluster.user.ssh_command("", options=SHARED_CONNECTION)[:-1])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cluster, aliases
+from tests.e2e.conftest import DeployedCluster, aliases
 from tests.waiting import await_true
 
 MASTER = "deeplearning-master"
@@ -18,17 +18,19 @@ pytestmark = pytest.mark.soak
 
 
 @pytest.mark.parametrize("script", ["accelerate_digits.py", "lightning_digits.py"])
-def test_example_trains_one_model_on_two_nodes(cluster_with_packages: Cluster, script: str) -> None:
+def test_example_trains_one_model_on_two_nodes(cluster_with_packages: DeployedCluster, script: str) -> None:
     line = f"cd examples && launch -n 2 --venv frameworks --sync-dst-dir {Path(script).stem} {script} 2>&1 || true"
     said = cluster_with_packages.on(MASTER, line)
-    found = dict(re.findall(r"^deeplearning-worker(\d) \[0\] worker \d/2 accuracy=(\S+)$", said, re.MULTILINE))
-    assert set(found) == {"1", "2"}, said
+    accuracies = dict(re.findall(r"^deeplearning-worker(\d) \[0\] worker \d/2 accuracy=(\S+)$", said, re.MULTILINE))
+    assert set(accuracies) == {"1", "2"}, said
     # Both processes have the same weights.
-    assert len(set(found.values())) == 1, said
-    assert float(found["1"]) >= 0.9, said
+    assert len(set(accuracies.values())) == 1, said
+    assert float(accuracies["1"]) >= 0.9, said
 
 
-def test_accelerates_own_test_passes_on_two_nodes_that_share_a_directory(cluster_with_packages: Cluster) -> None:
+def test_accelerates_own_test_passes_on_two_nodes_that_share_a_directory(
+    cluster_with_packages: DeployedCluster,
+) -> None:
     cluster = cluster_with_packages
     await_true(
         lambda: {cluster.on(alias, STATE) for alias in aliases()} == {"mounted"}, "the directory", timeout_s=MOUNT_S

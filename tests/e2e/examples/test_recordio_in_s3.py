@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.e2e.conftest import Cluster, stack_outputs
+from tests.e2e.conftest import DeployedCluster, stack_outputs
 from trainer.im2rec.conversion import convert
 
 TRAIN = (
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.soak
 
 
 def test_training_from_the_bucket_ends_with_the_weights_of_training_from_disks(
-    cluster_with_packages: Cluster, tmp_path: Path
+    cluster_with_packages: DeployedCluster, tmp_path: Path
 ) -> None:
     s3, bucket = boto3.client("s3"), stack_outputs()["ClusterBucket"]
     for part in ("train", "val"):
@@ -32,8 +32,8 @@ def test_training_from_the_bucket_ends_with_the_weights_of_training_from_disks(
         for suffix in ("rec", "idx"):
             s3.upload_file(str(tmp_path / f"{part}.{suffix}"), bucket, f"sets/{part}.{suffix}")
     in_s3, on_disks = (
-        cluster_with_packages.on("deeplearning-master", f"cd && {TRAIN.format(sync=sync, place=place)}")
-        for sync, place in (
+        cluster_with_packages.on("deeplearning-master", f"cd && {TRAIN.format(sync=sync, data=data)}")
+        for sync, data in (
             ("", "s3://$DEEPLEARNING_BUCKET/sets"),
             ("--sync-s3 s3://$DEEPLEARNING_BUCKET/sets sets", "sets"),
         )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from local.faults import Faults
-from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
 from tests.waiting import await_true
 
@@ -27,31 +27,31 @@ READER = "sudo systemd-run --quiet --unit reader --property RemainAfterExit=yes"
 
 
 @pytest.fixture(scope="module")
-def training(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
+def training(cluster: DeployedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
     with training_elsewhere(cluster.user, MASTER, tmp_path_factory.mktemp("training") / "log") as training:
         yield training
 
 
-def await_states(cluster: Cluster, expected: set[str]) -> None:
+def await_states(cluster: DeployedCluster, expected: set[str]) -> None:
     deadline = time.monotonic() + CHANGE_S
-    while (found := {cluster.on(alias, STATE) for alias in aliases()}) != expected:
-        assert time.monotonic() < deadline, f"shared storage is {found} after {CHANGE_S:g} s, expected {expected}"
+    while (states := {cluster.on(alias, STATE) for alias in aliases()}) != expected:
+        assert time.monotonic() < deadline, f"shared storage is {states} after {CHANGE_S:g} s, expected {expected}"
         time.sleep(0.5)
 
 
-def status(cluster: Cluster) -> dict[str, Any]:
+def status(cluster: DeployedCluster) -> dict[str, Any]:
     return dict(json.loads(cluster.user.output("dlcluster", "status", "--json")))
 
 
-def node_states(cluster: Cluster) -> list[str]:
+def node_states(cluster: DeployedCluster) -> list[str]:
     return [node["shared_storage"] for node in status(cluster)["nodes"]]
 
 
-def reader_state(cluster: Cluster) -> str:
+def reader_state(cluster: DeployedCluster) -> str:
     return cluster.on("deeplearning-worker2", "systemctl show --value --property SubState reader")
 
 
-def alive(cluster: Cluster) -> int:
+def alive(cluster: DeployedCluster) -> int:
     return cluster.user.ssh(MASTER, "launch echo alive").count("alive")
 
 
@@ -59,7 +59,7 @@ def alive(cluster: Cluster) -> int:
     "late_s", [0.0, pytest.param(LATE_S, marks=[pytest.mark.soak, pytest.mark.timeout(LATE_TIMEOUT_S)])]
 )
 def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(
-    cluster: Cluster, training: Training, late_s: float
+    cluster: DeployedCluster, training: Training, late_s: float
 ) -> None:
     end = time.monotonic() + late_s
     training.await_steps(3)
@@ -75,13 +75,13 @@ def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(
     training.await_steps()
 
 
-def test_what_rank_0_writes_the_other_nodes_read(cluster: Cluster) -> None:
+def test_what_rank_0_writes_the_other_nodes_read(cluster: DeployedCluster) -> None:
     check_that_ranks_share(lambda command: cluster.user.ssh(MASTER, command), nodes=NODES)
     assert status(cluster)["shared_storage"] == f"efs:{stack_outputs()['SharedStorage']}"
     assert "nosuid,nodev" in cluster.on("deeplearning-worker2", "findmnt -n -o OPTIONS /shared | tail -1")
 
 
-def test_lost_mount_target_stops_only_what_uses_it(cluster: Cluster, training: Training) -> None:
+def test_lost_mount_target_stops_only_what_uses_it(cluster: DeployedCluster, training: Training) -> None:
     """The mount hangs like NFS: a process that touches the directory waits in the kernel, and no timeout ends it."""
     Faults.current().storage_outage()
     try:
@@ -104,7 +104,7 @@ def test_lost_mount_target_stops_only_what_uses_it(cluster: Cluster, training: T
     training.check_end(nodes=NODES)
 
 
-def test_a_killed_mount_service_reports_it_and_restarts(cluster: Cluster) -> None:
+def test_a_killed_mount_service_reports_it_and_restarts(cluster: DeployedCluster) -> None:
     look = f'for i in $(seq 600); do state=$({STATE}); [ "$state" = stopped ] && break; sleep 0.05; done; echo "$state"'
     killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared-storage; {look}")
     assert killed == "stopped"

@@ -21,7 +21,7 @@ from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.conftest import STACK, Cluster, node_disk, stack_outputs
+from tests.e2e.conftest import STACK, DeployedCluster, node_disk, stack_outputs
 from tests.waiting import await_true
 
 ATTACK_S = 30
@@ -60,7 +60,7 @@ VerbResults = Mapping[str, "subprocess.CompletedProcess[str]"]
 
 
 @contextmanager
-def attacker(cluster: Cluster, alias: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def attacker(cluster: DeployedCluster, alias: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """Run the forging program on a node, as the login user with the node's role."""
     command = shlex.join(["python3", "-", *arguments])
     with ATTACK.open() as program, subprocess.Popen(
@@ -85,20 +85,20 @@ def start(attackers: Sequence["subprocess.Popen[str]"], go: Sequence[Path]) -> N
 
 def finish(attackers: Sequence["subprocess.Popen[str]"], *, seconds: int) -> list[int]:
     """Wait for the attackers; return how many kinds of records each wrote."""
-    found = []
+    results = []
     for process in attackers:
         stdout, stderr = process.communicate(timeout=240)
         assert process.returncode == 0, stderr
         kinds, written = map(int, stdout.split())
         assert written >= seconds * kinds / 4
-        found.append(kinds)
-    return found
+        results.append(kinds)
+    return results
 
 
-def ask(cluster: Cluster) -> VerbResults:
-    def run(words: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
+def ask(cluster: DeployedCluster) -> VerbResults:
+    def run(args: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            ["dlcluster", *words],
+            ["dlcluster", *args],
             env=dict(cluster.user.environment),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=180,
         )  # fmt: skip
@@ -107,7 +107,7 @@ def ask(cluster: Cluster) -> VerbResults:
         return dict(zip(VERBS, pool.map(run, VERBS.values()), strict=True))
 
 
-def right_answers(cluster: Cluster) -> VerbResults:
+def right_answers(cluster: DeployedCluster) -> VerbResults:
     """Ask until every verb answers: nodes may still read what an earlier test changed."""
     right: VerbResults = {}
 
@@ -152,12 +152,12 @@ def check(output: VerbResults, right: VerbResults) -> set[str]:
     return refused
 
 
-def files(cluster: Cluster) -> dict[tuple[str, str], str]:
+def files(cluster: DeployedCluster) -> dict[tuple[str, str], str]:
     return {(name, path): (node_disk(name) / path).read_text() for name in cluster.addresses for path in FILES}
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Cluster) -> None:
+def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: DeployedCluster) -> None:
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
     before = observer.await_agreement(HEAL_TIMEOUT_S)
@@ -192,7 +192,7 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Clu
         assert not Path(f"/proc/{Faults.current().node(name).init()}/root", marker.lstrip("/")).exists()
 
 
-def wrong_records(cluster: Cluster) -> list[str]:
+def wrong_records(cluster: DeployedCluster) -> list[str]:
     """List the nodes whose own record in the table lacks their key, or says that they drain."""
     table, wrong = stack_outputs()["ClusterTable"], []
     for name in cluster.addresses:
@@ -207,7 +207,7 @@ def wrong_records(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cluster) -> None:
+def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: DeployedCluster) -> None:
     # For a moment, the master's membership is forged, and a worker's record is draining and has another key.
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
@@ -217,8 +217,8 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: Cl
     believed = False
     with ExitStack() as stack:
         go = f"{marker}-go"
-        words = (go, str(WELL_FORMED_ATTACK_S), marker, "well-formed")
-        attackers = [stack.enter_context(attacker(cluster, alias, *words)) for alias in ALIASES]
+        args = (go, str(WELL_FORMED_ATTACK_S), marker, "well-formed")
+        attackers = [stack.enter_context(attacker(cluster, alias, *args)) for alias in ALIASES]
         start(attackers, [Faults.current().node(before.instances[node_index]).path(go) for node_index in (1, 2)])
         deadline = time.monotonic() + WELL_FORMED_ATTACK_S
         while time.monotonic() < deadline:

@@ -1,10 +1,14 @@
-"""Test that the cluster recovers without help when nodes end."""
+"""Test that the cluster recovers without help when nodes end.
+
+The tests run in this order: the last two check the cluster after the replacements of those before.
+"""
 
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -17,7 +21,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.run.session import REGION
 from tests.cli.verb_lines import ON_MASTER, words_of
-from tests.e2e.conftest import NODES, STACK, Cluster, aliases, node_disk, stack_outputs
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.e2e.verb_answers import Prompt, enter_project
 from tests.service_models import shared_models
 from tests.waiting import await_true
@@ -29,7 +33,7 @@ AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
 
 
 @pytest.fixture
-def observer(cluster: Cluster) -> ClusterObserver:
+def observer(cluster: DeployedCluster) -> ClusterObserver:
     return ClusterObserver.current(STACK, environment=cluster.user.environment)
 
 
@@ -47,17 +51,23 @@ def await_replacement(observer: ClusterObserver, before: Observation, node_index
     )
     after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
     assert after.instances.keys() == before.instances.keys()
-    assert {s for s in before.instances if before.instances[s] != after.instances[s]} == {node_index}
+    changed = {index for index, instance_id in before.instances.items() if after.instances[index] != instance_id}
+    assert changed == {node_index}
     assert after.generation > before.generation
     return after
 
 
+def describe_instance(instance_id: str) -> Mapping[str, Any]:
+    reservations = client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"]
+    instance: Mapping[str, Any] = reservations[0]["Instances"][0]
+    return instance
+
+
 def public_address(instance_id: str) -> str:
-    found = boto3.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
-    return str(found.get("PublicIpAddress"))
+    return str(describe_instance(instance_id).get("PublicIpAddress"))
 
 
-def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+def log_in(cluster: DeployedCluster, host: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         cluster.user.ssh_command(host, command, options=options),
         env=dict(cluster.user.environment),
@@ -69,36 +79,45 @@ def log_in(cluster: Cluster, host: str, command: str, *options: str) -> subproce
     )
 
 
-def test_a_crashed_worker_is_replaced_under_its_index(
-    cluster: Cluster, observer: ClusterObserver, before: Observation
-) -> None:
-    Faults.current().kill("worker2")
-    await_replacement(observer, before, 2)
-    # The ssh configuration is still the one written after the deploy.
-    assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
+def authorized_key(instance_id: str) -> str:
+    return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
 
 
-def test_a_crashed_master_is_replaced_behind_the_same_address(
-    cluster: Cluster,
-    observer: ClusterObserver,
-    before: Observation,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    address, key = public_address(before.instances[1]), authorized_key(before.instances[2])
-    with no_launches(stack_outputs()["MasterAutoScalingGroup"]):
-        Faults.current().kill("master")
-        enter_project(cluster.user, tmp_path, monkeypatch)
-        with shared_models():
-            check_verbs_without_master(Prompt(capture=capfd), before.instances[1])
-    after = await_replacement(observer, before, 1)
-    assert public_address(after.instances[1]) == address
-    # The host key raises no alarm, and the new master's own key opens the workers without an agent.
-    hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
-    done = log_in(cluster, "deeplearning-master", hop, "-a")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert authorized_key(before.instances[2]) not in ("", key)
+def workers_path(instance_id: str) -> Path:
+    return node_disk(instance_id) / "opt/deeplearning/workers"
+
+
+def terminated_at(instance_id: str) -> float:
+    """Return when a group terminated an instance, in seconds since the epoch."""
+    outputs, autoscaling = stack_outputs(), client("autoscaling")
+    for group in (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]):
+        for activity in autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]:
+            if activity["Description"] == f"Terminating EC2 instance: {instance_id}":
+                return float(activity["EndTime"].timestamp())
+    raise LookupError(instance_id)
+
+
+def state(instance_id: str) -> str:
+    return str(describe_instance(instance_id)["State"]["Name"])
+
+
+@contextmanager
+def saving_job(cluster: DeployedCluster) -> Iterator["subprocess.Popen[str]"]:
+    """Run a job whose ranks save a checkpoint at the end, on all nodes."""
+    with subprocess.Popen(
+        cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
+        env=dict(cluster.user.environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None
+        try:
+            assert sorted(job.stdout.readline() for _ in aliases()) == [f"{alias} [0] up\n" for alias in aliases()]
+            yield job
+        finally:
+            job.kill()
 
 
 @contextmanager
@@ -130,8 +149,36 @@ def check_verbs_without_master(prompt: Prompt, lost: str) -> None:
     assert paused.err.splitlines()[0] == f"dlcluster: cannot tell which jobs run: {NO_MASTER} ({lost} is terminated)"
 
 
-def authorized_key(instance_id: str) -> str:
-    return (node_disk(instance_id) / AUTHORIZED_KEYS).read_text()
+def test_a_crashed_worker_is_replaced_under_its_index(
+    cluster: DeployedCluster, observer: ClusterObserver, before: Observation
+) -> None:
+    Faults.current().kill("worker2")
+    await_replacement(observer, before, 2)
+    # The ssh configuration is still the one written after the deploy.
+    assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
+
+
+def test_a_crashed_master_is_replaced_behind_the_same_address(
+    cluster: DeployedCluster,
+    observer: ClusterObserver,
+    before: Observation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    address, key = public_address(before.instances[1]), authorized_key(before.instances[2])
+    with no_launches(stack_outputs()["MasterAutoScalingGroup"]):
+        Faults.current().kill("master")
+        enter_project(cluster.user, tmp_path, monkeypatch)
+        with shared_models():
+            check_verbs_without_master(Prompt(capture=capfd), before.instances[1])
+    after = await_replacement(observer, before, 1)
+    assert public_address(after.instances[1]) == address
+    # The host key raises no alarm, and the new master's own key opens the workers without an agent.
+    hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
+    done = log_in(cluster, "deeplearning-master", hop, "-a")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert authorized_key(before.instances[2]) not in ("", key)
 
 
 @pytest.mark.parametrize("node_index", [3, 1])
@@ -140,7 +187,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
 ) -> None:
     # A node with a rebalance recommendation requests its replacement, and its group waits for it to leave.
     preempted_host, witness = before.instances[node_index], before.instances[2]
-    boto3.client("ec2")  # the control plane must have answered once before the clock starts
+
     Faults.current().rebalance_recommendation(preempted_host)
     await_true(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
@@ -153,46 +200,8 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     assert terminated_at(preempted_host) >= int(left_at)
 
 
-def workers_path(instance_id: str) -> Path:
-    return node_disk(instance_id) / "opt/deeplearning/workers"
-
-
-def terminated_at(instance_id: str) -> float:
-    """Return when a group ended an instance, in seconds since the epoch."""
-    outputs, autoscaling = stack_outputs(), client("autoscaling")
-    for group in (outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]):
-        for activity in autoscaling.describe_scaling_activities(AutoScalingGroupName=group)["Activities"]:
-            if activity["Description"] == f"Terminating EC2 instance: {instance_id}":
-                return float(activity["EndTime"].timestamp())
-    raise LookupError(instance_id)
-
-
-def state(instance_id: str) -> str:
-    found = client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
-    return str(found["State"]["Name"])
-
-
-@contextmanager
-def saving_job(cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
-    """Run a job whose ranks save a checkpoint at the end, on all nodes."""
-    with subprocess.Popen(
-        cluster.user.ssh_command("deeplearning-master", shlex.join(["launch", SAVING])),
-        env=dict(cluster.user.environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as job:
-        assert job.stdout is not None
-        try:
-            assert sorted(job.stdout.readline() for _ in aliases()) == [f"{alias} [0] up\n" for alias in aliases()]
-            yield job
-        finally:
-            job.kill()
-
-
 def test_scaled_in_survivors_close_the_gap_in_one_generation(
-    cluster: Cluster, observer: ClusterObserver, before: Observation
+    cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     """When a worker with a low index is removed, the survivor with the highest index takes it; no other index changes.
 
@@ -225,7 +234,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def test_job_runs_on_the_healed_cluster_without_login(cluster: Cluster) -> None:
+def test_job_runs_on_the_healed_cluster_without_login(cluster: DeployedCluster) -> None:
     job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
     done = log_in(cluster, "deeplearning-master", job, "-a")
     assert done.returncode == 0, done.stderr

@@ -108,8 +108,8 @@ def boot_id_of(node: BareNode) -> str | None:
 
 
 def state(node: BareNode) -> str:
-    found = client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
-    return str(found["State"]["Name"])
+    instance = client("ec2").describe_instances(InstanceIds=[node.name])["Reservations"][0]["Instances"][0]
+    return str(instance["State"]["Name"])
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from local.faults import Faults
-from tests.e2e.conftest import NODES, Cluster
+from tests.e2e.conftest import NODES, DeployedCluster
 from tests.e2e.node_checks import limit_link, limited_links, run_check
 
 SLOW_MBIT = 40
@@ -16,23 +16,23 @@ CHECK_S = 60
 
 
 @pytest.fixture
-def limited(cluster: Cluster) -> Iterator[Cluster]:
+def limited(cluster: DeployedCluster) -> Iterator[DeployedCluster]:
     with limited_links(cluster.addresses):
         yield cluster
 
 
-def check_in_time(cluster: Cluster) -> tuple[int, dict[str, Any]]:
+def check_in_time(cluster: DeployedCluster) -> tuple[int, dict[str, Any]]:
     begun = time.monotonic()
-    found = run_check(cluster.user)
+    report = run_check(cluster.user)
     assert time.monotonic() - begun <= CHECK_S
-    return found
+    return report
 
 
-def test_check_names_the_slow_node_and_no_other(limited: Cluster) -> None:
+def test_check_names_the_slow_node_and_no_other(limited: DeployedCluster) -> None:
     code, healthy = check_in_time(limited)
     assert (code, healthy["findings"], healthy["missing_nodes"]) == (0, [], 0)
     assert {node["instance_id"] for node in healthy["nodes"]} == set(limited.addresses)
     assert all(len(node["pairs_gb_per_s"]) == NODES - 1 for node in healthy["nodes"])
     limit_link(Faults.current().node("worker2"), SLOW_MBIT)
-    code, found = check_in_time(limited)
-    assert (code, [(each["node"], each["what"]) for each in found["findings"]]) == (1, [("worker2", "slow")])
+    code, report = check_in_time(limited)
+    assert (code, [(each["node"], each["what"]) for each in report["findings"]]) == (1, [("worker2", "slow")])

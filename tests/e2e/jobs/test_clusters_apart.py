@@ -19,7 +19,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.network.vpc_network import in_namespace, routers
 from local.run.user import deploy_arguments
-from tests.e2e.conftest import NODES, STACK, Cluster, group_instances
+from tests.e2e.conftest import NODES, STACK, DeployedCluster, group_instances
 from tests.e2e.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
 
 OTHER = "other"
@@ -35,7 +35,7 @@ def addresses(instances: list[dict[str, Any]]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
+def other(cluster: DeployedCluster) -> Iterator[list[dict[str, Any]]]:
     """Deploy a second cluster, whose settings differ only in the name; return its instances."""
     cluster.user.cdk(*deploy_arguments(nodes=NODES), *CONTEXT)
     stack = client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]
@@ -44,12 +44,14 @@ def other(cluster: Cluster) -> Iterator[list[dict[str, Any]]]:
     cluster.user.cdk("destroy", "--force", *CONTEXT)  # if the test that destroys it has failed
 
 
-def test_clusters_with_equal_addresses_know_their_own_nodes(cluster: Cluster, other: list[dict[str, Any]]) -> None:
-    here, there = addresses(list(cluster.instances)), addresses(other)
-    assert len(here.keys() & there.keys()) >= 1, "nothing is tested where no address is used twice"
-    assert len(here) == len(there) == NODES
-    assert set(Faults.current().instances(STACK).values()) == set(here.values())
-    assert set(Faults.current().instances(OTHER).values()) == set(there.values())
+def test_clusters_with_equal_addresses_know_their_own_nodes(
+    cluster: DeployedCluster, other: list[dict[str, Any]]
+) -> None:
+    own, foreign = addresses(list(cluster.instances)), addresses(other)
+    assert len(own.keys() & foreign.keys()) >= 1, "nothing is tested where no address is used twice"
+    assert len(own) == len(foreign) == NODES
+    assert set(Faults.current().instances(STACK).values()) == set(own.values())
+    assert set(Faults.current().instances(OTHER).values()) == set(foreign.values())
 
 
 def accepting(instance_id: str, targets: Sequence[Address]) -> int:
@@ -65,26 +67,28 @@ def accepting(instance_id: str, targets: Sequence[Address]) -> int:
     return in_namespace(instance_id, lambda: sum(map(accepts, targets)))
 
 
-def test_no_node_reaches_the_other_cluster(cluster: Cluster, other: list[dict[str, Any]]) -> None:
-    here, there, port = addresses(list(cluster.instances)), addresses(other), PORTS[-1]
+def test_no_node_reaches_the_other_cluster(cluster: DeployedCluster, other: list[dict[str, Any]]) -> None:
+    own, foreign, port = addresses(list(cluster.instances)), addresses(other), PORTS[-1]
     with ExitStack() as programs:
-        for instance_id in there.values():
+        for instance_id in foreign.values():
             programs.enter_context(listening(instance_id))
-        for instance_id in there.values():
-            assert accepting(instance_id, [(address, port) for address in there]) == len(there)
-        for instance_id in here.values():
+        for instance_id in foreign.values():
+            assert accepting(instance_id, [(address, port) for address in foreign]) == len(foreign)
+        for instance_id in own.values():
             # Nothing listens there in its own VPC.
-            assert accepting(instance_id, [(address, port) for address in there]) == 0
+            assert accepting(instance_id, [(address, port) for address in foreign]) == 0
         public = str(other[0]["PublicIpAddress"])
-        for instance_id in here.values():
+        for instance_id in own.values():
             assert accepting(instance_id, [(public, SSH), (public, port)]) == 0
 
 
-def test_destroying_one_cluster_leaves_the_other_training(cluster: Cluster, other: list[dict[str, Any]]) -> None:
+def test_destroying_one_cluster_leaves_the_other_training(
+    cluster: DeployedCluster, other: list[dict[str, Any]]
+) -> None:
     user, vpc = cluster.user, other[0]["VpcId"]
-    words = user.ssh_command("deeplearning-master", TRAININGS)
+    args = user.ssh_command("deeplearning-master", TRAININGS)
     with subprocess.Popen(
-        words, env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        args, env=dict(user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
@@ -104,4 +108,4 @@ def test_destroying_one_cluster_leaves_the_other_training(cluster: Cluster, othe
     assert vpc not in routers()
     assert not any(Path(os.environ["LOCAL_AWS_DIR"], "nodes", i["InstanceId"]).exists() for i in other)
     left = boto3.client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]
-    assert [found["VpcId"] for found in left] == [cluster.master["VpcId"]]
+    assert [instance["VpcId"] for instance in left] == [cluster.master["VpcId"]]

@@ -18,7 +18,7 @@ import pytest
 from local.chaos.job_chaos import RECOVERY_TIMEOUT_S, run_cases
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
-from tests.e2e.conftest import NODES, SHARED_CONNECTION, STACK, Cluster
+from tests.e2e.conftest import NODES, SHARED_CONNECTION, STACK, DeployedCluster
 
 SEED, CASES = 26, 7
 """Seed for these cases: one worker freezes, another is disconnected, and the launcher's node restarts."""
@@ -38,17 +38,17 @@ SILENT = "launch --detach -n 2 'sleep 60; echo spoke'"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def silent(cluster: Cluster) -> str:
+def silent(cluster: DeployedCluster) -> str:
     """Start a job that prints nothing for a minute, beside the first test; return its id."""
     return cluster.on("deeplearning-master", SILENT)
 
 
 @contextmanager
-def session(cluster: Cluster, command: str) -> Iterator[Iterator[str]]:
+def session(cluster: DeployedCluster, command: str) -> Iterator[Iterator[str]]:
     """Yield the output lines of a command on the master, which ends with the block."""
-    words = cluster.user.ssh_command("deeplearning-master", command)
+    args = cluster.user.ssh_command("deeplearning-master", command)
     with subprocess.Popen(
-        words, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        args, env=dict(cluster.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
@@ -68,7 +68,7 @@ def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(cluster: Cluster) -> None:
+def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(cluster: DeployedCluster) -> None:
     ClusterObserver.current(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
     with session(cluster, TRAINING) as lines:
         lines_until(lines, r"rank 0/3 Epoch\[2\] ")
@@ -84,7 +84,7 @@ def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(clu
     assert int(epoch) > 2
 
 
-def test_silent_job_survives_a_minute(cluster: Cluster, silent: str) -> None:
+def test_silent_job_survives_a_minute(cluster: DeployedCluster, silent: str) -> None:
     output = cluster.on("deeplearning-master", f"timeout 300 launch logs -f {silent}")
     assert sorted(output.splitlines()) == [f"deeplearning-worker{node_index} [0] spoke" for node_index in (1, 2)]
     record = json.loads(cluster.on("deeplearning-master", f"launch status --json {silent}"))
@@ -92,7 +92,7 @@ def test_silent_job_survives_a_minute(cluster: Cluster, silent: str) -> None:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: Cluster) -> None:
+def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: DeployedCluster) -> None:
     assert len(cluster.instances) == NODES
     errors = run_cases(STACK, user=cluster.user, seed=SEED, cases=CASES, log=lambda text: print(text, file=sys.stderr))
     assert errors == []
@@ -100,7 +100,7 @@ def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: Cluster) -
 
 @pytest.mark.soak
 @pytest.mark.timeout(TIMEOUT_S)
-def test_gpt2_reaches_the_same_loss_after_a_node_is_lost(cluster: Cluster, tmp_path: Path) -> None:
+def test_gpt2_reaches_the_same_loss_after_a_node_is_lost(cluster: DeployedCluster, tmp_path: Path) -> None:
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
     observer.await_agreement(RECOVERY_TIMEOUT_S)
     tokens = np.cumsum(np.random.default_rng(0).integers(1, 4, 10_000)) % 64

@@ -15,7 +15,7 @@ from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, LOG_FILE
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.checkouts import deploy
-from tests.e2e.conftest import NODES, Cluster, aliases, stack_outputs
+from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.durable_training import CANNOT_TELL
 from tests.e2e.group_states import members, sizes
 from tests.waiting import await_true
@@ -35,16 +35,16 @@ TAGS = {"tags": "team=vision"}
 """A change that reaches both groups."""
 
 
-def dlcluster(cluster: Cluster, *words: str) -> str:
+def dlcluster(cluster: DeployedCluster, *args: str) -> str:
     done = subprocess.run(
-        ["dlcluster", *words], env=dict(cluster.user.environment), stdin=subprocess.DEVNULL,
+        ["dlcluster", *args], env=dict(cluster.user.environment), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def submit(cluster: Cluster) -> str:
+def submit(cluster: DeployedCluster) -> str:
     """Start a durable job from a directory that only the master has; return its id once it has saved."""
     files = f"mkdir -p code && cd code && cat > job.sh <<'END'\n{SCRIPT}END\n"
     line = f"{files}SEED=1 launch --durable --sync-dst-dir work --env RATE:0.1 sh job.sh 2>&1"
@@ -58,7 +58,7 @@ def submit(cluster: Cluster) -> str:
     return job
 
 
-def check_durable(cluster: Cluster, job: str) -> None:
+def check_durable(cluster: DeployedCluster, job: str) -> None:
     """Check that the job has continued without help, and that nothing remains to be started."""
 
     def left() -> int:
@@ -76,18 +76,18 @@ def check_durable(cluster: Cluster, job: str) -> None:
 def group_tags(**tags: str) -> Iterator[None]:
     """Tag the master's group like a deploy with these settings, and do nothing else: no schedule ends the cluster."""
     name = stack_outputs()["MasterAutoScalingGroup"]
-    wanted: list[Any] = [
+    filters: list[Any] = [
         {"ResourceId": name, "ResourceType": "auto-scaling-group", "Key": k, "Value": v, "PropagateAtLaunch": False}
         for k, v in tags.items()
     ]
-    client("autoscaling").create_or_update_tags(Tags=wanted)
+    client("autoscaling").create_or_update_tags(Tags=filters)
     try:
         yield
     finally:
-        client("autoscaling").delete_tags(Tags=wanted)
+        client("autoscaling").delete_tags(Tags=filters)
 
 
-def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Cluster) -> None:
+def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: DeployedCluster) -> None:
     job = submit(cluster)
     before = members()
     ended = json.loads(dlcluster(cluster, "pause", "--yes", "--json"))["ended"]

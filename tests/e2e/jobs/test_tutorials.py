@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 from tests.e2e.console_blocks import Step
 from tests.e2e.laptop import Laptop
 from tests.e2e.tutorial import OWN_SCRIPT, run_page, ssh_configured
@@ -21,6 +21,6 @@ def test_first_cluster_is_deployed_and_trains(first_cluster: Sequence[tuple[Step
     check(first_cluster, ran="cdk deploy")
 
 
-def test_own_script_runs_from_the_laptop_and_by_hand(cluster: Cluster, laptop: Laptop) -> None:
+def test_own_script_runs_from_the_laptop_and_by_hand(cluster: DeployedCluster, laptop: Laptop) -> None:
     with ssh_configured(cluster.user):
         check(run_page(laptop, OWN_SCRIPT), ran="dlcluster run -- train.py")

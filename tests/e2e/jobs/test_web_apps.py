@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.user_venv import make_venv
 from trainer.metrics.metric_writers import open_writers
@@ -22,16 +22,16 @@ DEADLINE_S: Final = 120
 
 
 @pytest.fixture(scope="module")
-def tools(cluster: Cluster) -> str:
+def tools(cluster: DeployedCluster) -> str:
     """Create the user's own environment on the master, with the real TensorBoard."""
     make_venv(cluster.user, "tools", "tensorboard", files=FILES)
     return "tools"
 
 
 @contextmanager
-def started(cluster: Cluster, *words: str) -> "Iterator[subprocess.Popen[str]]":
+def started(cluster: DeployedCluster, *args: str) -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen(
-        ["dlcluster", *words], env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
+        ["dlcluster", *args], env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -52,7 +52,7 @@ def first_line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def await_nothing_left(cluster: Cluster, module: str) -> None:
+def await_nothing_left(cluster: DeployedCluster, module: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while left := cluster.on("deeplearning-master", f"pgrep -af -- '-m [{module[0]}]{module[1:]}' || true"):
         assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for this to end: {left}"
@@ -60,7 +60,7 @@ def await_nothing_left(cluster: Cluster, module: str) -> None:
 
 
 @pytest.fixture
-def logdir(cluster: Cluster, tmp_path: Path) -> str:
+def logdir(cluster: DeployedCluster, tmp_path: Path) -> str:
     """Copy metrics, as the trainer writes them, to a directory on the master."""
     with open_writers(metrics=None, tensorboard=str(tmp_path / "my runs/first")) as writers:
         writers.write({"train/loss": 0.5}, epoch=0, samples=64)
@@ -70,7 +70,7 @@ def logdir(cluster: Cluster, tmp_path: Path) -> str:
     return "my runs"
 
 
-def test_tensorboard_shows_a_job_s_figures(cluster: Cluster, tools: str, logdir: str) -> None:
+def test_tensorboard_shows_a_job_s_figures(cluster: DeployedCluster, tools: str, logdir: str) -> None:
     refused = subprocess.run(
         ["dlcluster", "tensorboard"], env=dict(cluster.user.environment), capture_output=True, text=True, timeout=120
     )
@@ -88,7 +88,7 @@ def test_tensorboard_shows_a_job_s_figures(cluster: Cluster, tools: str, logdir:
     await_nothing_left(cluster, "tensorboard")
 
 
-def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: Cluster, tools: str) -> None:
+def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: DeployedCluster, tools: str) -> None:
     with started(cluster, "jupyter", "--venv", tools) as lab:
         address, token = address_and_token(first_line(lab))
         with urlopen(f"{address}lab?token={token}", timeout=60) as answer:
@@ -96,7 +96,7 @@ def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: Cluster, t
         with pytest.raises(HTTPError, match="403"):
             urlopen(f"{address}lab?token=0", timeout=60)
         assert token not in cluster.on("deeplearning-master", "ps -eo args")
-        assert not any(token.encode() in words for words in command_lines())
+        assert not any(token.encode() in args for args in command_lines())
         # As if the laptop had lost power, so that nothing closes the connection.
         lab.kill()
     await_nothing_left(cluster, "jupyterlab")

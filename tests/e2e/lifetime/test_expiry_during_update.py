@@ -62,8 +62,8 @@ def laptop(user: User, tmp_path: Path) -> Laptop:
 
 def launches(group: str) -> set[str]:
     """Return the IDs of all instances that a group has ever launched."""
-    found = client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
-    return {each["Description"].split()[-1] for each in found if each["Description"].startswith("Launching")}
+    activities = client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
+    return {each["Description"].split()[-1] for each in activities if each["Description"].startswith("Launching")}
 
 
 @pytest.mark.timeout(1500)
@@ -136,5 +136,7 @@ def test_the_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop:
     assert client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"] == []
     assert states(nodes | {guest}) == {"terminated"}
     filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [CLUSTER]}]
-    found = client("ec2").describe_instances(Filters=filters)["Reservations"]
-    assert {each["State"]["Name"] for reservation in found for each in reservation["Instances"]} == {"terminated"}
+    reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
+    assert {each["State"]["Name"] for reservation in reservations for each in reservation["Instances"]} == {
+        "terminated"
+    }

@@ -53,8 +53,8 @@ def time_of(text: str | None) -> datetime:
 
 
 def launch_times(instances: set[str]) -> list[datetime]:
-    found = client("ec2").describe_instances(InstanceIds=sorted(instances))["Reservations"]
-    return [instance["LaunchTime"] for reservation in found for instance in reservation["Instances"]]
+    reservations = client("ec2").describe_instances(InstanceIds=sorted(instances))["Reservations"]
+    return [instance["LaunchTime"] for reservation in reservations for instance in reservation["Instances"]]
 
 
 @pytest.mark.timeout(1500)

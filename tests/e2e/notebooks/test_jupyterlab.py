@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 import pytest
 
 from cli.verbs.access.jupyter import PACKAGE
-from tests.e2e.conftest import Cluster
+from tests.e2e.conftest import DeployedCluster
 from tests.e2e.jupyter import address_and_token
 from tests.e2e.notebooks.kernel import call, run_cell
 from tests.waiting import await_true
@@ -29,7 +29,7 @@ PIP_CONF: Final = "[global]\nno-index = true\nfind-links = /home/ubuntu/wheels\n
 CELL: Final = "import os, sys, torch\nprint(sys.executable, os.getcwd(), torch.ones(3).sum().item())"
 
 
-def jupyter(cluster: Cluster) -> "subprocess.Popen[str]":
+def jupyter(cluster: DeployedCluster) -> "subprocess.Popen[str]":
     pipe = subprocess.PIPE
     return subprocess.Popen(
         ["dlcluster", "jupyter"], env=dict(cluster.user.environment), stdout=pipe, stderr=pipe, text=True
@@ -37,7 +37,7 @@ def jupyter(cluster: Cluster) -> "subprocess.Popen[str]":
 
 
 @pytest.fixture(scope="module")
-def wheels(cluster: Cluster) -> Path:
+def wheels(cluster: DeployedCluster) -> Path:
     """Put the wheels onto the master, where pip finds them as it finds PyPI with an internet."""
     wheels = os.environ["JUPYTER_WHEELS"]
     cluster.user.run("scp", "-q", "-r", "-F", str(cluster.user.ssh_config), wheels, f"{MASTER}:wheels")
@@ -46,7 +46,7 @@ def wheels(cluster: Cluster) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Cluster, wheels: Path) -> Path:
+def installed(cluster: DeployedCluster, wheels: Path) -> Path:
     """Install JupyterLab by the command that the verb prints without it; return the wheels."""
     refused = jupyter(cluster)
     _, message = refused.communicate(timeout=120)
@@ -59,18 +59,18 @@ def installed(cluster: Cluster, wheels: Path) -> Path:
 
 
 @pytest.fixture
-def lab(cluster: Cluster, installed: Path) -> Iterator["subprocess.Popen[str]"]:
+def lab(cluster: DeployedCluster, installed: Path) -> Iterator["subprocess.Popen[str]"]:
     with jupyter(cluster) as process:
         yield process
         process.kill()
 
 
-def is_nothing_left(cluster: Cluster) -> bool:
+def is_nothing_left(cluster: DeployedCluster) -> bool:
     return cluster.on(MASTER, "pgrep -af -- '-m [j]upyterlab|[i]pykernel' || true") == ""
 
 
 def test_a_cell_runs_in_the_pytorch_environment_through_the_tunnel(
-    cluster: Cluster, lab: "subprocess.Popen[str]", installed: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: DeployedCluster, lab: "subprocess.Popen[str]", installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert lab.stdout
     address, token = address_and_token(lab.stdout.readline())

@@ -40,7 +40,7 @@ class ExistingVpc:
     def context(self) -> list[str]:
         settings = {"vpc_id": self.vpc_id, "subnet_id": self.private, "ssh_location": "", **self.hardened}
         given = {"cluster_name": NAME, **settings}
-        return [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
+        return [argument for name, value in given.items() for argument in ("-c", f"{name}={value}")]
 
     def description(self) -> Any:
         """Return what EC2 says of its subnets, routes and security groups."""
@@ -98,8 +98,8 @@ def existing_file_system(vpc: ExistingVpc) -> Iterator[str]:
     file_system = efs.create_file_system(CreationToken="of-the-team", Encrypted=True)["FileSystemId"]
 
     def is_available() -> bool:
-        [found] = efs.describe_file_systems(FileSystemId=file_system)["FileSystems"]
-        return bool(found["LifeCycleState"] == "available")
+        [description] = efs.describe_file_systems(FileSystemId=file_system)["FileSystems"]
+        return bool(description["LifeCycleState"] == "available")
 
     await_true(is_available, f"{file_system} to be available", timeout_s=60)
     made = efs.create_mount_target(FileSystemId=file_system, SubnetId=vpc.private, SecurityGroups=[group])

@@ -68,8 +68,8 @@ def lustre(vpc: ExistingVpc) -> Iterator[Lustre]:
     file_system = made["FileSystemId"]
 
     def is_available() -> bool:
-        [found] = fsx.describe_file_systems(FileSystemIds=[file_system])["FileSystems"]
-        return bool(found["Lifecycle"] == "AVAILABLE")
+        [description] = fsx.describe_file_systems(FileSystemIds=[file_system])["FileSystems"]
+        return bool(description["Lifecycle"] == "AVAILABLE")
 
     await_true(is_available, f"{file_system} to be AVAILABLE", timeout_s=60)
     mount_name = made["LustreConfiguration"]["MountName"]
@@ -102,8 +102,8 @@ def cluster(
 
 def await_states(cluster: PrivateCluster, expected: str) -> None:
     deadline = time.monotonic() + CHANGE_S
-    while (found := [cluster.user.ssh(host, STATE).strip() for host in HOSTS]) != [expected] * NODES:
-        assert time.monotonic() < deadline, f"shared storage is {found} after {CHANGE_S:g} s, expected {expected}"
+    while (states := [cluster.user.ssh(host, STATE).strip() for host in HOSTS]) != [expected] * NODES:
+        assert time.monotonic() < deadline, f"shared storage is {states} after {CHANGE_S:g} s, expected {expected}"
         time.sleep(0.5)
 
 
@@ -131,21 +131,21 @@ def test_failed_lustre_mounts_state_their_reason(cluster: PrivateCluster, lustre
         return cluster.user.ssh(HOSTS[1], f"sudo mount -t lustre -o flock {source} /mnt 2>&1 || true")
 
     wrong_name, no_system = f"{lustre.host}@tcp:/other", f"fs-0{lustre.host.removeprefix('fs-')}@tcp:/other"
-    found = mount(wrong_name)
-    assert f"mount.lustre: mount {wrong_name} at /mnt failed: No such file or directory\n" in found
-    assert "Is the filesystem name correct?" in found
+    message = mount(wrong_name)
+    assert f"mount.lustre: mount {wrong_name} at /mnt failed: No such file or directory\n" in message
+    assert "Is the filesystem name correct?" in message
     assert f"mount.lustre: Can't parse NID '{no_system}'" in mount(no_system)
 
 
 def test_new_master_mounts_the_file_system(cluster: PrivateCluster) -> None:
     lost = cluster.instances[0]["InstanceId"]
     client("ec2").terminate_instances(InstanceIds=[lost])
-    words = cluster.user.ssh_command(MASTER, "cat /var/lib/cloud/data/instance-id")
+    args = cluster.user.ssh_command(MASTER, "cat /var/lib/cloud/data/instance-id")
     deadline = time.monotonic() + DEPLOY_S
-    while (found := cluster.try_in_checkout(*words).stdout.strip()) in ("", lost):
+    while (instance_id := cluster.try_in_checkout(*args).stdout.strip()) in ("", lost):
         assert time.monotonic() < deadline, f"waited {DEPLOY_S} s for another master"
         time.sleep(1)
-    assert found == cluster.instances[0]["InstanceId"]
+    assert instance_id == cluster.instances[0]["InstanceId"]
     await_states(cluster, "mounted")
     assert cluster.user.ssh(MASTER, "cat /shared/told.txt") == "from rank 0"
     await_true(

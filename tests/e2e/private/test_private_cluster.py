@@ -152,20 +152,20 @@ def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outsi
             assert (source, address, answers(source, address)) == (source, address, {})
         # The packets arrive: another node gets an answer from each port, and from these a connection.
         own, other = worker["PrivateIpAddress"], master["PrivateIpAddress"]
-        found = in_namespace(worker["InstanceId"], lambda: answers(own, other))
-        lost = [port for port in ALL_PORTS if port not in found]
-        found |= in_namespace(worker["InstanceId"], lambda: answers(own, other, lost))
-        assert len(found) == len(ALL_PORTS)
-        assert {port for port, is_open in found.items() if is_open} >= {SSH, *PORTS}
+        answered = in_namespace(worker["InstanceId"], lambda: answers(own, other))
+        lost = [port for port in ALL_PORTS if port not in answered]
+        answered |= in_namespace(worker["InstanceId"], lambda: answers(own, other, lost))
+        assert len(answered) == len(ALL_PORTS)
+        assert {port for port, is_open in answered.items() if is_open} >= {SSH, *PORTS}
 
 
 def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path: Path) -> None:
     user, config = cluster.user, cluster.user.ssh_config
     assert not re.search(r"\bi-[0-9a-f]{8,}|ProxyJump", config.read_text())
     hosts = [MASTER, *(f"{NAME}-worker{number}" for number in range(2, NODES + 1))]
-    found = [user.ssh(host, "hostname", "-I").strip() for host in hosts]
+    addresses = [user.ssh(host, "hostname", "-I").strip() for host in hosts]
     master, *workers = (instance["PrivateIpAddress"] for instance in cluster.instances)
-    assert (found[0], {*found[1:]}) == (master, {*workers})
+    assert (addresses[0], {*addresses[1:]}) == (master, {*workers})
     (tmp_path / "sent").write_bytes(bytes(range(256)) * 4096)
     user.run("scp", "-q", "-F", str(config), str(tmp_path / "sent"), f"{NAME}-master:by-scp")
     user.run("rsync", "-a", "-e", f"ssh -F {config}", f"{NAME}-master:by-scp", str(tmp_path / "back"))
@@ -267,14 +267,14 @@ def keys(cluster: PrivateCluster) -> Iterator[dict[str, dict[str, str]]]:
     iam, policy = client("iam"), cluster.in_checkout("dlcluster", "policy", "--cluster", NAME)
     tag = f'"ssm:resourceTag/deeplearning:cluster": "{NAME}"'
     assert policy.count(tag) == 1
-    found = {}
+    keys_by_host = {}
     for name, document in (("own", policy), ("other", policy.replace(tag, tag.replace(NAME, "other")))):
         iam.create_user(UserName=name)
         iam.put_user_policy(UserName=name, PolicyName="cluster", PolicyDocument=document)
         key = iam.create_access_key(UserName=name)["AccessKey"]
-        found[name] = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
-    yield found
-    for name, key in found.items():
+        keys_by_host[name] = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+    yield keys_by_host
+    for name, key in keys_by_host.items():
         iam.delete_access_key(UserName=name, AccessKeyId=key["AWS_ACCESS_KEY_ID"])
         iam.delete_user_policy(UserName=name, PolicyName="cluster")
         iam.delete_user(UserName=name)

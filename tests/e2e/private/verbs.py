@@ -48,27 +48,27 @@ class Verbs:
         (project / "train.py").write_text(SCRIPT)
         return cls(cluster=replace(cluster, checkout=project), seen=set())
 
-    def text(self, verb: str, *words: str, code: int = 0) -> str:
+    def text(self, verb: str, *args: str, code: int = 0) -> str:
         """Return what a verb prints; on success it prints no traceback, and on failure one line."""
-        done = self.run(verb, *words)
+        done = self.run(verb, *args)
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout if code == 0 else done.stderr
 
-    def json(self, verb: str, *words: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.text(verb, "--json", *words))
-        assert found["version"] == 1
-        return found
+    def json(self, verb: str, *args: str) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.text(verb, "--json", *args))
+        assert answer["version"] == 1
+        return answer
 
-    def run(self, verb: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, verb: str, *args: str) -> "subprocess.CompletedProcess[str]":
         self.seen.add(verb)
-        return self.cluster.try_in_checkout("dlcluster", "--cluster", NAME, verb, *words)
+        return self.cluster.try_in_checkout("dlcluster", "--cluster", NAME, verb, *args)
 
     @contextmanager
-    def started(self, verb: str, *words: str) -> "Iterator[subprocess.Popen[str]]":
+    def started(self, verb: str, *args: str) -> "Iterator[subprocess.Popen[str]]":
         """Start a verb that runs until it is interrupted."""
         self.seen.add(verb)
-        command = ["dlcluster", "--cluster", NAME, verb, *words]
+        command = ["dlcluster", "--cluster", NAME, verb, *args]
         environment = dict(self.cluster.user.environment)
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         try:

@@ -25,13 +25,13 @@ printf '[global]\\nno-index = true\\nfind-links = /srv/wheels\\n' >/etc/pip.conf
 
 def mirror_script(package: str) -> str:
     """Return a script for ``setup`` that puts the wheel of a package of pure Python without dependencies on a node."""
-    found = importlib.metadata.distribution(package)
-    name = f"{package}-{found.version}-py3-none-any.whl"
-    return SCRIPT.format(name=name, wheel=base64.encodebytes(_wheel(found)).decode().strip())
+    distribution = importlib.metadata.distribution(package)
+    name = f"{package}-{distribution.version}-py3-none-any.whl"
+    return SCRIPT.format(name=name, wheel=base64.encodebytes(_wheel(distribution)).decode().strip())
 
 
-def _wheel(found: importlib.metadata.Distribution) -> bytes:
-    files = [each for each in found.files or () if ".." not in each.parts and each.suffix != ".pyc"]
+def _wheel(distribution: importlib.metadata.Distribution) -> bytes:
+    files = [each for each in distribution.files or () if ".." not in each.parts and each.suffix != ".pyc"]
     content = {str(each): each.read_binary() for each in files if each.name not in INSTALLERS_OWN}
     [record] = [str(each) for each in files if each.name == "RECORD"]
     # pip compares no hashes of an archive's files with its record.

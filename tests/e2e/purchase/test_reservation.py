@@ -60,15 +60,15 @@ def laptop(user: User, reservation: str, tmp_path_factory: pytest.TempPathFactor
 
 
 def free_places(reservation: str) -> int:
-    found = client("ec2").describe_capacity_reservations(CapacityReservationIds=[reservation])
-    return int(found["CapacityReservations"][0]["AvailableInstanceCount"])
+    answer = client("ec2").describe_capacity_reservations(CapacityReservationIds=[reservation])
+    return int(answer["CapacityReservations"][0]["AvailableInstanceCount"])
 
 
 def launched() -> list[dict[str, Any]]:
     """Return every instance that the cluster has launched, ended ones included."""
-    wanted: Any = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [STACK]}]
-    found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
-    return [instance for each in found for instance in each["Instances"]]
+    filters: Any = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [STACK]}]
+    reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return [instance for each in reservations for instance in each["Instances"]]
 
 
 def preflight(laptop: Laptop) -> str:

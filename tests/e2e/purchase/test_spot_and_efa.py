@@ -95,12 +95,12 @@ def is_open_to_itself(group: dict[str, Any]) -> bool:
 
 
 def test_master_is_on_demand_and_workers_are_spot_instances_with_efa(laptop: Laptop) -> None:
-    found = described()
-    [master] = found[MASTER]
+    instances = described()
+    [master] = instances[MASTER]
     assert (master["InstanceType"], master.get("InstanceLifecycle")) == (CPU, None)
     assert (interfaces(master), bool(master["PublicIpAddress"])) == ([(0, 0, "interface")], True)
-    assert len(found[WORKER]) == len(HOSTS)
-    for worker in found[WORKER]:
+    assert len(instances[WORKER]) == len(HOSTS)
+    for worker in instances[WORKER]:
         assert (worker["InstanceType"], worker["InstanceLifecycle"]) == (ONE_CARD, "spot")
         assert interfaces(worker) == [(0, 0, "efa")]
         assert not worker["Placement"].get("GroupName")
@@ -133,24 +133,24 @@ def test_every_program_sees_the_adapters_and_a_lost_one_is_named(laptop: Laptop)
     try:
         refused = launch(laptop, "true")
         checked = laptop.start("dlcluster", "check", "--json")
-        found = json.loads(checked.communicate(timeout=HEAL_S)[0])
+        report = json.loads(checked.communicate(timeout=HEAL_S)[0])
     finally:
         restore_adapter(lost)
     assert refused.stderr.startswith("launch: nothing started, no EFA on deeplearning-worker3 but on the other nodes")
-    assert [(node["name"], node["efa"], node["expected_efa"]) for node in found["nodes"]] == [
+    assert [(node["name"], node["efa"], node["expected_efa"]) for node in report["nodes"]] == [
         ("worker2", 1, 1),
         ("worker3", 0, 1),
     ]
-    assert [(each["node"], each["what"]) for each in found["findings"]] == [("worker3", "efa")]
-    assert (found["missing_nodes"], checked.returncode) == (0, 1)
+    assert [(each["node"], each["what"]) for each in report["findings"]] == [("worker3", "efa")]
+    assert (report["missing_nodes"], checked.returncode) == (0, 1)
 
 
 @contextmanager
 def training(laptop: Laptop) -> Iterator[Iterator[str]]:
     """Yield the output lines of a training, which ends with the block."""
-    words = laptop.user.ssh_command("deeplearning-master", TRAINING)
+    args = laptop.user.ssh_command("deeplearning-master", TRAINING)
     with subprocess.Popen(
-        words, env=dict(laptop.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        args, env=dict(laptop.user.environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         # Killed, it prints no more lines, and text_until fails with those that it has read.
@@ -257,8 +257,8 @@ def test_rebalance_recommendation_is_logged(four_cards: dict[str, str]) -> None:
 
 
 def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, four_cards: dict[str, str]) -> None:
-    found = {each["InstanceId"]: each for each in workers()}
-    assert {*found} == {four_cards[host] for host in HOSTS}
+    workers_by_id = {each["InstanceId"]: each for each in workers()}
+    assert {*workers_by_id} == {four_cards[host] for host in HOSTS}
     ask = 'curl -sf -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest'
     read = (
         "token=$(curl -sfX PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token);"
@@ -267,7 +267,7 @@ def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, f
         f" $({ask}/meta-data/network/interfaces/macs/${{mac}}device-number) $mac; done"
     )
     for host in HOSTS:
-        node = found[four_cards[host]]
+        node = workers_by_id[four_cards[host]]
         assert (node["InstanceType"], node["InstanceLifecycle"], node.get("PublicIpAddress")) == (
             FOUR_CARDS,
             "spot",
@@ -283,4 +283,4 @@ def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, f
             for each in node["NetworkInterfaces"]
         )
         assert seen[-1] == "4"
-    assert running_instances() == {*found, described()[MASTER][0]["InstanceId"]}
+    assert running_instances() == {*workers_by_id, described()[MASTER][0]["InstanceId"]}

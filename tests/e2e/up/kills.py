@@ -74,15 +74,15 @@ def kill_up_at(laptop: Laptop, *moments: str) -> None:
 
 
 def _in_the_background(stream: IO[str]) -> "queue.SimpleQueue[str]":
-    found: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
         with stream:
             for line in stream:
-                found.put(line)
+                lines.put(line)
 
     threading.Thread(target=read, daemon=True).start()
-    return found
+    return lines
 
 
 def _taken(lines: "queue.SimpleQueue[str]") -> list[str]:

@@ -81,35 +81,35 @@ def limits_file() -> Path:
     return Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
 
 
-def limit(places: Mapping[str, int], spot_places: Mapping[str, int] | None = None) -> None:
+def limit(capacities: Mapping[str, int], spot_capacities: Mapping[str, int] | None = None) -> None:
     """Limit the nodes that fit in each zone."""
     node_type = USER_SETTINGS["instance_type"]
-    capacities = [
+    limited = [
         limits.Capacity(instance_type=node_type, zone=zone, count=count, spot=spot)
-        for spot, counts in ((False, places), (True, spot_places or {}))
+        for spot, counts in ((False, capacities), (True, spot_capacities or {}))
         for zone, count in counts.items()
     ]
-    limits.write_capacities(limits_file(), capacities)
+    limits.write_capacities(limits_file(), limited)
 
 
 def members() -> dict[str, dict[str, Any]]:
     """Return the instances of both groups by ID."""
     outputs = stack_outputs()
-    found = [group_instances(outputs[f"{kind}AutoScalingGroup"]) for kind in ("Master", "Worker")]
-    return {each["InstanceId"]: each for group in found for each in group}
+    groups = [group_instances(outputs[f"{kind}AutoScalingGroup"]) for kind in ("Master", "Worker")]
+    return {each["InstanceId"]: each for group in groups for each in group}
 
 
 def costing() -> set[str]:
     """Return every instance that costs money, whether or not it belongs to the cluster."""
-    wanted: Any = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
-    found = client("ec2").describe_instances(Filters=wanted)["Reservations"]
-    return {instance["InstanceId"] for each in found for instance in each["Instances"]}
+    filters: Any = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+    reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return {instance["InstanceId"] for each in reservations for instance in each["Instances"]}
 
 
 def reserved() -> list[str]:
     """Return every capacity reservation."""
-    found = client("ec2").describe_capacity_reservations()["CapacityReservations"]
-    return [each["CapacityReservationId"] for each in found]
+    reservations = client("ec2").describe_capacity_reservations()["CapacityReservations"]
+    return [each["CapacityReservationId"] for each in reservations]
 
 
 def test_up_killed_at_ten_moments_is_completed_by_the_next(laptop: Laptop) -> None:
@@ -238,6 +238,6 @@ def test_by_spot_score_the_best_zone_is_tried_first(laptop: Laptop) -> None:
 def test_destroy_leaves_nothing_but_the_file_system(laptop: Laptop) -> None:
     kept = stack_outputs()["SharedStorage"]
     laptop.run("cdk", "destroy", "--force")
-    assert {kind: found for kind, found in left_over().items() if found} == {}
+    assert {kind: left for kind, left in left_over().items() if left} == {}
     systems = client("efs").describe_file_systems()["FileSystems"]
     assert [(each["FileSystemId"], each["NumberOfMountTargets"]) for each in systems] == [(kept, 0)]

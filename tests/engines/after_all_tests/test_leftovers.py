@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.conftest import WORKERS, EngineCluster
 
 
 @pytest.mark.parametrize("alias", WORKERS)
-def test_nothing_of_any_job_is_left(cluster: Cluster, alias: str) -> None:
+def test_nothing_of_any_job_is_left(cluster: EngineCluster, alias: str) -> None:
     # End the processes that wait for the next launch.
     cluster.on_master("launch close")
     until = time.monotonic() + 30

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.conftest import NODES, WORKERS, Cluster
+from tests.engines.conftest import NODES, WORKERS, EngineCluster
 from tests.engines.training import MIN_ACCURACY, TRAINER
 
 LEARNED = 0.9
@@ -23,20 +23,20 @@ OPEN_MPI_OPTIONS = "-bind-to none -map-by slot -mca pml ob1 -mca btl ^openib"
 
 def assert_learned(output: str, *, workers: int) -> None:
     """Check that every worker recognizes the digits, and all equally well because they have the same weights."""
-    found = dict(re.findall(rf"worker (\d)/{workers} accuracy=(\S+)", output))
-    assert set(found) == {str(rank) for rank in range(workers)}, output
-    assert len(set(found.values())) == 1, output
-    assert float(found["0"]) >= LEARNED, output
+    accuracies = dict(re.findall(rf"worker (\d)/{workers} accuracy=(\S+)", output))
+    assert set(accuracies) == {str(rank) for rank in range(workers)}, output
+    assert len(set(accuracies.values())) == 1, output
+    assert float(accuracies["0"]) >= LEARNED, output
 
 
-def test_the_environment_is_built_once_and_is_the_same_everywhere(cluster: Cluster) -> None:
+def test_the_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
     journals = [cluster.on(alias, "sudo journalctl -u deeplearning-mxnet-environment.service") for alias in WORKERS]
     assert [" built horovod-" in journal for journal in journals] == [True, False, False]
     assert [" is ready" in journal for journal in journals] == [True, True, True]
     assert len({cluster.on(alias, "readlink /opt/deeplearning/engines/current") for alias in WORKERS}) == 1
 
 
-def test_the_trainer_runs_as_in_the_first_article(cluster: Cluster) -> None:
+def test_the_trainer_runs_as_in_the_first_article(cluster: EngineCluster) -> None:
     output = cluster.on_master(
         f"launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python {TRAINER}"
         " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"
@@ -45,7 +45,7 @@ def test_the_trainer_runs_as_in_the_first_article(cluster: Cluster) -> None:
     assert float(known) >= MIN_ACCURACY, output
 
 
-def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: Cluster) -> None:
+def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: EngineCluster) -> None:
     output = cluster.on_master(
         "printf 'deeplearning-worker2\\ndeeplearning-worker3\\n' > hosts; cd examples\n"
         "launch -n 2 -s 2 -H ../hosts --sync-dst-dir /home/ubuntu/job --launcher ssh"
@@ -55,25 +55,25 @@ def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: Clu
 
 
 @pytest.fixture
-def second_interface(cluster: Cluster) -> Iterator[dict[str, str]]:
+def second_interface(cluster: EngineCluster) -> Iterator[dict[str, str]]:
     """Create a VXLAN between the nodes, beside the interface of the default route; return each node's address on it."""
     own = "own=$(ip -4 -brief address show ens5 | grep -o '[0-9.]*/' | tr -d /)"
     routes = {alias: cluster.on(alias, f"{own}; echo $own") for alias in WORKERS}
-    found = {alias: f"10.99.0.{slot}" for slot, alias in enumerate(WORKERS, 1)}
+    addresses = {alias: f"10.99.0.{slot}" for slot, alias in enumerate(WORKERS, 1)}
     for alias in WORKERS:
         others = [
             f"bridge fdb append 00:00:00:00:00:00 dev {SECOND} dst {routes[each]}" for each in set(WORKERS) - {alias}
         ]
         add = f"ip link add {SECOND} type vxlan id 99 dstport 4789 local {routes[alias]}"
-        address = f"ip address add {found[alias]}/24 dev {SECOND}"
+        address = f"ip address add {addresses[alias]}/24 dev {SECOND}"
         steps = [add, address, f"ip link set {SECOND} up", *others]
         cluster.on(alias, f"sudo sh -ec '{'; '.join(steps)}'")
-    yield found
+    yield addresses
     for alias in WORKERS:
         cluster.on(alias, f"sudo ip link delete {SECOND}")
 
 
-def test_interface_of_the_users_variable_is_used(cluster: Cluster, second_interface: dict[str, str]) -> None:
+def test_interface_of_the_users_variable_is_used(cluster: EngineCluster, second_interface: dict[str, str]) -> None:
     export = f"export DMLC_INTERFACE={SECOND}; export PS_VERBOSE=1"
     output = cluster.on_master(f"cd examples; {export}; launch -s 3 python gluon_parameter_server.py --epochs 1")
     # Servers and workers report; the scheduler listens at the address that the others have.
@@ -81,14 +81,14 @@ def test_interface_of_the_users_variable_is_used(cluster: Cluster, second_interf
     assert {ip for role, ip in bound if role in ("server", "worker")} == set(second_interface.values()), output
 
 
-def test_ps_lite_logs_verbosely_when_enabled(cluster: Cluster) -> None:
+def test_ps_lite_logs_verbosely_when_enabled(cluster: EngineCluster) -> None:
     command = "launch -s 1 python gluon_parameter_server.py --epochs 1"
     output = cluster.on_master(f"cd examples; export PS_VERBOSE=1; {command}")
     roles = Counter(role for role, _ in re.findall(BOUND, output))
     assert roles == {"scheduler": 1, "server": 1, "worker": NODES}, output
 
 
-def test_missing_interface_of_the_user_is_refused(cluster: Cluster) -> None:
+def test_missing_interface_of_the_user_is_refused(cluster: EngineCluster) -> None:
     output = cluster.on_master(
         "cd examples; export DMLC_INTERFACE=nowhere0; launch -s 1 python gluon_parameter_server.py; echo code $?"
     )
@@ -102,7 +102,7 @@ def test_missing_interface_of_the_user_is_refused(cluster: Cluster) -> None:
     assert code == "code 1", output
 
 
-def test_horovod_runs_as_in_the_fifth_article(cluster: Cluster) -> None:
+def test_horovod_runs_as_in_the_fifth_article(cluster: EngineCluster) -> None:
     hosts = ",".join(WORKERS)
     # It uses its own DistributedOptimizer; the next two use Horovod's later DistributedTrainer.
     command = f"mpirun -np 3 -H {hosts} {OPEN_MPI_OPTIONS} python horovod_gluon.py --distributed-optimizer"
@@ -117,7 +117,7 @@ LOOK = (
 """Checks every node while mpirun and its daemons run; the secret must be on no command line."""
 
 
-def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: Cluster) -> None:
+def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: EngineCluster) -> None:
     secret = "export SECRET=$(cat /proc/sys/kernel/random/uuid)"
     output = cluster.on_master(f"cd examples; {secret}; launch --launcher mpi --env SECRET {shlex.quote(LOOK)}")
     assert_learned(output, workers=NODES)
@@ -125,5 +125,5 @@ def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: Cluster) ->
     assert "told in" not in output, output
 
 
-def test_horovod_runs_over_gloo(cluster: Cluster) -> None:
+def test_horovod_runs_over_gloo(cluster: EngineCluster) -> None:
     assert_learned(cluster.on_master("cd examples; launch --engine horovod python horovod_gluon.py"), workers=NODES)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.engines.conftest import MASTER, Cluster
+from tests.engines.conftest import MASTER, EngineCluster
 from tests.engines.training import MIN_ACCURACY, PYTHON, PYTORCH, SHORT, TRAINER, TWO_SERVERS, Training, train
 
 
@@ -23,32 +23,32 @@ def test_horovod_learns_the_digits(horovod: Training) -> None:
     horovod.assert_equal_weights(ranks=2, epochs=6)
 
 
-def test_horovod_learns_the_same_under_mpirun(cluster: Cluster, horovod: Training) -> None:
+def test_horovod_learns_the_same_under_mpirun(cluster: EngineCluster, horovod: Training) -> None:
     options = "--engine horovod --num-epochs 2 --batch-size 32 --model-prefix mpi"
-    found = train(cluster, "--launcher mpi -n 2", options)
-    assert found.digests == {epoch: horovod.digests[epoch] for epoch in range(2)}, found.output
+    training = train(cluster, "--launcher mpi -n 2", options)
+    assert training.digests == {epoch: horovod.digests[epoch] for epoch in range(2)}, training.output
 
 
 @pytest.mark.parametrize(("kv_store", "options"), [("dist_device_sync", SHORT), ("dist_async", "--num-epochs 20")])
-def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: Cluster, kv_store: str, options: str) -> None:
-    found = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
-    assert found.accuracy >= MIN_ACCURACY, found.output
+def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: EngineCluster, kv_store: str, options: str) -> None:
+    training = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
+    assert training.accuracy >= MIN_ACCURACY, training.output
     # The user should know this before a spot instance is interrupted.
-    assert ("none when it is told to stop (SIGTERM)" in found.output) == (kv_store == "dist_async"), found.output
+    assert ("none when it is told to stop (SIGTERM)" in training.output) == (kv_store == "dist_async"), training.output
     # Workers of dist_async synchronize at an epoch's end.
-    assert all(len(set(of_ranks.values())) == 1 for of_ranks in found.digests.values()), found.output
+    assert all(len(set(of_ranks.values())) == 1 for of_ranks in training.digests.values()), training.output
 
 
 @pytest.mark.parametrize("alone", [f"python {TRAINER}", f"WORLD_SIZE=1 {PYTHON} {TRAINER} --engine mxnet {SHORT}"])
-def test_every_kv_store_of_one_worker_learns_the_digits(cluster: Cluster, alone: str) -> None:
+def test_every_kv_store_of_one_worker_learns_the_digits(cluster: EngineCluster, alone: str) -> None:
     # One worker on each of two nodes, which do not know each other.
     output = cluster.on_master(
         "export OMP_NUM_THREADS=1; launch -n 2"
         f" 'set -- local device; shift $RANK; {alone} --kv-store $1 --model-prefix trainer/$1'"
     )
-    found = [float(accuracy) for accuracy in re.findall(r"rank \d/\d Validation-accuracy=(\S+) images/s", output)]
-    assert len(found) == 2, output
-    assert min(found) >= MIN_ACCURACY, output
+    accuracies = [float(accuracy) for accuracy in re.findall(r"rank \d/\d Validation-accuracy=(\S+) images/s", output)]
+    assert len(accuracies) == 2, output
+    assert min(accuracies) >= MIN_ACCURACY, output
 
 
 READ_WITH_TORCH = """
@@ -89,7 +89,7 @@ RESTORE_MXNET = "backend.restore(TrainingState(weights=weights), source=0)"
 
 
 def test_checkpoint_of_one_backend_is_read_by_the_other(
-    cluster: Cluster, all_reduce: Training, dist_sync: Training
+    cluster: EngineCluster, all_reduce: Training, dist_sync: Training
 ) -> None:
     def known(python: str, script: str, checkpoint: str, restore: str) -> float:
         count = COUNT % (checkpoint, restore)
@@ -97,12 +97,12 @@ def test_checkpoint_of_one_backend_is_read_by_the_other(
         [printed] = re.findall(r"known (\S+)", cluster.on_master(command))
         return float(printed)
 
-    found = known(PYTORCH, READ_WITH_TORCH, "dist_sync-0006.npz", RESTORE_TORCH)
-    assert found == pytest.approx(dist_sync.accuracy, abs=1e-6)
-    found = known(PYTHON, READ_WITH_MXNET, "torch-0012.npz", RESTORE_MXNET)
-    assert found == pytest.approx(all_reduce.accuracy, abs=1e-6)
+    digest = known(PYTORCH, READ_WITH_TORCH, "dist_sync-0006.npz", RESTORE_TORCH)
+    assert digest == pytest.approx(dist_sync.accuracy, abs=1e-6)
+    digest = known(PYTHON, READ_WITH_MXNET, "torch-0012.npz", RESTORE_MXNET)
+    assert digest == pytest.approx(all_reduce.accuracy, abs=1e-6)
 
 
-def test_checkpoint_is_on_the_master(cluster: Cluster, dist_sync: Training) -> None:
+def test_checkpoint_is_on_the_master(cluster: EngineCluster, dist_sync: Training) -> None:
     assert "checkpoint=dist_sync-0006.npz" in dist_sync.output
     assert int(cluster.on(MASTER, "stat -c %s trainer/dist_sync-0006.npz")) > 431_080 * 4

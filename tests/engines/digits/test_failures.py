@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.conftest import WORKERS, EngineCluster
 from tests.engines.observed_job import TOKEN, kill
 from tests.engines.training import (
     PYTHON,
@@ -39,7 +39,7 @@ STARTED, TRAINS, GOES_ON = (
     ],
 )
 def test_training_with_killed_processes_reaches_the_same_result(
-    cluster: Cluster,
+    cluster: EngineCluster,
     request: pytest.FixtureRequest,
     engine: str,
     launch: str,
@@ -71,7 +71,7 @@ def test_training_with_killed_processes_reaches_the_same_result(
     ("launch", "engine"),
     [("--engine mxnet -s 1 -n 2", "mxnet --kv-store dist_sync"), ("--engine horovod -n 2", "horovod")],
 )
-def test_finished_training_is_not_repeated_by_the_same_job(cluster: Cluster, launch: str, engine: str) -> None:
+def test_finished_training_is_not_repeated_by_the_same_job(cluster: EngineCluster, launch: str, engine: str) -> None:
     prefix = f"over-{engine.split()[0]}"
     # The last rank fails after the trainer has finished, as if it had been killed while exiting.
     script = f"{PYTHON} {TRAINER} --engine {engine} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
@@ -86,7 +86,7 @@ def test_finished_training_is_not_repeated_by_the_same_job(cluster: Cluster, lau
     assert output.splitlines()[-1] == "code 0", output
 
 
-def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: Cluster) -> None:
+def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: EngineCluster) -> None:
     # It waits as if it were downloading its data; Gloo's own timeout is 30 s.
     script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
     output = cluster.on_master(
@@ -99,7 +99,7 @@ def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: Cluste
 @pytest.mark.parametrize(
     ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
 )
-def test_launch_ends_with_the_error_of_the_failed_rank(cluster: Cluster, launch: str, engine: str) -> None:
+def test_launch_ends_with_the_error_of_the_failed_rank(cluster: EngineCluster, launch: str, engine: str) -> None:
     # A file is in place of the directory: MXNet would wait for the others before ending this process.
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
@@ -130,7 +130,9 @@ def test_launch_ends_with_the_error_of_the_failed_rank(cluster: Cluster, launch:
         ),
     ],
 )
-def test_different_engines_of_launcher_and_trainer_are_refused(cluster: Cluster, command: str, reason: str) -> None:
+def test_different_engines_of_launcher_and_trainer_are_refused(
+    cluster: EngineCluster, command: str, reason: str
+) -> None:
     output = cluster.on_master(f"{command}; echo code $?")
     assert f"trainer: {reason}\n" in output
     assert "Traceback" not in output

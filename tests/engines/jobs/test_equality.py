@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.conftest import NODES, Cluster
+from tests.engines.conftest import NODES, EngineCluster
 from tests.engines.training import ONE_WORKER, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5
@@ -12,7 +12,7 @@ EQUAL = "--benchmark 1 --num-epochs 2 --lr 0.001"
 
 
 @pytest.fixture(scope="module")
-def one_worker(cluster: Cluster) -> str:
+def one_worker(cluster: EngineCluster) -> str:
     """Train one worker with the batches of three; return the checkpoint."""
     train(cluster, ONE_WORKER, f"--engine mxnet {EQUAL} --batch-size 111 --model-prefix one")
     return "one-0002.npz"
@@ -23,11 +23,11 @@ def one_worker(cluster: Cluster) -> str:
     [(f"--engine mxnet -s {NODES}", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")],
 )
 def test_three_workers_learn_what_one_with_their_batches_learns(
-    cluster: Cluster, one_worker: str, launch: str, engine: str
+    cluster: EngineCluster, one_worker: str, launch: str, engine: str
 ) -> None:
     name = engine.split()[0]
-    found = train(cluster, launch, f"--engine {engine} {EQUAL} --batch-size 37 --model-prefix three-{name}")
-    found.assert_equal_weights(ranks=NODES, epochs=2)
+    training = train(cluster, launch, f"--engine {engine} {EQUAL} --batch-size 37 --model-prefix three-{name}")
+    training.assert_equal_weights(ranks=NODES, epochs=2)
     compare = f"""
 import numpy
 one, three = numpy.load("{one_worker}"), numpy.load("three-{name}-0002.npz")
@@ -42,7 +42,7 @@ print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
     assert float(distance) < TOLERANCE
 
 
-def test_batch_norm_statistics_are_equal_on_all_ranks_and_backends(cluster: Cluster) -> None:
+def test_batch_norm_statistics_are_equal_on_all_ranks_and_backends(cluster: EngineCluster) -> None:
     # The last step of 100 synthetic images has four.
     options = "--network resnet20 --benchmark 1 --num-examples 100 --num-epochs 1 --batch-size 16 --lr 0.001"
     options += " --last-batch keep"
@@ -68,7 +68,7 @@ for network in "lenet", "resnet20", "resnet110", "resnext110":
 """
 
 
-def test_networks_have_the_sizes_known_from_the_literature(cluster: Cluster) -> None:
+def test_networks_have_the_sizes_known_from_the_literature(cluster: EngineCluster) -> None:
     output = cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{NETWORKS}\nPY")
     assert output.splitlines() == ["lenet 431080", "resnet20 269722", "resnet110 1727962", "resnext110 1730973"]
 
@@ -95,7 +95,7 @@ print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
 """
 
 
-def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: Cluster) -> None:
+def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: EngineCluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{RATES}\nPY") == "True"
 
 
@@ -136,5 +136,5 @@ print(all(one.tobytes() == other.tobytes() for one, other in both))
 """
 
 
-def test_resume_during_warmup_gives_the_same_bits(cluster: Cluster) -> None:
+def test_resume_during_warmup_gives_the_same_bits(cluster: EngineCluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{GOING_ON}\nPY") == "True"

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from tests.engines.conftest import Cluster
+from tests.engines.conftest import EngineCluster
 
 SCRIPT = Path(__file__).with_name("leaves_early.py")
 END_LIMIT_S = 100
 
 
-def test_workers_end_when_one_leaves_with_gradients_unsent(cluster: Cluster) -> None:
+def test_workers_end_when_one_leaves_with_gradients_unsent(cluster: EngineCluster) -> None:
     cluster.on_master(f"mkdir -p leaving; cat > leaving/train.py <<'PY'\n{SCRIPT.read_text()}\nPY")
     launch = f"timeout {END_LIMIT_S} launch -n 2 -s 2 --engine mxnet --sync-dst-dir /home/ubuntu/left"
     output = cluster.on_master(f"cd leaving; export OMP_NUM_THREADS=1; {launch} python train.py; echo code $?")

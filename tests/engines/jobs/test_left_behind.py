@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local.faults import Faults
-from tests.engines.conftest import WORKERS, Cluster
+from tests.engines.conftest import WORKERS, EngineCluster
 from tests.engines.observed_job import ObservedJob, observed_job
 
 END_LIMIT_S = 60
@@ -66,7 +66,7 @@ class CutOffJobs:
 
 
 @pytest.fixture(scope="module")
-def cut_off_jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffJobs]:
+def cut_off_jobs(cluster: EngineCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffJobs]:
     """Disconnect a node under two jobs, and freeze a launcher."""
     logs = tmp_path_factory.mktemp("logs")
     cluster.on_master(f"printf '{WORKERS[0]}\\n{WORKERS[2]}\\n' > first-and-last")
@@ -91,7 +91,7 @@ def cut_off_jobs(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.usefixtures("cut_off_jobs")
-def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_path: Path) -> None:
     with observed_job(cluster, BY_MPI, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)
         [victim] = job.processes("hvd.init()", below="orted")
@@ -103,7 +103,7 @@ def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: Cluster, tmp_path: P
 @pytest.mark.usefixtures("cut_off_jobs")
 @pytest.mark.parametrize(("victim", "code"), [("launcher", SSH_FAILED), ("mpiexec", 137), ("orted", None)])
 def test_killed_part_of_an_mpirun_job_leaves_nothing(
-    cluster: Cluster, tmp_path: Path, victim: str, code: int | None
+    cluster: EngineCluster, tmp_path: Path, victim: str, code: int | None
 ) -> None:
     with observed_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.conftest import Cluster
+from tests.engines.conftest import EngineCluster
 from tests.engines.training import PYTHON, TRAINER, TWO_SERVERS, Training
 
 FOLDER = "/home/ubuntu/own"
@@ -42,23 +42,23 @@ def nothing():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_networks(cluster: Cluster) -> None:
+def own_networks(cluster: EngineCluster) -> None:
     cluster.on_master(f"mkdir {FOLDER}; cat > {FOLDER}/mynet.py <<'PY'\n{NETWORKS}\nPY")
 
 
 @pytest.mark.parametrize(
     ("launch", "engine"), [(TWO_SERVERS, "mxnet --kv-store dist_sync"), ("-n 2 --engine horovod", "horovod")]
 )
-def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str, engine: str) -> None:
+def test_ones_own_network_is_trained_on_all_nodes(cluster: EngineCluster, launch: str, engine: str) -> None:
     options = "--network mynet:build --num-epochs 6 --resume never"
-    found = Training(
+    training = Training(
         output=cluster.on_master(
             f"cd {FOLDER}; export OMP_NUM_THREADS=1;"
             f" launch {launch} --sync-dst-dir {FOLDER} python {TRAINER} --engine {engine} {options}"
         )
     )
-    found.assert_equal_weights(ranks=2, epochs=6)
-    assert found.accuracy >= 0.9, found.output
+    training.assert_equal_weights(ranks=2, epochs=6)
+    assert training.accuracy >= 0.9, training.output
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: Cluster, launch: str,
         ("mynet:weightless", "--network mynet:weightless must have parameters to train, it has none"),
     ],
 )
-def test_network_that_mxnet_lacks_is_refused(cluster: Cluster, network: str, reason: str) -> None:
+def test_network_that_mxnet_lacks_is_refused(cluster: EngineCluster, network: str, reason: str) -> None:
     shape = "--benchmark 1 --image-shape 3,64,64"
     output = cluster.on_master(
         f"cd {FOLDER}; {PYTHON} {TRAINER} --engine mxnet {shape} --network {network}; echo code $?"

@@ -1,6 +1,6 @@
 """Test that MXNet's own im2rec and the trainer's write the same files, which the trainer reads."""
 
-from tests.engines.conftest import Cluster
+from tests.engines.conftest import EngineCluster
 from tests.engines.training import PYTHON, PYTORCH
 
 # The image lacks OpenCV, which im2rec.py imports; with --pass-through, it calls none of it.
@@ -29,5 +29,5 @@ PY
 """
 
 
-def test_mxnets_im2rec_writes_what_the_trainer_reads(cluster: Cluster) -> None:
+def test_mxnets_im2rec_writes_what_the_trainer_reads(cluster: EngineCluster) -> None:
     assert cluster.on_master(IM2REC).splitlines()[-1] == "read 13"

@@ -222,8 +222,8 @@ class Group:
         return self.aws.client("autoscaling")
 
     def described(self) -> dict[str, Any]:
-        found = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[self.name])
-        return dict(found["AutoScalingGroups"][0])
+        answer = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[self.name])
+        return dict(answer["AutoScalingGroups"][0])
 
     def members(self) -> dict[str, str]:
         """Return the members' lifecycle states by instance ID."""
@@ -251,7 +251,7 @@ class Group:
     def activities(self) -> list[tuple[str, str]]:
         """Return status and description of the activities, newest first."""
         answer = self.autoscaling.describe_scaling_activities(AutoScalingGroupName=self.name)
-        return [(found["StatusCode"], found["Description"]) for found in answer["Activities"]]
+        return [(activity["StatusCode"], activity["Description"]) for activity in answer["Activities"]]
 
 
 def state(aws: Aws, instance_id: str) -> str:

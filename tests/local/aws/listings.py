@@ -30,8 +30,8 @@ LISTINGS = [
 
 def everything(aws: Aws) -> dict[str, Any]:
     """Return all running instances, and all resources that cost money or get in the way."""
-    found = {call: getattr(aws.client(service), call)()[key] for service, call, key in LISTINGS}
-    return found | {"instances": running(aws)}
+    listings = {call: getattr(aws.client(service), call)()[key] for service, call, key in LISTINGS}
+    return listings | {"instances": running(aws)}
 
 
 def running(aws: Aws) -> list[str]:

@@ -43,8 +43,8 @@ FILLINGS = [put, put_over, put_and_delete, mark_alone]
 
 
 def empty(s3: Any, name: str) -> None:
-    found = s3.list_object_versions(Bucket=name)
-    for version in found.get("Versions", []) + found.get("DeleteMarkers", []):
+    listing = s3.list_object_versions(Bucket=name)
+    for version in listing.get("Versions", []) + listing.get("DeleteMarkers", []):
         s3.delete_object(Bucket=name, Key=version["Key"], VersionId=version["VersionId"])
 
 
@@ -52,9 +52,9 @@ def empty(s3: Any, name: str) -> None:
 def s3(aws: Aws) -> Iterator[Any]:
     client = aws.client("s3")
     yield client
-    for found in client.list_buckets()["Buckets"]:
-        empty(client, found["Name"])
-        client.delete_bucket(Bucket=found["Name"])
+    for bucket in client.list_buckets()["Buckets"]:
+        empty(client, bucket["Name"])
+        client.delete_bucket(Bucket=bucket["Name"])
 
 
 @pytest.mark.parametrize("fill", FILLINGS)
@@ -119,8 +119,8 @@ def test_bucket_versioning_and_rules_follow_the_template(stacks: Stacks, s3: Any
     assert stacks.status() == "UPDATE_COMPLETE"
     assert stacks.physical_id("Bucket") == name
     assert s3.get_bucket_versioning(Bucket=name)["Status"] == "Enabled"
-    (found,) = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
-    assert found["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    (rule,) = s3.get_bucket_lifecycle_configuration(Bucket=name)["Rules"]
+    assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
     assert s3.get_bucket_tagging(Bucket=name)["TagSet"] == tags
 
 

@@ -5,21 +5,21 @@ import json
 import boto3
 import pytest
 
-from local.dataplane.dataplane import InstanceCredentials
+from local.dataplane.dataplane import AccountReader
 from tests.local.aws.harness import REGION, Aws
 
 TRUST = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}
 
 
 @pytest.fixture
-def credentials(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> InstanceCredentials:
+def credentials(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> AccountReader:
     variables = {"AWS_ENDPOINT_URL": aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return InstanceCredentials(boto3.Session(region_name=REGION))
+    return AccountReader(boto3.Session(region_name=REGION))
 
 
-def test_an_instance_has_the_role_of_its_profile(aws: Aws, credentials: InstanceCredentials) -> None:
+def test_an_instance_has_the_role_of_its_profile(aws: Aws, credentials: AccountReader) -> None:
     iam = aws.client("iam")
     arn = iam.create_instance_profile(InstanceProfileName="node")["InstanceProfile"]["Arn"]
     assert credentials.role(arn) is None
@@ -30,5 +30,5 @@ def test_an_instance_has_the_role_of_its_profile(aws: Aws, credentials: Instance
     assert (role["RoleName"], role["Arn"]) == ("trainer", made)
 
 
-def test_an_instance_without_a_profile_has_no_role(credentials: InstanceCredentials) -> None:
+def test_an_instance_without_a_profile_has_no_role(credentials: AccountReader) -> None:
     assert credentials.role(None) is None

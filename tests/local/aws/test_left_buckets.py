@@ -56,11 +56,11 @@ def lines(report: str) -> list[str]:
 def s3(aws: Aws) -> Iterator[Any]:
     client = aws.client("s3")
     yield client
-    for found in client.list_buckets()["Buckets"]:
-        pages = client.get_paginator("list_object_versions").paginate(Bucket=found["Name"])
+    for bucket in client.list_buckets()["Buckets"]:
+        pages = client.get_paginator("list_object_versions").paginate(Bucket=bucket["Name"])
         for each in [each for page in pages for kind in ("Versions", "DeleteMarkers") for each in page.get(kind, [])]:
-            client.delete_object(Bucket=found["Name"], Key=each["Key"], VersionId=each["VersionId"])
-        client.delete_bucket(Bucket=found["Name"])
+            client.delete_object(Bucket=bucket["Name"], Key=each["Key"], VersionId=each["VersionId"])
+        client.delete_bucket(Bucket=bucket["Name"])
 
 
 def fill(s3: Any, name: str) -> None:
@@ -84,7 +84,7 @@ def test_left_buckets_are_listed_and_removed(aws: Aws, stacks: Stacks, s3: Any) 
     assert rolled_back in line
     assert own not in line
     in_shell(aws, f"{line} --yes")
-    assert [found["Name"] for found in s3.list_buckets()["Buckets"]] == [own]
+    assert [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]] == [own]
     stacks.cloudformation.delete_stack(StackName="vision")
     (line,) = lines(why(aws))
     in_shell(aws, f"{line} --yes")

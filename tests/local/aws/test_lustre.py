@@ -70,8 +70,12 @@ def test_a_file_system_is_served_once_it_is_available(network: Network, monkeypa
     assert network.served() == ()
     monkeypatch.setattr(lustre, "CREATING_S", 0.0)
     made = network.create()
-    found = network.described(made["FileSystemId"])
-    assert (found["Lifecycle"], found["VpcId"], found["SubnetIds"]) == ("AVAILABLE", network.vpc_id, [network.subnet])
+    file_system = network.described(made["FileSystemId"])
+    assert (file_system["Lifecycle"], file_system["VpcId"], file_system["SubnetIds"]) == (
+        "AVAILABLE",
+        network.vpc_id,
+        [network.subnet],
+    )
     [target] = network.served()
     assert (target.file_system, target.host) == (made["FileSystemId"], made["DNSName"])
     assert (target.vpc_id, target.group_ids) == (network.vpc_id, (network.group,))

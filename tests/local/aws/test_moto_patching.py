@@ -1,3 +1,5 @@
+"""Test how functions of moto are wrapped."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test that the request log has each call with its permissions and without its contents."""
+
 import json
 from datetime import datetime, timezone
 from typing import Any
@@ -20,21 +22,21 @@ def noted(aws: Aws, access_key: str) -> list[dict[str, Any]]:
 
 def test_requests_are_in_the_file_while_the_server_runs(aws: Aws) -> None:
     aws.client("logs", aws_access_key_id="local").describe_log_groups(logGroupNamePrefix="x")
-    *_, found = noted(aws, "local")
-    assert (found["service"], found["action"], found["region"]) == ("logs", "DescribeLogGroups", REGION)
-    assert datetime.fromisoformat(found["time"]).tzinfo
-    assert "caller" not in found
+    *_, logged = noted(aws, "local")
+    assert (logged["service"], logged["action"], logged["region"]) == ("logs", "DescribeLogGroups", REGION)
+    assert datetime.fromisoformat(logged["time"]).tzinfo
+    assert "caller" not in logged
 
 
 def test_request_log_has_the_permissions_that_a_call_needs(aws: Aws, role: Role) -> None:
     keys = role.session("i-1")
     aws.client("logs", **keys).describe_log_groups()
-    (found,) = noted(aws, keys["aws_access_key_id"])
-    assert found["caller"] == {"role_arn": role.arn, "user_id": f"{role.role_id}:i-1", "policies": 1}
-    (permission,) = found["needs"]
+    (logged,) = noted(aws, keys["aws_access_key_id"])
+    assert logged["caller"] == {"role_arn": role.arn, "user_id": f"{role.role_id}:i-1", "policies": 1}
+    (permission,) = logged["needs"]
     assert (permission["action"], permission["resource"]) == ("logs:DescribeLogGroups", "*")
     assert permission["context"]["aws:userid"] == [f"{role.role_id}:i-1"]
-    assert "refused" not in found
+    assert "refused" not in logged
 
 
 def test_request_log_marks_refused_calls(aws: Aws, role: Role) -> None:
@@ -42,8 +44,8 @@ def test_request_log_marks_refused_calls(aws: Aws, role: Role) -> None:
     keys = role.session("i-1")
     with pytest.raises(ClientError):
         aws.client("logs", **keys).describe_log_groups()
-    (found,) = noted(aws, keys["aws_access_key_id"])
-    assert found["refused"] == found["needs"][0]
+    (logged,) = noted(aws, keys["aws_access_key_id"])
+    assert logged["refused"] == logged["needs"][0]
 
 
 @pytest.mark.parametrize(
@@ -125,8 +127,8 @@ def test_contents_and_secrets_are_left_out() -> None:
     own = {"S": "AROA:i-1"}
     item = {"id": own, "host_key": {"S": "ssh-ed25519 AAAA"}}
     body = json.dumps({"TableName": "table", "Item": item, "SecretKey": "x"}).encode()
-    found = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.PutItem"}, body), NOW)
-    assert found["resources"] == {"TableName": "table", "Key": {"id": own}}
+    logged = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.PutItem"}, body), NOW)
+    assert logged["resources"] == {"TableName": "table", "Key": {"id": own}}
 
 
 def test_each_item_of_a_transaction_is_noted_without_its_contents() -> None:
@@ -136,8 +138,8 @@ def test_each_item_of_a_transaction_is_noted_without_its_contents() -> None:
         {"Delete": {"TableName": "table-2", "Key": other}},
     ]
     body = json.dumps({"TransactItems": items}).encode()
-    found = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.TransactWriteItems"}, body), NOW)
-    assert found["resources"] == {
+    logged = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.TransactWriteItems"}, body), NOW)
+    assert logged["resources"] == {
         "TransactItems": [
             {"Put": {"TableName": "table", "Key": one}},
             {"Delete": {"TableName": "table-2", "Key": other}},
@@ -146,5 +148,5 @@ def test_each_item_of_a_transaction_is_noted_without_its_contents() -> None:
 
 
 def test_malformed_request_is_noted_too() -> None:
-    found = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.GetItem"}, b"{"), NOW)
-    assert (found["action"], found["resources"]) == ("GetItem", {})
+    logged = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.GetItem"}, b"{"), NOW)
+    assert (logged["action"], logged["resources"]) == ("GetItem", {})

@@ -1,3 +1,5 @@
+"""Test the server of the control plane: its errors at startup, the order of its extensions, its lock."""
+
 import concurrent.futures
 import io
 import socket
@@ -5,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,40 @@ from tests.local.aws.harness import REPOSITORY
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "local.aws", *arguments]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
+
+
+def wrapped_functions(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Return the names of the extensions that wrap each function of moto, innermost first; wrap nothing."""
+    names: dict[str, list[str]] = {}
+    for extension in server._MOTO_EXTENSIONS:
+        extension_name = extension.__name__.rpartition(".")[2]
+
+        def note(owner: Any, name: str, _function: object, extension_name: str = extension_name) -> None:
+            names.setdefault(f"{owner.__name__}.{name}", []).append(extension_name)
+
+        for function in ("wrap", "add"):
+            monkeypatch.setattr(extension, function, note, raising=False)
+        extension.install()
+    return names
+
+
+def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapped = wrapped_functions(monkeypatch)
+    assert {name: extensions for name, extensions in wrapped.items() if len(extensions) > 1} == {
+        "CloudFormationBackend.create_stack": ["stacks", "template_rules"],
+        "CloudFormationBackend.update_stack": ["stack_updates", "template_rules"],
+        "FakeAutoScalingGroup._set_launch_configuration": ["group_launches", "group_checks"],
+        "FakeAutoScalingGroup.create_from_cloudformation_json": ["lifecycle_hooks", "group_checks"],
+        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["group_launches", "activities"],
+        "Instance.terminate": ["group_launches", "elastic_ips"],
+        "EC2Backend.run_instances": [
+            "capacity",
+            "network_interfaces",
+            "placement",
+            "checks",
+            "capacity_reservations",
+        ],
+    }
 
 
 def test_taken_port_is_one_line_and_exit_code_1() -> None:

@@ -76,7 +76,7 @@ class Network:
             account="1",
             caller="arn:aws:iam::1:user/ann",
         )
-        return [str(found) for found in existing_network.check_subnets(target) if found.level == "problem"]
+        return [str(finding) for finding in existing_network.check_subnets(target) if finding.level == "problem"]
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""Test the cases of jobs that faults hit, and how their outcomes are judged."""
+
 from collections import Counter
 
 import pytest

@@ -27,9 +27,9 @@ NAMED = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode()); 
 
 
 @contextmanager
-def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def running(*args: str, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program that prints a line once it is running, and ends with its input."""
-    program = [*words]
+    program = [*args]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -39,31 +39,31 @@ def running(*words: str, environment: dict[str, str] | None = None) -> Iterator[
             process.kill()
 
 
-def found(process: "subprocess.Popen[bytes]", token: str = "none") -> bool:
+def is_listed(process: "subprocess.Popen[bytes]", token: str = "none") -> bool:
     return any(line.startswith(f"{process.pid} ") for line in leftover_processes(token))
 
 
-def named(name: str, *words: str) -> Sequence[str]:
-    return [sys.executable, "-c", NAMED, name, *words]
+def named(name: str, *args: str) -> Sequence[str]:
+    return [sys.executable, "-c", NAMED, name, *args]
 
 
 def test_only_a_working_runner_belongs_to_a_job() -> None:
     with running(*named("launch-idle", RUNNER)) as waits, running(*named("launch-runner", RUNNER)) as works:
-        assert not found(waits)
-        assert found(works)
+        assert not is_listed(waits)
+        assert is_listed(works)
 
 
 def test_runner_that_is_idle_for_too_long_is_a_leftover(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(*named("launch-idle", RUNNER)) as waits:
         assert 0 <= age_s(Path("/proc", str(waits.pid))) < MAX_IDLE_S
         monkeypatch.setattr(leftovers, "MAX_IDLE_S", 0.0)
-        assert found(waits)
+        assert is_listed(waits)
 
 
 def test_processes_with_a_jobs_mark_are_found_under_any_name() -> None:
     with running(*named("python3"), environment={TOKEN: "abc"}) as rank:
-        assert found(rank, "abc")
-        assert not found(rank, "abcd")
+        assert is_listed(rank, "abc")
+        assert not is_listed(rank, "abcd")
 
 
 def test_ranks_started_before_a_moment_are_distinguished() -> None:
@@ -79,7 +79,7 @@ def test_ranks_started_before_a_moment_are_distinguished() -> None:
 def test_a_connection_counts_unless_a_daemon_holds_it() -> None:
     ssh = ["bash", "-c", f'exec -a ssh bash -c "echo; read -r _" {RUNNER}']
     with running(*ssh) as connection:
-        assert found(connection)
+        assert is_listed(connection)
         assert connection.stdin is not None
         daemon = ["bash", "-c", f'exec -a {POOL_DAEMON.decode()} bash -c "echo; read -r _"']
         with subprocess.Popen(
@@ -87,9 +87,9 @@ def test_a_connection_counts_unless_a_daemon_holds_it() -> None:
         ) as holder:
             assert holder.stdout is not None
             holder.stdout.readline()
-            assert not found(connection)
-            assert not found(holder)
+            assert not is_listed(connection)
+            assert not is_listed(holder)
             assert str(connection.pid) in idle_connections()
             holder.kill()
             holder.wait()
-            assert found(connection)
+            assert is_listed(connection)

@@ -1,3 +1,5 @@
+"""Test that differences between the nodes' views of their cluster are reported."""
+
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,3 +1,5 @@
+"""Test that a seed gives a plan of faults."""
+
 from collections import Counter
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test that a plan's faults begin and end in time."""
+
 from typing import Any, cast
 
 import pytest

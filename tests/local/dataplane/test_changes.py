@@ -1,3 +1,5 @@
+"""Test when the control plane's changes start a pass of the data plane."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the firewall rules made of security groups."""
+
 import dataclasses
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the file of the API's faults."""
+
 from pathlib import Path
 
 from local.aws.api_faults import FILE, ApiFault, read_faults

@@ -1,3 +1,5 @@
+"""Test the command line of ``local-aws fault``."""
+
 import argparse
 from typing import Any, cast
 
@@ -5,13 +7,11 @@ import pytest
 
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import add_arguments, run_command
-from local.faults.faults import FAULT_TYPES
+from local.faults.command_line import NODE_COMMANDS, add_arguments, run_command
 from local.faults.targets import FaultTarget
 
 ALL = (None,)
-UNDOING = {"thaw": "end_freeze", "free-disk": "end_fill_disk", "metadata-back": "end_metadata_outage"}
-"""Methods of the commands that undo a fault of one node."""
+REPAIR_METHODS = {"thaw": "end_freeze", "free-disk": "end_fill_disk", "metadata-back": "end_metadata_outage"}
 
 
 class Recorder:
@@ -37,11 +37,11 @@ def calls(line: str) -> list[Any]:
     return recorder.calls
 
 
-@pytest.mark.parametrize("verb", [name for name, fault in FAULT_TYPES.items() if fault.report])
+@pytest.mark.parametrize("verb", [*NODE_COMMANDS])
 def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    method = UNDOING.get(verb, verb.replace("-", "_"))
+    method = REPAIR_METHODS.get(verb, verb.replace("-", "_"))
     assert calls(f"{verb} worker2") == [(method, ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{FAULT_TYPES[verb].report} worker2 (i-worker2, 10.0.1.4)\n"
+    assert capsys.readouterr().out == f"{NODE_COMMANDS[verb].report} worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
     [
         ("kill worker2", "killed worker2 (i-worker2, 10.0.1.4)"),
         ("heal", "healed all that can be undone"),
-        ("partition worker2", "cut off worker2 (i-worker2, 10.0.1.4) from everybody"),
+        ("partition worker2", "isolated worker2 (i-worker2, 10.0.1.4) from everything"),
         ("reconnect worker2 master", "reconnected worker2 (i-worker2, 10.0.1.4) with master (i-master, 10.0.1.4)"),
         ("spot-notice worker2 --seconds 5", "gave notice to worker2 (i-worker2, 10.0.1.4): it ends in 5 s"),
-        ("throttle dynamodb 0.5", "throttled 0.5 of the calls to dynamodb for all nodes"),
-        ("api-errors all 0.2 --node master", "broke 0.2 of the calls to all for master (i-master, 10.0.1.4)"),
-        ("throttle dynamodb 0", "ended throttle dynamodb for all nodes"),
+        ("throttle dynamodb 0.5", "throttled 50% of the calls from all nodes to dynamodb"),
+        ("api-errors s3 0.2 --node master", "failed 20% of the calls from master (i-master, 10.0.1.4) to s3"),
+        ("throttle dynamodb 0", "ended throttle of the calls from all nodes to dynamodb"),
         ("api-outage", "cut off all nodes from AWS's API"),
         ("api-back worker2", "restored AWS's API for worker2 (i-worker2, 10.0.1.4)"),
     ],

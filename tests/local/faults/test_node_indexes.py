@@ -1,3 +1,5 @@
+"""Test which instance a node's name denotes."""
+
 import pytest
 
 from local.errors import LocalError, UsageError

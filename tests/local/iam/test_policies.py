@@ -1,3 +1,5 @@
+"""Test which calls IAM policies allow."""
+
 from typing import Any
 
 import pytest
@@ -129,12 +131,12 @@ def test_wildcard_for_an_id_matches_any_id() -> None:
     groups = "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup"
     granted = statement(Action="autoscaling:SetInstanceHealth", Resource=f"{groups}:*:autoScalingGroupName/of-workers")
     for name, expected in (("of-workers", True), ("of-workers-2", False), ("of-masters", False), ("*", False)):
-        wanted = f"{groups}:6e1d-11:autoScalingGroupName/{name}"
-        assert allowed(request("autoscaling:SetInstanceHealth", wanted, None), granted) is expected
+        resource = f"{groups}:6e1d-11:autoScalingGroupName/{name}"
+        assert allowed(request("autoscaling:SetInstanceHealth", resource, None), granted) is expected
 
 
 @pytest.mark.parametrize(
-    ("operator", "values", "found", "expected"),
+    ("operator", "values", "actual", "expected"),
     [
         ("StringNotEquals", "a", ("b",), True),
         ("StringNotEquals", "a", ("a",), False),
@@ -166,9 +168,9 @@ def test_wildcard_for_an_id_matches_any_id() -> None:
     ],
 )
 def test_condition_operator_decides_the_verdict(
-    operator: str, values: Any, found: tuple[str, ...] | None, expected: bool
+    operator: str, values: Any, actual: tuple[str, ...] | None, expected: bool
 ) -> None:
-    assert allowed(request(keys=found), statement(Condition={operator: {KEYS: values}})) is expected
+    assert allowed(request(keys=actual), statement(Condition={operator: {KEYS: values}})) is expected
 
 
 @pytest.mark.parametrize(

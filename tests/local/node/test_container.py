@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local.node.container import EFA_DEVICES, install_fake_efa
+from local.node.container import EFA_DEVICES, install_simulated_efa
 
 UNITS = "etc/systemd/system"
 
@@ -25,13 +25,13 @@ def shown_adapters(disk: Path) -> set[str]:
 
 
 def test_node_with_adapters_shows_them_from_its_start(tmp_path: Path) -> None:
-    install_fake_efa(tmp_path, count=4)
+    install_simulated_efa(tmp_path, count=4)
     assert shown_adapters(tmp_path) == {f"rdmap{number}s6" for number in range(4)}
 
 
 @pytest.mark.parametrize("earlier", [None, 4], ids=["new disk", "disk of a node that had some"])
 def test_node_without_adapters_shows_none(tmp_path: Path, earlier: int | None) -> None:
     if earlier:
-        install_fake_efa(tmp_path, count=earlier)
-    install_fake_efa(tmp_path, count=0)
+        install_simulated_efa(tmp_path, count=earlier)
+    install_simulated_efa(tmp_path, count=0)
     assert shown_adapters(tmp_path) == set()

@@ -1,3 +1,5 @@
+"""Test the layers of nodes' disks."""
+
 from pathlib import Path
 
 import pytest

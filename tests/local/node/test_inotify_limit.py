@@ -1,3 +1,5 @@
+"""Test the check for enough inotify instances."""
+
 import ctypes
 import os
 import re

@@ -1,3 +1,5 @@
+"""Test what is read from EC2 of the instances that become nodes."""
+
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -80,8 +82,8 @@ def test_instance_has_its_public_address_and_target_state() -> None:
 
 def test_interfaces_are_those_that_ec2_describes_the_primary_first() -> None:
     (instance,) = read(ControlPlane(item(GOOD))).instances
-    found = [(each.network_card, each.kind, each.address, each.has_efa) for each in instance.interfaces]
-    assert found == [(0, "interface", "10.0.0.4", False), (1, "efa-only", None, True)]
+    interfaces = [(each.network_card, each.kind, each.address, each.has_efa) for each in instance.interfaces]
+    assert interfaces == [(0, "interface", "10.0.0.4", False), (1, "efa-only", None, True)]
 
 
 def test_public_address_without_a_route_is_not_reachable() -> None:

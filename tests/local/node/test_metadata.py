@@ -1,3 +1,5 @@
+"""Test the instance metadata service."""
+
 import dataclasses
 import json
 from datetime import datetime, timezone
@@ -86,11 +88,11 @@ def test_every_interface_has_its_network_card_and_efa_only_ones_no_address(metad
     node = dataclasses.replace(metadata, instance=dataclasses.replace(metadata.instance, interfaces=several))
     root = "/latest/meta-data/network/interfaces/macs/"
     assert lookup(node, root) == b"02:00:0a:00:00:04/\n02:00:0a:00:01:04/"
-    found = [
+    values = [
         [lookup(node, f"{root}{each.mac}/{name}") for name in ("network-card", "device-number", "local-ipv4s")]
         for each in several
     ]
-    assert found == [[b"0", b"0", b"10.0.0.4"], [b"1", b"0", None]]
+    assert values == [[b"0", b"0", b"10.0.0.4"], [b"1", b"0", None]]
     assert lookup(node, "/latest/meta-data/mac") == several[0].mac.encode()
 
 

@@ -1,3 +1,5 @@
+"""Test the simulated nvidia-smi."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -5,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from local.node import nvidia_smi
-from local.node.container import install_fake_nvidia_smi
+from local.node.container import install_simulated_nvidia_smi
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Create the disk of a node with two GPUs."""
-    install_fake_nvidia_smi(tmp_path, instance_id="i-00000000000000001", models=["L4", "L4"])
+    install_simulated_nvidia_smi(tmp_path, instance_id="i-00000000000000001", models=["L4", "L4"])
     return tmp_path
 
 

@@ -1,3 +1,5 @@
+"""Test the requests to reboot a node."""
+
 import os
 import time
 from pathlib import Path

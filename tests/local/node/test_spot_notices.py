@@ -1,3 +1,5 @@
+"""Test the notices of spot interruptions in a node's metadata."""
+
 import json
 from datetime import datetime, timezone
 from pathlib import Path

@@ -163,7 +163,8 @@ def test_several_runs_require_a_name(run: Run) -> None:
     second = kept()
     refused = local("end")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == f"error: several local AWS are running, select one with RUN=: {run.name}, {second.name}\n"
+    problem = f"several runs of the local AWS are up, select one with RUN=: {run.name}, {second.name}"
+    assert refused.stderr == f"error: {problem}\n"
     assert local("end", second.name).returncode == 0
     assert run.directory.exists()
     assert not second.directory.exists()

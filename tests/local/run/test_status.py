@@ -1,3 +1,5 @@
+"""Test the table of ``local-aws status``."""
+
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any

@@ -18,19 +18,19 @@ from typing import Any, Final
 
 from bootstrap.shared_storage.target import TUNNEL_ADDRESS, StorageTarget
 from bootstrap.shared_storage.tunnel import Tunnel
-from local.storage import mount_helper
+from local.storage import nfs_mount_helper
 from local.storage.certificates import Authority
+from local.storage.efs_server import PORT
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import MountTarget
 from local.storage.nfs_client.__main__ import EXPORTS as EXPORTS_ON_NODE
 from local.storage.on_node import EXPORTS
-from local.storage.server import PORT
 from tests.local.instances import instance
 from tests.local.storage.policies import EVERYBODY, OF_ONE_ROLE, TLS_ONLY
 from tests.local.storage.storage_network import REPOSITORY, VPC, build, group, outcomes_on, tcp
 
 MODULE: Final = "tests.local.storage.efs_network"
-CLIENT, IMPATIENT_CLIENT = mount_helper.CLIENT, "tests.local.storage.impatient_nfs_client"
+CLIENT, IMPATIENT_CLIENT = nfs_mount_helper.CLIENT, "tests.local.storage.impatient_nfs_client"
 SLOW_S: Final = 0.5
 NODE: Final = instance(4, groups=("sg-nodes",), public=None, internet=None)
 GROUPS: Final = (group("sg-nodes"), group("sg-open", tcp(PORT, PORT)), group("sg-half", tcp(1, PORT - 1)))
@@ -63,8 +63,8 @@ def target(
 
 
 TARGETS: Final = {
-    found.file_system: found
-    for found in (
+    each.file_system: each
+    for each in (
         target("fs-open", "10.0.0.8"),
         target("fs-slow", "10.0.0.9", slow_s=SLOW_S),
         target("fs-tls", "10.0.0.10", policy=TLS_ONLY),
@@ -76,11 +76,11 @@ TARGETS: Final = {
 
 def prepare(directory: Path) -> None:
     """Give this mount namespace what a node's disk has for the NFS client."""
-    for place in ("/sys/fs/cgroup", "/var/lib"):
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=True)
+    for mount_point in ("/sys/fs/cgroup", "/var/lib"):
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", mount_point], check=True)
     Path(EXPORTS_ON_NODE).mkdir(parents=True)
     subprocess.run(["mount", "--bind", directory / EXPORTS, EXPORTS_ON_NODE], check=True)
-    mount_helper.LIBRARY = str(REPOSITORY)
+    nfs_mount_helper.LIBRARY = str(REPOSITORY)
 
 
 def tunnel_to(file_system: str, directory: Path) -> int:
@@ -94,20 +94,22 @@ def tunnel_to(file_system: str, directory: Path) -> int:
 def mount(directory: Path, case: str) -> tuple[str, int, list[str], float]:
     """Return what the mount helper prints, its exit code, what the directory then has, and the seconds it took."""
     file_system, through_tunnel = CASES[case]
-    place = directory / case
-    place.mkdir()
-    mount_helper.CLIENT = IMPATIENT_CLIENT if case == CLOSED else CLIENT
+    mount_point = directory / case
+    mount_point.mkdir()
+    nfs_mount_helper.CLIENT = IMPATIENT_CLIENT if case == CLOSED else CLIENT
     address, port = TARGETS[file_system].address, PORT
     if through_tunnel:
         address, port = TUNNEL_ADDRESS, tunnel_to(file_system, directory)
     began = time.monotonic()
     with contextlib.redirect_stderr(io.StringIO()) as printed:
-        code = mount_helper.main([f"{address}:/", str(place), "-o", f"vers=4.1,proto=tcp,addr={address},port={port}"])
+        code = nfs_mount_helper.main(
+            [f"{address}:/", str(mount_point), "-o", f"vers=4.1,proto=tcp,addr={address},port={port}"]
+        )
     took_s = time.monotonic() - began
-    found = [each.name for each in place.iterdir()]
+    files = [each.name for each in mount_point.iterdir()]
     if code == 0:
-        subprocess.run(["umount", "-l", place], check=True)
-    return printed.getvalue(), code, found, took_s
+        subprocess.run(["umount", "-l", mount_point], check=True)
+    return printed.getvalue(), code, files, took_s
 
 
 def main(directory: Path, instance_id: str = "") -> None:

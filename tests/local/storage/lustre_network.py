@@ -64,13 +64,13 @@ GROUPS: Final = (
 )
 
 
-def mount(directory: Path, source: str, place: Path) -> tuple[str, int, list[str]]:
+def mount(directory: Path, source: str, mount_point: Path) -> tuple[str, int, list[str]]:
     """Return what the mount helper prints, its exit code, and what the directory then has."""
-    place.mkdir()
+    mount_point.mkdir()
     lustre_mount_helper.EXPORTS, lustre_mount_helper.TIMEOUT_S = str(directory / EXPORTS), TIMEOUT_S
     with contextlib.redirect_stderr(io.StringIO()) as printed:
-        code = lustre_mount_helper.main([source, str(place), "-o", "rw,noatime,flock,nosuid,nodev"])
-    return printed.getvalue(), code, [found.name for found in place.iterdir()]
+        code = lustre_mount_helper.main([source, str(mount_point), "-o", "rw,noatime,flock,nosuid,nodev"])
+    return printed.getvalue(), code, [file.name for file in mount_point.iterdir()]
 
 
 def main(directory: Path, instance_id: str = "") -> None:
@@ -81,7 +81,7 @@ def main(directory: Path, instance_id: str = "") -> None:
     lustre_server.CLIENT_TIMEOUT_S = TIMEOUT_S  # type: ignore[misc]
     build(directory, nodes=(NODE, STRICT_NODE), groups=GROUPS, targets=TARGETS)
     outcomes = [outcomes_on(name, MODULE, directory) for name in CASES]
-    print(json.dumps({case: gave for found in outcomes for case, gave in found.items()}), flush=True)
+    print(json.dumps({case: gave for by_case in outcomes for case, gave in by_case.items()}), flush=True)
     os._exit(0)  # the servers' threads never end
 
 

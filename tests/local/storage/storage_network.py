@@ -66,9 +66,9 @@ def build(
 
 def _use_name_server(directory: Path) -> None:
     """Make the VPC's name server that of this mount namespace."""
-    resolver, place = directory / "resolv.conf", Path(os.path.realpath("/etc/resolv.conf"))
+    resolver, target = directory / "resolv.conf", Path(os.path.realpath("/etc/resolv.conf"))
     resolver.write_text(f"nameserver {NAME_SERVER_ADDRESS}\noptions timeout:5 attempts:2\n")
-    if not place.exists():  # it was below /run
-        place.parent.mkdir(parents=True)
-        place.touch()
-    subprocess.run(["mount", "--bind", resolver, place], check=True)
+    if not target.exists():  # it was below /run
+        target.parent.mkdir(parents=True)
+        target.touch()
+    subprocess.run(["mount", "--bind", resolver, target], check=True)

@@ -54,7 +54,7 @@ def test_a_second_mount_waits_for_the_port_of_the_first(monkeypatch: pytest.Monk
 def test_lustre_mount_succeeds_or_prints_its_reason(
     outcomes: tuple[Path, dict[str, Any]], case: str, printed: str, code: int
 ) -> None:
-    directory, found = outcomes
+    directory, by_case = outcomes
     [source] = [cases[case] for cases in CASES.values() if case in cases]
     files = [FILE] if case == "mounted" else []
-    assert found[case] == [printed.format(source=source, place=directory / case), code, files]
+    assert by_case[case] == [printed.format(source=source, place=directory / case), code, files]

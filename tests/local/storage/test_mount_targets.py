@@ -50,11 +50,11 @@ def template(*, mount_target: bool, **properties: Any) -> dict[str, Any]:
 def test_a_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
     efs, fsx, ec2 = (aws.client(service) for service in ("efs", "fsx", "ec2"))
     stacks.create(template(mount_target=True))
-    [found] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults(slow_s=2.0))
+    [target] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults(slow_s=2.0))
     system = stacks.physical_id("System")
-    assert (found.file_system, found.host) == (system, f"{system}.efs.us-east-1.amazonaws.com")
-    assert found.address.startswith("10.0.1.")
-    assert (found.admits_tls, found.admits_plaintext, found.slow_s) == (True, False, 2.0)
+    assert (target.file_system, target.host) == (system, f"{system}.efs.us-east-1.amazonaws.com")
+    assert target.address.startswith("10.0.1.")
+    assert (target.admits_tls, target.admits_plaintext, target.slow_s) == (True, False, 2.0)
     assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults(absent=True)) == ()
     stacks.update(template(mount_target=False))
     assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults()) == ()
@@ -83,8 +83,8 @@ def test_the_latest_policy_decides_who_may_mount(aws: Aws, file_system: str) -> 
     efs, fsx, ec2 = (aws.client(service) for service in ("efs", "fsx", "ec2"))
 
     def admitted() -> tuple[bool, bool]:
-        [found] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults())
-        return found.admits_tls, found.admits_plaintext
+        [target] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults())
+        return target.admits_tls, target.admits_plaintext
 
     assert admitted() == (True, True)
     efs.put_file_system_policy(FileSystemId=file_system, Policy=json.dumps(OF_ONE_ROLE))
@@ -130,8 +130,8 @@ def test_an_update_changes_tags_and_policy_and_nothing_else(aws: Aws, stacks: St
     changes = {"FileSystemTags": [{"Key": "owner", "Value": "me"}], "FileSystemPolicy": EVERYBODY}
     stacks.update(template(mount_target=False, **changes))
     assert (stacks.status(), stacks.physical_id("System")) == ("UPDATE_COMPLETE", system)
-    [found] = efs.describe_file_systems(FileSystemId=system)["FileSystems"]
-    assert found["Tags"] == changes["FileSystemTags"]
+    [description] = efs.describe_file_systems(FileSystemId=system)["FileSystems"]
+    assert description["Tags"] == changes["FileSystemTags"]
     assert json.loads(efs.describe_file_system_policy(FileSystemId=system)["Policy"]) == EVERYBODY
     stacks.update(template(mount_target=False, **changes, Encrypted=False))
     await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")

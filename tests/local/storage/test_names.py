@@ -23,17 +23,17 @@ def find(name: str) -> str | None:
 
 def test_a_mount_target_has_an_address_under_its_name_in_any_case() -> None:
     for name in (HOST, HOST.upper()):
-        found = answer(query(name), find)
-        assert found is not None
-        assert struct.unpack(">6H", found[:12]) == (7, 0x8180, 1, 1, 0, 0)
-        assert found.endswith(bytes([0, 4, 10, 0, 1, 9]))
+        response = answer(query(name), find)
+        assert response is not None
+        assert struct.unpack(">6H", response[:12]) == (7, 0x8180, 1, 1, 0, 0)
+        assert response.endswith(bytes([0, 4, 10, 0, 1, 9]))
 
 
 def test_mount_target_name_has_only_an_ipv4_address_and_others_are_unknown() -> None:
     for request, flags in ((query(HOST, AAAA), 0x8180), (query("pypi.org"), 0x8183)):
-        found = answer(request, find)
-        assert found is not None
-        assert struct.unpack(">6H", found[:12]) == (7, flags, 1, 0, 0, 0)
+        response = answer(request, find)
+        assert response is not None
+        assert struct.unpack(">6H", response[:12]) == (7, flags, 1, 0, 0, 0)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0" * 11, query(HOST)[:20], b"\xff" * 40])
@@ -43,7 +43,7 @@ def test_malformed_dns_query_gets_no_answer(garbage: bytes) -> None:
 
 def test_the_nfs_client_makes_the_call_that_the_server_answers() -> None:
     assert call(1) == CALL
-    found = reply(CALL[4:], "fs-0123")
-    assert found is not None
-    assert file_system_in(found[4:]) == "fs-0123"
+    message = reply(CALL[4:], "fs-0123")
+    assert message is not None
+    assert file_system_in(message[4:]) == "fs-0123"
     assert reply(b"\0" * 40, "fs-0123") is None

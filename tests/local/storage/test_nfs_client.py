@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from local.storage import mount_helper, on_node
+from local.storage import nfs_mount_helper, on_node
 from local.storage.nfs_client.connection import FRESH_S
 from local.storage.rpc import read_record, reply
 from tests.waiting import await_true
@@ -27,7 +27,7 @@ mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/local-aws/file-systems
 mount --bind "$1" /var/lib/local-aws/file-systems
 mount -t tmpfs tmpfs /sys/fs/cgroup && echo ready && exec sleep infinity
 """
-HELPER = "import sys; from local.storage import mount_helper as helper; helper.LIBRARY = sys.argv.pop(1); "
+HELPER = "import sys; from local.storage import nfs_mount_helper as helper; helper.LIBRARY = sys.argv.pop(1); "
 USE = f"""
 set -e
 cd {{0}}
@@ -83,7 +83,7 @@ class Node:
     """A mount namespace with what a node has."""
 
     def __init__(self, directory: Path, target: MountTarget) -> None:
-        self._library = directory / "disk" / mount_helper.LIBRARY.lstrip("/")
+        self._library = directory / "disk" / nfs_mount_helper.LIBRARY.lstrip("/")
         on_node._install_nfs_client(self._library)
         on_node.make_directory(directory, SYSTEM)
         self._target = target
@@ -116,19 +116,19 @@ class Node:
         assert process.returncode == 0, errors
         return printed
 
-    def mount(self, place: Path) -> tuple[int, str]:
+    def mount(self, mount_point: Path) -> tuple[int, str]:
         """Return the exit code and the message of the mount helper."""
-        place.mkdir()
+        mount_point.mkdir()
         options = f"rw,vers=4.1,proto=tcp,addr=127.0.0.1,port={self._target.port},nosuid,nodev"
         program = f"{HELPER} sys.exit(helper.main(sys.argv[1:]))"
-        words = [sys.executable, "-c", program, str(self._library), "127.0.0.1:/", str(place), "-o", options]
-        process = self.start(*words)
+        args = [sys.executable, "-c", program, str(self._library), "127.0.0.1:/", str(mount_point), "-o", options]
+        process = self.start(*args)
         _, errors = process.communicate(timeout=60)
         return process.returncode, errors
 
-    def end(self, *places: Path) -> None:
-        for place in places:
-            self.run(f"! mountpoint -q {place} || umount -l {place}")
+    def end(self, *mount_points: Path) -> None:
+        for mount_point in mount_points:
+            self.run(f"! mountpoint -q {mount_point} || umount -l {mount_point}")
         for process in (*self._started, self._process):
             process.kill()
             if process.stdout is not None and not process.stdout.closed:
@@ -159,7 +159,7 @@ def test_a_mounted_file_system_is_used_like_a_directory(node: Node, tmp_path: Pa
 
 def test_two_mounts_show_the_same_files_and_locks(node: Node, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    assert [node.mount(place)[0] for place in (one, two)] == [0, 0]
+    assert [node.mount(mount_point)[0] for mount_point in (one, two)] == [0, 0]
     for text in ("first", "2nd"):
         node.run(f"printf {text} > {one}/file.new && mv {one}/file.new {one}/file")
         assert node.run(f"cat {two}/file") == text
@@ -189,9 +189,7 @@ def test_whatever_touches_it_waits_in_the_kernel_while_the_mount_target_is_gone(
     time.sleep(FRESH_S + 0.5)
     writer.stdin.write("\n")
     writer.stdin.flush()
-    reader, *others = [
-        node.start(*words, f"{one}{path}") for path, *words in (("/file", "cat"), ("", "ls"), ("", "df"))
-    ]
+    reader, *others = [node.start(*args, f"{one}{path}") for path, *args in (("/file", "cat"), ("", "ls"), ("", "df"))]
     killed = node.start("stat", f"{one}/file")
     time.sleep(1)
     assert [process.poll() for process in (writer, reader, *others, killed)] == [None] * 5

@@ -1,3 +1,5 @@
+"""Test the scaling activities of groups, which record launches, terminations and failures."""
+
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +15,7 @@ from tests.local.aws.templates import cluster, group, launch_template
 
 def activities(aws: Aws, group_name: str) -> list[tuple[str, str]]:
     answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group_name)
-    return [(found["StatusCode"], found["Description"]) for found in answer["Activities"]]
+    return [(activity["StatusCode"], activity["Description"]) for activity in answer["Activities"]]
 
 
 def test_launches_and_terminations_are_recorded_newest_first(aws: Aws, stacks: Stacks) -> None:
@@ -65,7 +67,7 @@ def test_failed_launch_of_a_group_has_a_reason(aws: Aws, stacks: Stacks) -> None
     (first,) = members.in_service()
     ec2.terminate_instances(InstanceIds=[first])
     answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)
-    failed, *_ = [found for found in answer["Activities"] if found["StatusCode"] == "Failed"]  # it tries again
+    failed, *_ = [activity for activity in answer["Activities"] if activity["StatusCode"] == "Failed"]  # it tries again
     assert failed["StatusMessage"] == "The key pair 'lost' does not exist. Launching EC2 instance failed."
 
 

@@ -31,8 +31,8 @@ def mixed() -> dict[str, Any]:
 
 
 def refusal(stacks: Stacks, status: str = "CREATE_FAILED") -> str:
-    (why,) = [reason for found, reason in stacks.events("Group") if found == status]
-    return why
+    (reason,) = [text for event_status, text in stacks.events("Group") if event_status == status]
+    return reason
 
 
 @pytest.mark.parametrize("preference", ["default", "none"])

@@ -1,3 +1,5 @@
+"""Test that a group replaces instances that are reported as unhealthy."""
+
 from typing import Any
 
 import pytest
@@ -30,9 +32,9 @@ def test_unhealthy_instance_waits_for_its_hook(aws: Aws, stacks: Stacks) -> None
     (sick,) = members.in_service()
     members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
     assert state(aws, sick) == "running"
-    found = {i["InstanceId"]: (i["HealthStatus"], i["LifecycleState"]) for i in members.described()["Instances"]}
-    assert found.pop(sick) == ("Unhealthy", "Terminating:Wait")
-    assert [*found.values()] == [("Healthy", "InService")]
+    states = {i["InstanceId"]: (i["HealthStatus"], i["LifecycleState"]) for i in members.described()["Instances"]}
+    assert states.pop(sick) == ("Unhealthy", "Terminating:Wait")
+    assert [*states.values()] == [("Healthy", "InService")]
     with pytest.raises(ClientError, match=f"The instance {sick} is not in InService"):
         members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Healthy")
 

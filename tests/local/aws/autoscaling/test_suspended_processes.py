@@ -1,3 +1,5 @@
+"""Test that a group does nothing for which its process is suspended."""
+
 import pytest
 
 from tests.local.aws.harness import Aws, Group, Stacks, state

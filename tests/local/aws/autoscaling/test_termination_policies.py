@@ -1,3 +1,5 @@
+"""Test which members a shrinking group terminates."""
+
 from typing import Any
 
 import pytest
@@ -8,8 +10,10 @@ from tests.local.aws.templates import cluster, group, launch_template
 
 def members(aws: Aws, stacks: Stacks) -> set[str]:
     name = stacks.physical_id("Group")
-    (found,) = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
-    return {member["InstanceId"] for member in found["Instances"]}
+    (described,) = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+        "AutoScalingGroups"
+    ]
+    return {member["InstanceId"] for member in described["Instances"]}
 
 
 def template(size: int, version: int, *policies: str) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+"""Test that stacks are created and updated by change sets."""
+
 import json
 from typing import Any
 
@@ -41,8 +43,8 @@ def test_change_set_updates_in_place(aws: Aws, stacks: Stacks) -> None:
     execute(stacks, cluster(Group=group(2)) | OUTPUTS, "UPDATE")
     assert stacks.status() == "UPDATE_COMPLETE"
     assert stacks.outputs() == {"Name": name}
-    (found,) = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    assert len(found["Instances"]) == 2
+    (described,) = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert len(described["Instances"]) == 2
 
 
 def test_previous_value_of_an_ssm_parameter_is_its_name(stacks: Stacks) -> None:
@@ -70,8 +72,8 @@ def test_change_sets_of_one_name_belong_to_their_stacks(stacks: Stacks) -> None:
     for stack in ("one", "two"):
         stacks.names.append(stack)
         stacks.cloudformation.create_change_set(StackName=stack, TemplateBody=json.dumps(cluster()), **named)
-    found = stacks.cloudformation.describe_change_set(StackName="one", ChangeSetName="cdk-deploy-change-set")
-    assert found["StackName"] == "one"
+    change_set = stacks.cloudformation.describe_change_set(StackName="one", ChangeSetName="cdk-deploy-change-set")
+    assert change_set["StackName"] == "one"
     for stack in ("one", "two"):
         stacks.cloudformation.delete_change_set(StackName=stack, ChangeSetName="cdk-deploy-change-set")
 

@@ -1,3 +1,5 @@
+"""Test which references of a template make one resource depend on another."""
+
 from typing import Any
 
 import pytest

@@ -34,9 +34,11 @@ def parts() -> dict[str, Any]:
 
 def revoke_rules(aws: Aws, stacks: Stacks) -> None:
     ec2 = aws.client("ec2")
-    (found,) = ec2.describe_security_groups(GroupIds=[stacks.physical_id("Security")])["SecurityGroups"]
-    ec2.revoke_security_group_ingress(GroupId=found["GroupId"], IpPermissions=found["IpPermissions"])
-    ec2.revoke_security_group_egress(GroupId=found["GroupId"], IpPermissions=found["IpPermissionsEgress"])
+    (security_group,) = ec2.describe_security_groups(GroupIds=[stacks.physical_id("Security")])["SecurityGroups"]
+    ec2.revoke_security_group_ingress(GroupId=security_group["GroupId"], IpPermissions=security_group["IpPermissions"])
+    ec2.revoke_security_group_egress(
+        GroupId=security_group["GroupId"], IpPermissions=security_group["IpPermissionsEgress"]
+    )
 
 
 def delete_group(aws: Aws, stacks: Stacks) -> None:
@@ -56,8 +58,8 @@ def delete_route(aws: Aws, stacks: Stacks) -> None:
 
 def delete_route_table(aws: Aws, stacks: Stacks) -> None:
     ec2, table = aws.client("ec2"), stacks.physical_id("PrivateTable")
-    (found,) = ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"]
-    for association in found["Associations"]:
+    (route_table,) = ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"]
+    for association in route_table["Associations"]:
         ec2.disassociate_route_table(AssociationId=association["RouteTableAssociationId"])
     ec2.delete_route_table(RouteTableId=table)
 

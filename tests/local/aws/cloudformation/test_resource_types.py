@@ -1,3 +1,5 @@
+"""Test the resource types that the local AWS adds to CloudFormation."""
+
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import attribute, cluster, group, reference, resource
 

@@ -1,3 +1,5 @@
+"""Test which changes of a template update a resource in place, and which are refused."""
+
 from typing import Any
 
 import pytest
@@ -62,8 +64,8 @@ def test_rules_of_a_security_group_change_in_place(aws: Aws, stacks: Stacks) -> 
     changed = cluster(Group=group(1))
     changed["Resources"]["Security"]["Properties"]["SecurityGroupIngress"] = [ssh_from("198.51.100.7/32")]
     stacks.update(changed)
-    found = aws.client("ec2").describe_security_groups(GroupIds=[group_id])["SecurityGroups"][0]
-    assert [r["CidrIp"] for p in found["IpPermissions"] for r in p["IpRanges"]] == ["198.51.100.7/32"]
+    security_group = aws.client("ec2").describe_security_groups(GroupIds=[group_id])["SecurityGroups"][0]
+    assert [r["CidrIp"] for p in security_group["IpPermissions"] for r in p["IpRanges"]] == ["198.51.100.7/32"]
     assert members(aws) == before
 
 
@@ -76,8 +78,8 @@ def test_tags_change_in_place(aws: Aws, stacks: Stacks) -> None:
     changed["Resources"]["Group"]["Properties"]["Tags"] = tags
     stacks.update(changed)
     assert stacks.physical_id("Vpc") == vpc
-    found = aws.client("ec2").describe_vpcs(VpcIds=[vpc])["Vpcs"][0]["Tags"]
-    own = {tag["Key"]: tag["Value"] for tag in found if not tag["Key"].startswith("aws:")}
+    tags = aws.client("ec2").describe_vpcs(VpcIds=[vpc])["Vpcs"][0]["Tags"]
+    own = {tag["Key"]: tag["Value"] for tag in tags if not tag["Key"].startswith("aws:")}
     assert own == {"team": "vision"}
     answer = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"][0]
     assert [tag["Key"] for tag in answer["Tags"]] == ["team"]
@@ -126,8 +128,8 @@ def test_another_name_of_a_group_is_refused_because_aws_replaces_the_group(aws: 
     assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
     refused = ("UPDATE_FAILED", "the local AWS cannot replace a group: AutoScalingGroupName old -> new")
     assert refused in stacks.events("Group")
-    [found] = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    assert (found["AutoScalingGroupName"], found["DesiredCapacity"]) == ("old", 1)
+    [described] = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert (described["AutoScalingGroupName"], described["DesiredCapacity"]) == ("old", 1)
 
 
 def test_resources_are_added_and_removed(aws: Aws, stacks: Stacks) -> None:
@@ -184,22 +186,22 @@ IGNORED = {"UpdatePolicy": {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGrou
 
 
 def sized(
-    least: int, wanted: int, most: int, *, type_: str = "c5.large", policy: dict[str, Any] | None = None
+    least: int, desired: int, most: int, *, type_: str = "c5.large", policy: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    made = group(wanted)
+    made = group(desired)
     made["Properties"] |= {"MinSize": str(least), "MaxSize": str(most)}
     resources = cluster(Group=made | (IGNORED if policy is None else policy))["Resources"]
     return {"Resources": resources | {"Template": launch_template(InstanceType=type_)}}
 
 
 def sizes(aws: Aws) -> tuple[int, int, int]:
-    (found,) = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    return found["MinSize"], found["DesiredCapacity"], found["MaxSize"]
+    (described,) = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    return described["MinSize"], described["DesiredCapacity"], described["MaxSize"]
 
 
-def resize_by_hand(aws: Aws, stacks: Stacks, least: int, wanted: int, most: int) -> None:
+def resize_by_hand(aws: Aws, stacks: Stacks, least: int, desired: int, most: int) -> None:
     aws.client("autoscaling").update_auto_scaling_group(
-        AutoScalingGroupName=stacks.physical_id("Group"), MinSize=least, DesiredCapacity=wanted, MaxSize=most
+        AutoScalingGroupName=stacks.physical_id("Group"), MinSize=least, DesiredCapacity=desired, MaxSize=most
     )
 
 

@@ -1,3 +1,5 @@
+"""Test that a stack waits for the signals of its groups."""
+
 from typing import Any
 
 import pytest

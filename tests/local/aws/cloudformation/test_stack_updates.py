@@ -25,7 +25,7 @@ def begin_update(stacks: Stacks, *, size: int = 1, timeout: str = "PT15M", **res
 
 def sizes(aws: Aws) -> list[int]:
     groups = aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
-    return sorted(found["DesiredCapacity"] for found in groups)
+    return sorted(described["DesiredCapacity"] for described in groups)
 
 
 def names_of_logs(aws: Aws) -> list[str]:
@@ -68,7 +68,7 @@ def test_removed_resources_are_deleted_after_the_signals(aws: Aws, stacks: Stack
 
 def test_failure_rolls_the_update_back(aws: Aws, stacks: Stacks) -> None:
     stacks.create(template())
-    before = {call: len(found) for call, found in everything(aws).items()}
+    before = {call: len(items) for call, items in everything(aws).items()}
     changed = template(size=2, guest=group(1, signals=1))
     changed["Resources"]["Template"] = launch_template(InstanceType="m5.large")
     stacks.update(changed)
@@ -76,7 +76,7 @@ def test_failure_rolls_the_update_back(aws: Aws, stacks: Stacks) -> None:
     stacks.signal("Guest", "i-1 no route", "FAILURE")
     assert stacks.status() == "UPDATE_ROLLBACK_COMPLETE"
     assert stacks.outputs() == {"Size": "1"}
-    assert {call: len(found) for call, found in everything(aws).items()} == before
+    assert {call: len(items) for call, items in everything(aws).items()} == before
     assert ("CREATE_FAILED", "Received FAILURE signal with UniqueId i-1 no route") in stacks.events("Guest")
     assert stacks.events("Guest")[-1][0] == "DELETE_COMPLETE"
     why = "The following resource(s) failed to create: [Guest]."
@@ -99,8 +99,8 @@ def test_a_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
 
 def test_a_rollback_restores_the_tags_and_the_role(aws: Aws, stacks: Stacks) -> None:
     def described() -> tuple[list[Any], str]:
-        found = stacks.cloudformation.describe_stacks(StackName="stack")["Stacks"][0]
-        return found["Tags"], found["RoleARN"]
+        stack = stacks.cloudformation.describe_stacks(StackName="stack")["Stacks"][0]
+        return stack["Tags"], stack["RoleARN"]
 
     role, other = (f"arn:aws:iam::123456789012:role/{name}" for name in ("first", "second"))
     team = [{"Key": "team", "Value": "speech"}]

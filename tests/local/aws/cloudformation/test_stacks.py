@@ -1,3 +1,5 @@
+"""Test the creation, the rollback and the deletion of stacks."""
+
 from typing import Any
 
 import pytest
@@ -139,9 +141,9 @@ def test_resources_carry_the_tags_of_template_stack_and_service(aws: Aws, stacks
 def test_each_resource_has_a_status_of_its_own(stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1, signals=1)))
     answer = stacks.cloudformation.describe_stack_resources(StackName="stack")["StackResources"]
-    found = {entry["LogicalResourceId"]: entry["ResourceStatus"] for entry in answer}
-    assert found["Vpc"] == "CREATE_COMPLETE"
-    assert found["Group"] == "CREATE_IN_PROGRESS"
+    statuses = {entry["LogicalResourceId"]: entry["ResourceStatus"] for entry in answer}
+    assert statuses["Vpc"] == "CREATE_COMPLETE"
+    assert statuses["Group"] == "CREATE_IN_PROGRESS"
 
 
 def test_resources_of_a_stack_can_be_listed(stacks: Stacks) -> None:

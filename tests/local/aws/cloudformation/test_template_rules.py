@@ -1,3 +1,5 @@
+"""Test the rules of a template, which are checked before a stack changes."""
+
 import json
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Test the availability zones that EC2 describes."""
+
 from tests.local.aws.harness import Aws
 
 
@@ -11,8 +13,8 @@ def test_zones_are_shuffled_and_include_a_local_zone(aws: Aws) -> None:
 
 def test_a_filter_leaves_the_local_zone_out(aws: Aws) -> None:
     only = [{"Name": "zone-type", "Values": ["availability-zone"]}]
-    found = aws.client("ec2").describe_availability_zones(Filters=only)["AvailabilityZones"]
-    assert min(zone["ZoneName"] for zone in found) == "us-east-1a"
+    zones = aws.client("ec2").describe_availability_zones(Filters=only)["AvailabilityZones"]
+    assert min(zone["ZoneName"] for zone in zones) == "us-east-1a"
 
 
 def test_default_subnets_are_in_the_regions_zones(aws: Aws) -> None:

@@ -36,8 +36,10 @@ def buy(aws: Aws, *, starts: timedelta, ends: timedelta, zone: str = f"{REGION}a
 
 
 def described(aws: Aws, block: str) -> dict[str, Any]:
-    [found] = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[block])["CapacityReservations"]
-    return dict(found)
+    [reservation] = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[block])[
+        "CapacityReservations"
+    ]
+    return dict(reservation)
 
 
 def nodes(size: int, block: str, market: dict[str, str] | None = MARKET, **options: Any) -> dict[str, Any]:
@@ -49,8 +51,8 @@ def nodes(size: int, block: str, market: dict[str, str] | None = MARKET, **optio
 
 
 def states(aws: Aws, instances: Iterable[str]) -> set[str]:
-    found = aws.client("ec2").describe_instances(InstanceIds=[*instances])["Reservations"]
-    return {i["State"]["Name"] for r in found for i in r["Instances"]}
+    reservations = aws.client("ec2").describe_instances(InstanceIds=[*instances])["Reservations"]
+    return {i["State"]["Name"] for r in reservations for i in r["Instances"]}
 
 
 def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, stacks: Stacks) -> None:
@@ -58,7 +60,7 @@ def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, s
         begun = time.monotonic()
         block = buy(aws, starts=-HOUR, ends=TERMINATED_BEFORE + timedelta(seconds=seconds))
         name = stacks.create(nodes(2, block), f"ends-in-{seconds}")
-        status, found = stacks.status(name), described(aws, block)
+        status, reservation = stacks.status(name), described(aws, block)
         members = (
             [*Group(aws=aws, name=stacks.physical_id("Group", name)).members()] if status == "CREATE_COMPLETE" else []
         )
@@ -66,7 +68,7 @@ def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, s
         if time.monotonic() - begun < seconds:
             break
         # The end may have come before the looks, so try again with more time.
-    kept = [found[name] for name in ("State", "ReservationType", "AvailableInstanceCount")]
+    kept = [reservation[name] for name in ("State", "ReservationType", "AvailableInstanceCount")]
     assert (status, len(members), before) == ("CREATE_COMPLETE", 2, {"running"})
     assert kept == ["active", "capacity-block", 0]
     await_true(lambda: states(aws, members) == {"terminated"}, "EC2's termination", timeout_s=90)
@@ -104,10 +106,10 @@ def test_a_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) 
 
 def test_a_block_takes_nodes_of_its_own_zone_and_of_no_placement_group(aws: Aws, stacks: Stacks) -> None:
     here = buy(aws, starts=-HOUR, ends=3 * HOUR)
-    elsewhere = buy(aws, starts=-HOUR, ends=3 * HOUR, zone=f"{REGION}b")
-    assert described(aws, elsewhere)["AvailabilityZone"] == f"{REGION}b"
+    in_other_zone = buy(aws, starts=-HOUR, ends=3 * HOUR, zone=f"{REGION}b")
+    assert described(aws, in_other_zone)["AvailabilityZone"] == f"{REGION}b"
     refused = {
-        "elsewhere": nodes(1, elsewhere),
+        "elsewhere": nodes(1, in_other_zone),
         "in-a-group": nodes(1, here, Placement={"GroupName": "close-together"}),
     }
     for name, template in refused.items():
@@ -159,8 +161,8 @@ def test_cloud_control_describes_the_block_for_the_cdk(aws: Aws) -> None:
     block = buy(aws, starts=HOUR, ends=25 * HOUR)
     control = aws.client("cloudcontrol")
     kind = "AWS::EC2::CapacityReservation"
-    found = json.loads(control.get_resource(TypeName=kind, Identifier=block)["ResourceDescription"]["Properties"])
-    assert (found["InstanceType"], found["AvailabilityZone"]) == ("c5.large", f"{REGION}a")
-    assert datetime.fromisoformat(found["EndDate"].replace("Z", "+00:00")) - datetime.now(timezone.utc) > 24 * HOUR
+    properties = json.loads(control.get_resource(TypeName=kind, Identifier=block)["ResourceDescription"]["Properties"])
+    assert (properties["InstanceType"], properties["AvailabilityZone"]) == ("c5.large", f"{REGION}a")
+    assert datetime.fromisoformat(properties["EndDate"].replace("Z", "+00:00")) - datetime.now(timezone.utc) > 24 * HOUR
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         control.get_resource(TypeName=kind, Identifier="cr-00000000000000000")

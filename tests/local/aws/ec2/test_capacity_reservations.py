@@ -21,8 +21,8 @@ def reserve(aws: Aws, instance_type: str = "c5.large", zone: str = f"{REGION}a",
 
 
 def available(aws: Aws, reservation: str) -> int:
-    found = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[reservation])
-    return int(found["CapacityReservations"][0]["AvailableInstanceCount"])
+    answer = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[reservation])
+    return int(answer["CapacityReservations"][0]["AvailableInstanceCount"])
 
 
 def nodes(size: int, reservation: str, preference: str | None = None, **options: Any) -> dict[str, Any]:

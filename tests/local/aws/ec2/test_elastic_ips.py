@@ -37,8 +37,8 @@ def associate(aws: Aws, stacks: Stacks, instance_id: str, **arguments: Any) -> s
 
 def public_address(aws: Aws, instance_id: str) -> str | None:
     reservation = aws.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"][0]
-    found: str | None = reservation["Instances"][0].get("PublicIpAddress")
-    return found
+    address: str | None = reservation["Instances"][0].get("PublicIpAddress")
+    return address
 
 
 def described(aws: Aws, stacks: Stacks) -> dict[str, Any]:
@@ -46,10 +46,10 @@ def described(aws: Aws, stacks: Stacks) -> dict[str, Any]:
 
 
 def test_elastic_ip_is_found_by_id_and_by_address(aws: Aws, stacks: Stacks, members: Group) -> None:
-    outputs, found = stacks.outputs(), described(aws, stacks)
-    assert found["PublicIp"] == outputs["Ip"] == outputs["Ref"]
-    assert {"Key": "of", "Value": "master"} in found["Tags"]
-    assert "InstanceId" not in found or not found["InstanceId"]
+    outputs, addresses = stacks.outputs(), described(aws, stacks)
+    assert addresses["PublicIp"] == outputs["Ip"] == outputs["Ref"]
+    assert {"Key": "of", "Value": "master"} in addresses["Tags"]
+    assert "InstanceId" not in addresses or not addresses["InstanceId"]
 
 
 def test_address_takes_the_place_of_the_automatic_one(aws: Aws, stacks: Stacks, members: Group) -> None:
@@ -57,8 +57,8 @@ def test_address_takes_the_place_of_the_automatic_one(aws: Aws, stacks: Stacks, 
     automatic = public_address(aws, one)
     association = associate(aws, stacks, one)
     assert public_address(aws, one) == stacks.outputs()["Ip"] != automatic
-    found = described(aws, stacks)
-    assert (found["InstanceId"], found["AssociationId"]) == (one, association)
+    addresses = described(aws, stacks)
+    assert (addresses["InstanceId"], addresses["AssociationId"]) == (one, association)
     assert public_address(aws, other) not in (None, automatic, stacks.outputs()["Ip"])
     assert associate(aws, stacks, one) == association, "a second time it changes nothing"
 

@@ -1,3 +1,5 @@
+"""Test the images that nodes are launched from, and those made from nodes."""
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -43,14 +45,14 @@ def test_image_of_an_instance_has_tags_and_a_unique_name(aws: Aws) -> None:
     ec2 = aws.client("ec2")
     launched = ec2.run_instances(ImageId=image_id(FAMILIES[0]), MinCount=1, MaxCount=1, InstanceType="c5.large")
     instance_id = launched["Instances"][0]["InstanceId"]
-    wanted = {"Key": "made-by", "Value": "this test"}
-    tags = [{"ResourceType": kind, "Tags": [wanted]} for kind in ("image", "snapshot")]
+    tag = {"Key": "made-by", "Value": "this test"}
+    tags = [{"ResourceType": kind, "Tags": [tag]} for kind in ("image", "snapshot")]
     made = ec2.create_image(InstanceId=instance_id, Name="baked", NoReboot=True, TagSpecifications=tags)["ImageId"]
     own = [{"Name": "tag:made-by", "Values": ["this test"]}]
     (image,) = ec2.describe_images(Owners=["self"], Filters=own)["Images"]
     assert (image["ImageId"], image["State"], image["RootDeviceName"]) == (made, "available", "/dev/sda1")
     snapshot_id = image["BlockDeviceMappings"][0]["Ebs"]["SnapshotId"]
-    assert wanted in ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]["Tags"]
+    assert tag in ec2.describe_snapshots(SnapshotIds=[snapshot_id])["Snapshots"][0]["Tags"]
     second = ec2.run_instances(ImageId=made, MinCount=1, MaxCount=1, InstanceType="c5.large")["Instances"][0]
     with pytest.raises(ClientError, match=r"InvalidAMIName\.Duplicate"):
         ec2.create_image(InstanceId=instance_id, Name="baked")

@@ -10,8 +10,8 @@ from tests.local.aws.templates import cluster, group, launch_template, resource
 
 
 def placement_groups(aws: Aws, **request: Any) -> list[tuple[str, str, str]]:
-    found = aws.client("ec2").describe_placement_groups(**request)["PlacementGroups"]
-    return [(each["GroupName"], each["State"], each["Strategy"]) for each in found]
+    groups = aws.client("ec2").describe_placement_groups(**request)["PlacementGroups"]
+    return [(each["GroupName"], each["State"], each["Strategy"]) for each in groups]
 
 
 def test_a_stacks_placement_group_is_described_until_it_is_deleted(aws: Aws, stacks: Stacks) -> None:

@@ -1,3 +1,5 @@
+"""Test that security groups admit the entries of a prefix list."""
+
 import re
 import time
 from typing import Any
@@ -50,8 +52,8 @@ def described(aws: Aws, list_id: str) -> Any:
 
 
 def blocks(aws: Aws, list_id: str) -> list[str]:
-    found = aws.client("ec2").get_managed_prefix_list_entries(PrefixListId=list_id)["Entries"]
-    return [each["Cidr"] for each in found]
+    entries = aws.client("ec2").get_managed_prefix_list_entries(PrefixListId=list_id)["Entries"]
+    return [each["Cidr"] for each in entries]
 
 
 def ssh_blocks(aws: Aws, group_id: str) -> tuple[str, ...]:

@@ -1,3 +1,5 @@
+"""Test which instances can be rebooted."""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

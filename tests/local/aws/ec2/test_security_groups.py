@@ -1,3 +1,5 @@
+"""Test the rules of security groups made by CloudFormation."""
+
 from typing import Any
 
 from tests.local.aws.harness import Aws, Stacks
@@ -22,7 +24,7 @@ def rule(direction: str, **properties: Any) -> dict[str, Any]:
 def rules(stacks: Stacks, direction: str) -> list[tuple[str, Any, Any, list[str]]]:
     """Return protocol, ports and peers of each rule of ``Nodes``."""
     ec2 = stacks.aws.client("ec2")
-    found = ec2.describe_security_groups(GroupIds=[stacks.physical_id("Nodes")])["SecurityGroups"][0]
+    security_group = ec2.describe_security_groups(GroupIds=[stacks.physical_id("Nodes")])["SecurityGroups"][0]
     return [
         (
             permission["IpProtocol"],
@@ -31,7 +33,7 @@ def rules(stacks: Stacks, direction: str) -> list[tuple[str, Any, Any, list[str]
             [r["CidrIp"] for r in permission["IpRanges"]]
             + [pair["GroupId"] for pair in permission["UserIdGroupPairs"]],
         )
-        for permission in found["IpPermissions" if direction == "Ingress" else "IpPermissionsEgress"]
+        for permission in security_group["IpPermissions" if direction == "Ingress" else "IpPermissionsEgress"]
     ]
 
 
@@ -54,7 +56,7 @@ def test_separate_egress_rule_replaces_the_default_one(stacks: Stacks) -> None:
 def test_separate_egress_rule_adds_to_inline_ones(stacks: Stacks) -> None:
     peer = rule("Egress", IpProtocol="-1", DestinationSecurityGroupId=attribute("GroupId", "Nodes"))
     stacks.create(template(egress=[EVERYWHERE], Peer=peer))
-    peers = [peer for *_, found in rules(stacks, "Egress") for peer in found]
+    peers = [peer for *_, peers_of_rule in rules(stacks, "Egress") for peer in peers_of_rule]
     assert sorted(peers) == sorted(["0.0.0.0/0", stacks.physical_id("Nodes")])
 
 
@@ -62,7 +64,7 @@ def test_groups_may_refer_to_each_other(stacks: Stacks) -> None:
     own = rule("Ingress", IpProtocol="-1", SourceSecurityGroupId=attribute("GroupId", "Nodes"))
     other = rule("Ingress", IpProtocol="-1", SourceSecurityGroupId=attribute("GroupId", "Security"))
     stacks.create(template(Own=own, Other=other))
-    peers = [peer for *_, found in rules(stacks, "Ingress") for peer in found]
+    peers = [peer for *_, peers_of_rule in rules(stacks, "Ingress") for peer in peers_of_rule]
     assert sorted(peers) == sorted([stacks.physical_id("Nodes"), stacks.physical_id("Security")])
 
 

@@ -1,3 +1,5 @@
+"""Test the routes and the addresses of subnets."""
+
 import pytest
 from botocore.exceptions import ClientError
 

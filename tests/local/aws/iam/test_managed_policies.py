@@ -33,8 +33,8 @@ def own(aws: Aws) -> Iterator[str]:
 
 
 def attached(aws: Aws, role: str) -> set[str]:
-    found = aws.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
-    return {each["PolicyArn"] for each in found}
+    policies = aws.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
+    return {each["PolicyArn"] for each in policies}
 
 
 def may_see_instances(aws: Aws, role: str) -> bool:

@@ -110,11 +110,11 @@ def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, places: Places) ->
         )
         return list(answer["SpotPlacementScores"])
 
-    found = scores("c5.large")
-    assert {each["Region"] for each in found} == {REGION}
-    by_name = {names[each["AvailabilityZoneId"]]: each["Score"] for each in found}
+    zone_scores = scores("c5.large")
+    assert {each["Region"] for each in zone_scores} == {REGION}
+    by_name = {names[each["AvailabilityZoneId"]]: each["Score"] for each in zone_scores}
     assert [by_name[f"{REGION}{letter}"] for letter in "abc"] == [1, 1, 3]
-    assert found[0]["Score"] == 3
+    assert zone_scores[0]["Score"] == 3
     assert {each["Score"] for each in scores("c5.large", "m5.large", "r5.large")} == {10}
     assert scores("c5.large", of_zones=False) == [{"Region": REGION, "Score": 3}]
     with pytest.raises(ClientError, match="InstanceTypes"):

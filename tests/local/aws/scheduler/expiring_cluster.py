@@ -34,7 +34,7 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
 
 def await_paused(aws: Aws) -> None:
     for name in GROUPS:
-        found = Group(aws=aws, name=name)
-        await_true(lambda: not found.members(), "the schedule", timeout_s=60)  # noqa: B023
-        size = found.described()
+        group = Group(aws=aws, name=name)
+        await_true(lambda: not group.members(), "the schedule", timeout_s=60)  # noqa: B023
+        size = group.described()
         assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)

@@ -102,15 +102,15 @@ def start(aws: Aws, keys: dict[str, str], instance_id: str, **other: Any) -> dic
 
 
 def start_when_connected(aws: Aws, keys: dict[str, str], instance_id: str) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
+    sessions: list[dict[str, Any]] = []
 
     def starts() -> bool:
         with suppress(aws.client("ssm", **keys).exceptions.TargetNotConnected):
-            found.append(start(aws, keys, instance_id))
-        return bool(found)
+            sessions.append(start(aws, keys, instance_id))
+        return bool(sessions)
 
     await_true(starts, "the agent to be connected", timeout_s=60)
-    return found[0]
+    return sessions[0]
 
 
 def test_an_instance_without_agent_is_not_connected(aws: Aws, instance_id: str) -> None:

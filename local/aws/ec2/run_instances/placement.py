@@ -8,7 +8,7 @@ from typing import Any, Final
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instances import Instance
 
-from local.aws.launches.request import template_data
+from local.aws.ec2.run_instances.request import template_data
 from local.aws.moto_patching import wrap
 
 DEFAULT_TENANCY: Final = "default"

@@ -1,3 +1,5 @@
+"""Test that EC2 refuses launches of what does not exist."""
+
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGG3/7/0FalGn2K2g71FmBI4m+jGYz
 def run(aws: Aws, **arguments: Any) -> list[dict[str, Any]]:
     image = {"ImageId": image_id(FAMILIES[0])}
     answer = aws.client("ec2").run_instances(MinCount=1, MaxCount=1, **image | arguments)
-    found: list[dict[str, Any]] = answer["Instances"]
-    return found
+    instances: list[dict[str, Any]] = answer["Instances"]
+    return instances
 
 
 def test_unknown_key_pair_is_refused(aws: Aws) -> None:
@@ -25,8 +27,8 @@ def test_unknown_key_pair_is_refused(aws: Aws) -> None:
 def test_imported_key_pair_is_described_and_can_be_launched_with(aws: Aws, tmp_path: Path) -> None:
     ec2 = aws.client("ec2")
     ec2.import_key_pair(KeyName="mine", PublicKeyMaterial=PUBLIC_KEY.encode())
-    (found,) = ec2.describe_key_pairs(KeyNames=["mine"], IncludePublicKey=True)["KeyPairs"]
-    assert found["PublicKey"].split()[:2] == PUBLIC_KEY.split()[:2]
+    (key_pair,) = ec2.describe_key_pairs(KeyNames=["mine"], IncludePublicKey=True)["KeyPairs"]
+    assert key_pair["PublicKey"].split()[:2] == PUBLIC_KEY.split()[:2]
     (instance,) = run(aws, KeyName="mine")
     assert instance["KeyName"] == "mine"
     ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])

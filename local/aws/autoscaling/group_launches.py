@@ -16,8 +16,8 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateVersion
 from moto.ec2.utils import convert_tag_spec
 
-from local.aws.launches.checks import check_launch
-from local.aws.launches.request import DEFAULT_TYPE
+from local.aws.ec2.run_instances.checks import check_launch
+from local.aws.ec2.run_instances.request import DEFAULT_TYPE
 from local.aws.moto_patching import wrap
 from local.aws.scarcity.capacity import SHORTAGES, UNSUPPORTED, check_offering
 

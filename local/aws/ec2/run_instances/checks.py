@@ -8,8 +8,8 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from local.aws.launches.network_interfaces import check_interfaces
-from local.aws.launches.request import requested_type, template_data
+from local.aws.ec2.run_instances.network_interfaces import check_interfaces
+from local.aws.ec2.run_instances.request import requested_type, template_data
 from local.aws.moto_patching import wrap
 
 
@@ -36,8 +36,8 @@ def check_launch(
     if instance_type and instance_type not in INSTANCE_TYPES:
         raise EC2ClientError("InvalidParameterValue", f"Invalid value '{instance_type}' for InstanceType.")
     if interfaces and security_groups:
-        word = "Network interfaces and an instance-level security groups may not be specified on the same request"
-        raise EC2ClientError("InvalidParameterCombination", word)
+        message = "Network interfaces and an instance-level security groups may not be specified on the same request"
+        raise EC2ClientError("InvalidParameterCombination", message)
     if instance_type:
         check_interfaces(interfaces, instance_type=instance_type)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from moto.ec2.exceptions import EC2ClientError
 
-from local.aws.launches.network_interfaces import check_interfaces
+from local.aws.ec2.run_instances.network_interfaces import check_interfaces
 from stacks.catalogue.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 
@@ -65,8 +65,8 @@ def test_takes_the_clusters_own_interfaces() -> None:
     check_interfaces([EFA | {"AssociatePublicIpAddress": True}], instance_type="g5.8xlarge")
 
 
-@pytest.mark.parametrize("word", [False, "false"])
-def test_takes_several_interfaces_that_ask_for_no_public_address(word: bool | str) -> None:
+@pytest.mark.parametrize("answer", [False, "false"])
+def test_takes_several_interfaces_that_ask_for_no_public_address(answer: bool | str) -> None:
     # AWS's own example ("Maximize network bandwidth on EC2 instances with multiple network cards") does.
-    no = {"AssociatePublicIpAddress": word}
+    no = {"AssociatePublicIpAddress": answer}
     check_interfaces([ENA | no, SECOND | no], instance_type="p4d.24xlarge")

@@ -13,7 +13,7 @@ from moto.ec2.models.elastic_network_interfaces import Attachment, NetworkInterf
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance
 
-from local.aws.launches.request import template_data
+from local.aws.ec2.run_instances.request import template_data
 from local.aws.moto_patching import wrap
 from local.network.vpc_network import mac_address
 
@@ -33,8 +33,10 @@ def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: 
     """Raise RunInstances' error for interfaces that are inconsistent or that the type does not support."""
     _check_efa_only([each for each in interfaces if each.get("InterfaceType") == _EFA_ONLY])
     if len(interfaces) > 1 and any(map(_is_public, interfaces)):
-        word = "The associatePublicIPAddress parameter cannot be specified"
-        raise EC2ClientError("InvalidParameterCombination", f"{word} when launching with multiple network interfaces")
+        message = "The associatePublicIPAddress parameter cannot be specified"
+        raise EC2ClientError(
+            "InvalidParameterCombination", f"{message} when launching with multiple network interfaces"
+        )
     _check_cards(interfaces, instance_type=instance_type)
     efa = Counter(int(each.get("NetworkCardIndex", 0)) for each in interfaces if each.get("InterfaceType") in _EFA)
     if not efa:
@@ -52,15 +54,15 @@ def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: 
 
 def _check_cards(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
     """Refuse a network card that the type lacks. EC2's words and code are unknown."""
-    wanted = {int(each.get("NetworkCardIndex", 0)) for each in interfaces}
-    if not wanted - {0}:
+    requested = {int(each.get("NetworkCardIndex", 0)) for each in interfaces}
+    if not requested - {0}:
         return
     cards = {card["NetworkCardIndex"] for card in INSTANCE_TYPES[instance_type]["NetworkInfo"]["NetworkCards"]}
-    if unknown := sorted(wanted - cards):
-        word = (
+    if unknown := sorted(requested - cards):
+        message = (
             f"Network card index {unknown[0]} is not valid for {instance_type}, which has {len(cards)} network cards."
         )
-        raise EC2ClientError("InvalidParameterValue", word)
+        raise EC2ClientError("InvalidParameterValue", message)
 
 
 def _check_efa_only(interfaces: Sequence[Mapping[str, Any]]) -> None:
@@ -71,8 +73,8 @@ def _check_efa_only(interfaces: Sequence[Mapping[str, Any]]) -> None:
     if any(map(_is_public, interfaces)):
         raise EC2ClientError("InvalidParameterValue", "EFA-only network interfaces do not support IP addresses.")
     if any(int(each.get("NetworkCardIndex", 0)) == int(each.get("DeviceIndex", 0)) == 0 for each in interfaces):
-        word = "An EFA-only network interface cannot be the primary network interface."
-        raise EC2ClientError("InvalidParameterValue", word)
+        message = "An EFA-only network interface cannot be the primary network interface."
+        raise EC2ClientError("InvalidParameterValue", message)
 
 
 def _is_public(interface: Mapping[str, Any]) -> bool:
@@ -92,17 +94,17 @@ def _run_instances(original: Any, backend: EC2Backend, *arguments: Any, **named:
     return launched
 
 
-def _add_interface(backend: EC2Backend, instance: Instance, wanted: Mapping[str, Any]) -> None:
+def _add_interface(backend: EC2Backend, instance: Instance, specification: Mapping[str, Any]) -> None:
     """Make one interface of the template, or only set the type of the primary one, which moto has made."""
-    card, device = (int(wanted.get(f"{name}Index", 0)) for name in ("NetworkCard", "Device"))
-    kind = wanted.get("InterfaceType", "interface")
+    card, device = (int(specification.get(f"{name}Index", 0)) for name in ("NetworkCard", "Device"))
+    kind = specification.get("InterfaceType", "interface")
     if card == device == 0:
         instance.nics[0].interface_type = kind
         return
     subnet = instance.nics[0].subnet
     address = None if kind == _EFA_ONLY else subnet.get_available_subnet_ip(instance=instance)
     made: Any = backend.create_network_interface(
-        subnet, address or "", group_ids=[*wanted.get("Groups", [])], delete_on_termination=True
+        subnet, address or "", group_ids=[*specification.get("Groups", [])], delete_on_termination=True
     )
     if address is None:
         # moto has given it a random one.
@@ -115,7 +117,7 @@ def _add_interface(backend: EC2Backend, instance: Instance, wanted: Mapping[str,
 
 
 def _attachment(original: Any, interface: NetworkInterface) -> Attachment | None:
-    found: Attachment | None = original(interface)
-    if found is not None:
-        found.network_card_index = getattr(interface, _CARD, 0)
-    return found
+    attachment: Attachment | None = original(interface)
+    if attachment is not None:
+        attachment.network_card_index = getattr(interface, _CARD, 0)
+    return attachment

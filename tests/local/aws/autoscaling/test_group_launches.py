@@ -1,3 +1,5 @@
+"""Test that members of groups follow their launch template."""
+
 import base64
 import ipaddress
 from typing import Any
@@ -74,8 +76,8 @@ def test_network_interface_of_the_template_decides(aws: Aws, stacks: Stacks) -> 
 
 
 def described_interfaces(member: dict[str, Any]) -> set[tuple[str, int, int]]:
-    places = ((each["InterfaceType"], each["Attachment"]) for each in member["NetworkInterfaces"])
-    return {(kind, place["NetworkCardIndex"], place["DeviceIndex"]) for kind, place in places}
+    interfaces = ((each["InterfaceType"], each["Attachment"]) for each in member["NetworkInterfaces"])
+    return {(kind, attachment["NetworkCardIndex"], attachment["DeviceIndex"]) for kind, attachment in interfaces}
 
 
 def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws, stacks: Stacks) -> None:
@@ -95,13 +97,13 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
     assert described_interfaces(member) == {("interface", 0, 0), ("efa-only", 0, 1), ("efa-only", 1, 0)}
     assert {each["Groups"][0]["GroupId"] for each in member["NetworkInterfaces"]} == {stacks.physical_id("Security")}
-    (found,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert [(each.kind, each.address) for each in found.interfaces] == [
+    (instance,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert [(each.kind, each.address) for each in instance.interfaces] == [
         ("interface", member["PrivateIpAddress"]), ("efa-only", None), ("efa-only", None)
     ]  # fmt: skip
     aws.client("ec2").terminate_instances(InstanceIds=[member["InstanceId"]])
     left = aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
-    assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in found.interfaces}
+    assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in instance.interfaces}
 
 
 def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:
@@ -115,8 +117,8 @@ def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, s
     (member,) = instances(aws)
     assert described_interfaces(member) == {("efa", 0, 0)}
     assert member["PublicIpAddress"]
-    (found,) = member["NetworkInterfaces"]
-    assert found["MacAddress"] == mac_address(member["PrivateIpAddress"])
+    (interface,) = member["NetworkInterfaces"]
+    assert interface["MacAddress"] == mac_address(member["PrivateIpAddress"])
 
 
 @pytest.mark.parametrize("placement", [{"GroupName": "close-together", "Tenancy": "dedicated"}, {}])
@@ -135,8 +137,8 @@ def test_members_are_spot_instances_if_the_template_requests_it(aws: Aws, stacks
     stacks.create(template)
     (member,) = instances(aws)
     assert member["InstanceLifecycle"] == "spot"
-    (found,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert found.life_cycle == "spot"
+    (instance,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert instance.life_cycle == "spot"
 
 
 def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, stacks: Stacks) -> None:
@@ -173,10 +175,10 @@ def test_groups_are_found_by_tag(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
     autoscaling = aws.client("autoscaling")
 
-    def found(value: str) -> list[str]:
+    def names(value: str) -> list[str]:
         filters = [{"Name": "tag:cluster", "Values": [value]}]
         answer = autoscaling.describe_auto_scaling_groups(Filters=filters)["AutoScalingGroups"]
         return [group["AutoScalingGroupName"] for group in answer]
 
-    assert found("test") == [stacks.physical_id("Group")]
-    assert found("other") == []
+    assert names("test") == [stacks.physical_id("Group")]
+    assert names("other") == []
