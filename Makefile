@@ -7,7 +7,7 @@
 # make test       run all checks required before a merge, except test-engines: lint, types, unit and end-to-end tests
 # make test-engines   test MXNet, Horovod and Open MPI on real nodes (the first time takes 4 minutes longer)
 # make test-gpu   test the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not in make test
-# make soak       long runs: random faults (SEED, FAULTS=65), under jobs (ROUNDS=50), kills (KILLS=20), races (RACES=50); dlcluster check (CHECKS=20), up and bake; spot, EFA and reservations; blocks, expiry and idle stop; a late mount target; a private cluster's verbs, Lustre; a project, Accelerate, Lightning, JupyterLab, an installed package; 10,000 settings and every pair (ROWS=64)
+# make soak       long runs: random faults (SEED, FAULTS=65), under jobs (ROUNDS=50), kills (KILLS=20), races (RACES=50); dlcluster check (CHECKS=20), up and bake; spot, EFA and reservations; blocks, expiry and idle stop; a late mount target; a private cluster's commands, Lustre; a project, Accelerate, Lightning, JupyterLab, an installed package; 10,000 settings and every pair (ROWS=64)
 # make lint       run a part of make test; also: unit, e2e
 # make docs       build the documentation and check its links; it says where the pages are
 # make docs-pictures  draw the documentation's pictures again from a run (needs chromium); not in make test

@@ -75,9 +75,9 @@ class Agent:
         self._problem = Problem()
 
     @property
-    def is_signalled(self) -> bool:
+    def is_signaled(self) -> bool:
         """Return True if nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
-        return self._cluster is not None and self._cluster.signals.is_signalled
+        return self._cluster is not None and self._cluster.signals.is_signaled
 
     def run_pass(self) -> float:
         """Make one pass; return the seconds until the next."""
@@ -104,7 +104,7 @@ class Agent:
             self._phases.done("membership")
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and self._setup.is_done and not cluster.signals.is_signalled:
+        if may_be_ready and self._setup.is_done and not cluster.signals.is_signaled:
             self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterClients:
@@ -202,7 +202,7 @@ class Agent:
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
-        elif cluster.signals.is_signalled:
+        elif cluster.signals.is_signaled:
             tasks.append(lambda: self._watch_health(cluster))
             # Users log in to a master whose setup has failed, although the workers file omits it.
             member = self._membership.member(cluster.identity.instance_id)
@@ -231,7 +231,7 @@ class Agent:
         deadline = self._start + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._current_step is not Step.STACK
         has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, MxnetEnvironmentError))
-        return bool(has_failed) and not self.is_signalled and now >= self._next_report
+        return bool(has_failed) and not self.is_signaled and now >= self._next_report
 
     def _report_not_ready(self) -> None:
         """Report why this node is not ready, and keep trying.
@@ -293,7 +293,7 @@ class Agent:
         if self._problem.failed_passes:
             return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
         now = self._host.monotonic()
-        if self._notice.must_drain or (not self.is_signalled and now - self._start < EAGER_PASSES_FOR_S):
+        if self._notice.must_drain or (not self.is_signaled and now - self._start < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S
         if not self._next_reconcile:
             return STEADY_PASS_S

@@ -14,7 +14,7 @@ from bootstrap.aws.clients import Clients
 from bootstrap.aws.elastic_ip import ElasticIp
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
-from bootstrap.aws.signals import SIGNALLED_FILE, Signals
+from bootstrap.aws.signals import SIGNALED_FILE, Signals
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.follower import Follower
 from bootstrap.cluster.poll_interval import ReadTurn
@@ -92,7 +92,7 @@ def connect_to_cluster(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
-            sent_file=under_root(host.root, SIGNALLED_FILE),
+            sent_file=under_root(host.root, SIGNALED_FILE),
         ),
         group=group,
         termination=TerminationHandler(

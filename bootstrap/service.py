@@ -13,7 +13,7 @@ from bootstrap.agent import Agent
 from bootstrap.aws.clients import connect
 from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
-from bootstrap.aws.signals import SIGNALLED_FILE, Signals
+from bootstrap.aws.signals import SIGNALED_FILE, Signals
 from bootstrap.cluster.record_fields import SHA256
 from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
@@ -100,9 +100,9 @@ def report(target: SignalTarget, reason: str, root: Path) -> None:
             connect(target.region).cloudformation,
             target=target,
             instance_id=read_identity().instance_id,
-            sent_file=under_root(root, SIGNALLED_FILE),
+            sent_file=under_root(root, SIGNALED_FILE),
         )
-        if not signals.is_signalled and not signals.failure(reason):
+        if not signals.is_signaled and not signals.failure(reason):
             # Another machine would crash in the same way, so do not request one.
             signals.record_signal(reason)
     except RETRYABLE_ERRORS as error:

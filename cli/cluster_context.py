@@ -1,4 +1,4 @@
-"""Look up the selected cluster and its members, which most verbs start with."""
+"""Look up the selected cluster and its members, which most commands start with."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

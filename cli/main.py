@@ -1,6 +1,6 @@
-"""Run ``dlcluster VERB``: inspect a cluster, log in to it, run jobs on it.
+"""Run ``dlcluster COMMAND``: inspect a cluster, log in to it, run jobs on it.
 
-Importing this module is fast, because each verb's module is imported only when the verb runs.
+Importing this module is fast, because each command's module is imported only when the command runs.
 """
 
 import os
@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from bootstrap.contract import VERSION
+from cli.command_group import PROGRAM, CommandGroup
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.output import printable
 from cli.shared_options import cluster_options
-from cli.verb_group import PROGRAM, VerbGroup
 
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 EPILOG: Final = (
@@ -23,7 +23,7 @@ EPILOG: Final = (
 )
 
 
-@click.group(PROGRAM, cls=VerbGroup, invoke_without_command=True, epilog=EPILOG, context_settings=HELP_OPTIONS)
+@click.group(PROGRAM, cls=CommandGroup, invoke_without_command=True, epilog=EPILOG, context_settings=HELP_OPTIONS)
 @cluster_options
 @click.version_option(VERSION, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @click.pass_context
@@ -34,7 +34,7 @@ def dlcluster(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one verb and return its exit code."""
+    """Run one command and return its exit code."""
     try:
         code = dlcluster.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()

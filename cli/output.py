@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 JSON_VERSION: Final = 1
-"""Version of each JSON object that a verb prints. The same version may gain keys (docs/dlcluster-json.md)."""
+"""Version of each JSON object that a command prints. The same version may gain keys (docs/dlcluster-json.md)."""
 STYLES: Final = {
     **dict.fromkeys(("running", "RUNNING", "SUCCEEDED", "ok", "active"), "green"),
     **dict.fromkeys(("pending", "PENDING", "CANCELLED", "warning"), "yellow"),
     **dict.fromkeys(("gone", "stopped", "terminated", "FAILED", "problem", "failed", "no answer"), "red"),
 }
-"""Colours of states on a terminal."""
+"""Colors of states on a terminal."""
 
 
 def json_option(function: Function) -> Function:
@@ -71,7 +71,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
-    """Return a table for a terminal, with the states in colour."""
+    """Return a table for a terminal, with the states in color."""
     # Import only for a terminal: this takes longer than everything else that a pipe needs.
     from rich import box
     from rich.table import Table

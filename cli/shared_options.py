@@ -1,4 +1,4 @@
-"""Define the options that every verb accepts, before or after it: which cluster, where, with which key."""
+"""Define the options that every command accepts, before or after it: which cluster, where, with which key."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def cluster_options(function: Function) -> Function:
 
 
 def selection() -> Selection:
-    """Return the selection of the running command line; an option after the verb overrides one before it."""
+    """Return the selection of the running command line; an option after the command overrides one before it."""
     return Selection(**click.get_current_context().find_root().ensure_object(dict))
 
 

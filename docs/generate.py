@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.files.environment import VARIABLES
-from cli.verb_group import VERBS
+from cli.command_group import COMMANDS
 from stacks.settings.props import ClusterProps
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
@@ -24,7 +24,7 @@ PAGES: Final = REPOSITORY / "docs/reference"
 NOTICE: Final = "<!-- Written by python -m docs.generate: edit the code, not this page. -->"
 WIDTH: Final = 100
 """Width of the programs' help, in columns."""
-LAUNCH_VERBS: Final = ("list", "status", "logs", "stop", "close")
+LAUNCH_COMMANDS: Final = ("list", "status", "logs", "stop", "close")
 
 
 def settings_page() -> str:
@@ -43,23 +43,23 @@ def settings_page() -> str:
 
 
 def dlcluster_page() -> str:
-    """Return the help of ``dlcluster`` and of each verb."""
+    """Return the help of ``dlcluster`` and of each command."""
     return _page(
         "dlcluster",
         "`dlcluster` runs on your own machine. It finds the cluster by its name in the account and region of your "
         "credentials.\n",
         _help("dlcluster", "cli"),
-        *(f"## {verb}\n\n{_help('dlcluster', 'cli', verb)}" for verb in sorted(VERBS)),
+        *(f"## {command}\n\n{_help('dlcluster', 'cli', command)}" for command in sorted(COMMANDS)),
     )
 
 
 def launch_page() -> str:
-    """Return the help of ``launch`` and of each of its verbs."""
+    """Return the help of ``launch`` and of each of its commands."""
     return _page(
         "launch",
         "`launch` runs on the master. What its options do together: [launch in depth](../launch.md).\n",
         _help("launch", "launcher"),
-        *(f"## launch {verb}\n\n{_help('launch', 'launcher', verb)}" for verb in LAUNCH_VERBS),
+        *(f"## launch {command}\n\n{_help('launch', 'launcher', command)}" for command in LAUNCH_COMMANDS),
     )
 
 

@@ -93,7 +93,7 @@ def shortened(step: Step, lines: Sequence[str]) -> Iterator[str]:
 
 
 def draw_tensorboard(user: User, path: Path) -> None:
-    """Train on all nodes, and let Chromium open TensorBoard through the verb's tunnel."""
+    """Train on all nodes, and let Chromium open TensorBoard through the command's tunnel."""
     make_venv(user, "tools", "tensorboard")
     user.ssh("deeplearning-master", TRAIN)
     words = ["dlcluster", "tensorboard", "--venv", "tools", "--logdir", "runs"]

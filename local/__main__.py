@@ -40,7 +40,7 @@ from local.run.status import print_status
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
-INSIDE_ONLY = ("fault", "block", *scarcity.VERBS)
+INSIDE_ONLY = ("fault", "block", *scarcity.SUBCOMMANDS)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,22 +51,24 @@ class _Parser(argparse.ArgumentParser):
 def _parser_inside() -> _Parser:
     """Build the parser of ``local-aws``, the command inside a local AWS."""
     parser = _Parser(prog="local-aws", allow_abbrev=False)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("status", help="list the instances of this local AWS")
-    command_line.add_arguments(verbs.add_parser("fault", help="break something in it"))
-    scarcity.add_arguments(verbs.add_parser)
-    blocks.add_arguments(verbs.add_parser("block", help="buy a Capacity Block in it"))
+    subcommands = parser.add_subparsers(dest="subcommand", required=True)
+    subcommands.add_parser("status", help="list the instances of this local AWS")
+    command_line.add_arguments(subcommands.add_parser("fault", help="break something in it"))
+    scarcity.add_arguments(subcommands.add_parser)
+    blocks.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
     return parser
 
 
 def _parser_outside() -> _Parser:
     parser = _Parser(prog="python -m local", allow_abbrev=False)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("image", help="build the node image")
-    run = verbs.add_parser("run", help="run a command inside a fresh local AWS")
+    subcommands = parser.add_subparsers(dest="subcommand", required=True)
+    subcommands.add_parser("image", help="build the node image")
+    run = subcommands.add_parser("run", help="run a command inside a fresh local AWS")
     run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
-    verbs.add_parser("shell", help="open a shell inside a fresh local AWS")
-    demo = verbs.add_parser("demo", help="deploy NODES nodes inside a fresh local AWS, train on all of them, destroy")
+    subcommands.add_parser("shell", help="open a shell inside a fresh local AWS")
+    demo = subcommands.add_parser(
+        "demo", help="deploy NODES nodes inside a fresh local AWS, train on all of them, destroy"
+    )
     demo.add_argument("nodes", metavar="NODES", help="number of nodes, the master included")
     demo.add_argument("--keep", action="store_true", help="leave the cluster up")
     helps = {
@@ -74,8 +76,8 @@ def _parser_outside() -> _Parser:
         "end": "end a running local AWS",
         "status": "list the instances of every running local AWS, or of one",
     }
-    for verb, text in helps.items():
-        verbs.add_parser(verb, help=text).add_argument(
+    for subcommand, text in helps.items():
+        subcommands.add_parser(subcommand, help=text).add_argument(
             "run", nargs="?", metavar="RUN", help="its name or the start of it"
         )
     return parser
@@ -83,16 +85,18 @@ def _parser_outside() -> _Parser:
 
 def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     """Parse the command line for inside or outside a local AWS. Raises UsageError."""
-    verb = next(iter(arguments), None)
-    if inside and verb in OUTSIDE_ONLY:
-        raise UsageError(f"{verb} works outside of a local AWS only, this is inside {inside}")
-    if not inside and verb in INSIDE_ONLY:
-        raise UsageError(f"{verb} works inside a local AWS only: make enter, then local-aws {verb}")
+    subcommand = next(iter(arguments), None)
+    if inside and subcommand in OUTSIDE_ONLY:
+        raise UsageError(f"{subcommand} works outside of a local AWS only, this is inside {inside}")
+    if not inside and subcommand in INSIDE_ONLY:
+        raise UsageError(f"{subcommand} works inside a local AWS only: make enter, then local-aws {subcommand}")
     parser = _parser_inside() if inside else _parser_outside()
     own, command = _split(arguments)
     options = parser.parse_args(own)
-    if bool(command) != (options.verb == "run") and options.verb != "enter":
-        parser.error("run needs -- COMMAND" if options.verb == "run" else f"{options.verb} takes no command")
+    if bool(command) != (options.subcommand == "run") and options.subcommand != "enter":
+        parser.error(
+            "run needs -- COMMAND" if options.subcommand == "run" else f"{options.subcommand} takes no command"
+        )
     options.command = command
     return options
 
@@ -147,7 +151,7 @@ def _image() -> int:
 
 
 def _act(options: argparse.Namespace) -> int:
-    match options.verb:
+    match options.subcommand:
         case "image":
             return _image()
         case "run":
@@ -165,11 +169,11 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _act_inside(options: argparse.Namespace) -> int:
-    if options.verb == "status":
+    if options.subcommand == "status":
         return print_status()
-    if options.verb == "block":
+    if options.subcommand == "block":
         return blocks.run_command(options)
-    if options.verb in scarcity.VERBS:
+    if options.subcommand in scarcity.SUBCOMMANDS:
         return scarcity.run_command(current_run_dir(), options)
     return command_line.run_command(Faults.current(), options)
 

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from bootstrap import contract
 from bootstrap.config import NodeConfig
-from stacks.catalogue.deep_learning_ami import ROOT_DEVICE
+from stacks.catalog.deep_learning_ami import ROOT_DEVICE
 from stacks.cluster_role import RoleRules, limit_roles
 from stacks.flow_logs import FlowLogs
 from stacks.hardening import acknowledge_rules

@@ -29,7 +29,7 @@ _LONG_NAME: Final = "x" * 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RoleRules:
-    """An organisation's requirements for the roles that its stacks create."""
+    """An organization's requirements for the roles that its stacks create."""
 
     cluster_name: str
     name_prefix: str | None = None

@@ -50,7 +50,7 @@ def _no_bytecode_in_the_checkout() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _services_are_read_once() -> Iterator[None]:
-    """Cache botocore's descriptions of AWS's services, which it otherwise reads in every session of a verb or agent."""
+    """Cache botocore's descriptions of AWS's services, which each session of a command or agent reads otherwise."""
     read = functools.cache(functools.partial(JSONFileLoader.load_file, JSONFileLoader()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", lambda _, file_path: read(file_path))

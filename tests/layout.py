@@ -21,8 +21,8 @@ FOLDERS: Final = {*PRODUCT, "benchmarks", "bin", "docs", "examples", "tests"}
 MAX_MODULES: Final = 12
 MAX_LINES: Final = 300
 MIN_LINES: Final = 25
-MAX_LINES_BELOW: Final[Mapping[str, int]] = {"cli/verbs": 99}
-"""Folders whose files must be shorter than others: a verb's file has its words, and other packages its work."""
+MAX_LINES_BELOW: Final[Mapping[str, int]] = {"cli/commands": 99}
+"""Folders whose files must be shorter than others: a command's file has its words, and other packages its work."""
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
     "stacks/settings": (16, "one concern a file"),
     "trainer/data": (13, "one dataset a file"),
@@ -39,11 +39,11 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "local/run_dir.py": "shared by the packages of local",
     "local/faults/clients.py": "one cache for all faults",
     "cli/preflight/price.py": "one check a file",
-    "cli/verbs/jobs/jobs.py": "one verb a file",
-    "cli/verbs/jobs/logs.py": "one verb a file",
-    "cli/verbs/access/policy.py": "one verb a file",
-    "cli/verbs/access/known_hosts.py": "one verb a file",
-    "cli/verbs/access/ssh_config.py": "one verb a file",
+    "cli/commands/jobs/jobs.py": "one command a file",
+    "cli/commands/jobs/logs.py": "one command a file",
+    "cli/commands/access/policy.py": "one command a file",
+    "cli/commands/access/known_hosts.py": "one command a file",
+    "cli/commands/access/ssh_config.py": "one command a file",
     "stacks/storage/log_group.py": "one construct a file",
 }
 """Files that may be shorter, with the reason."""
@@ -121,7 +121,7 @@ def _files(repository: Path) -> Iterator[str]:
         if lines > most:
             yield f"{path}: {lines} lines, at most {most}"
         if lines < MIN_LINES and path.name not in ENTRY_POINTS and path.as_posix() not in SHORT_FILES:
-            yield f"{path}: {lines} lines, at least {MIN_LINES}: merge it into its neighbour"
+            yield f"{path}: {lines} lines, at least {MIN_LINES}: merge it into its neighbor"
 
 
 def _cycles(repository: Path, package: str) -> Iterator[str]:

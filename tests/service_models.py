@@ -1,6 +1,6 @@
 """Read the models of AWS's services once a process: botocore reads them again for every session.
 
-Each verb of dlcluster makes a session, and half of the time of a verb in a test's process went there.
+Each command of dlcluster makes a session, and half of the time of a command in a test's process went there.
 """
 
 import functools

@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap import contract
 from docs import generate, pictures
-from stacks.catalogue.gpu_types import GPU_TYPES
+from stacks.catalog.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 from stacks.settings.props import SETTINGS
 from tests.e2e.console_blocks import OMITTED, general, steps

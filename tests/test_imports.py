@@ -23,7 +23,7 @@ SIZES = {"bootstrap.aws.group_sizes"}
 ALLOWED: dict[str, set[str]] = {
     "stacks": CONTRACT | SIZES | TEAM_KEYS | {"bootstrap.config"},
     "launcher": CONTRACT | RECORDS,
-    "cli": CONTRACT | RECORDS | PAUSES | SIZES | {"stacks.catalogue", "stacks.prices", "stacks.settings"},
+    "cli": CONTRACT | RECORDS | PAUSES | SIZES | {"stacks.catalog", "stacks.prices", "stacks.settings"},
     "bootstrap": set(),
     "trainer": set(),
 }
@@ -113,7 +113,7 @@ def test_record_checks_import_nothing_else(name: str) -> None:
 
 
 def test_settings_are_read_without_the_cdk() -> None:
-    packages = ("stacks.settings", "stacks.catalogue", "stacks.prices")
+    packages = ("stacks.settings", "stacks.catalog", "stacks.prices")
     files = [REPOSITORY / "stacks" / "__init__.py", *(f for name in packages for f in modules(name.replace(".", "/")))]
     seen = {name for path in files for name in imports(path)}
     foreign = {n for n in seen if n.partition(".")[0] not in sys.stdlib_module_names}

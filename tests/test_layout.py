@@ -62,11 +62,11 @@ def test_a_file_too_long_or_too_short(tree: Path, lines: int, sentence: str) -> 
     assert line.startswith(f"stacks/a.py: {sentence}")
 
 
-def test_verb_of_a_hundred_lines_is_reported(tree: Path) -> None:
-    (tree / "cli/verbs/cluster").mkdir(parents=True)
+def test_command_of_a_hundred_lines_is_reported(tree: Path) -> None:
+    (tree / "cli/commands/cluster").mkdir(parents=True)
     for name, lines in (("long", 100), ("short", 99)):
-        (tree / f"cli/verbs/cluster/{name}.py").write_text("# a line\n" * lines)
-    assert broken(tree) == ["cli/verbs/cluster/long.py: 100 lines, at most 99"]
+        (tree / f"cli/commands/cluster/{name}.py").write_text("# a line\n" * lines)
+    assert broken(tree) == ["cli/commands/cluster/long.py: 100 lines, at most 99"]
 
 
 def test_a_cycle_of_modules(tree: Path) -> None:

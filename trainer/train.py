@@ -224,7 +224,7 @@ class Trainer:
             train_accuracy=train_correct / total,
             validation_accuracy=val_correct / len(self.data.validation.labels),
             seconds=seconds,
-            utilisation=None if peak is None else samples_trained / seconds / (self.shard.count * peak),
+            utilization=None if peak is None else samples_trained / seconds / (self.shard.count * peak),
             phases=mean(phases),
             slowest=describe_slowest(phases),
         )

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.figure1._methods import METHODS
 
-COLOURS: Final = {
+COLORS: Final = {
     "one_server": "#b3cde3",
     "n_servers": "#6497b1",
     "two_n_servers": "#03396c",
@@ -75,7 +75,7 @@ def _draw_speeds(axes: Axes, measured: Mapping[str, Any]) -> None:
     for place, (name, method) in enumerate(METHODS.items()):
         lefts = [group - WIDTH / 2 + place * bar for group in range(len(rows))]
         heights = [row[name] for row in rows.values()]
-        bars = axes.bar(lefts, heights, inner, align="edge", color=COLOURS[name], label=method.label)
+        bars = axes.bar(lefts, heights, inner, align="edge", color=COLORS[name], label=method.label)
         axes.bar_label(bars, fmt="%.0f", fontsize=7, padding=1)
         for workers, left in zip(map(int, rows), lefts, strict=True):
             # One worker sends nothing and computes on one core.
@@ -93,7 +93,7 @@ def _draw_efficiencies(axes: Axes, measured: Mapping[str, Any]) -> None:
     rows = measured["images_per_s"]
     for name in METHODS:
         shares = [100 * efficiency(measured, name, int(workers)) for workers in rows]
-        axes.plot(range(len(rows)), shares, color=COLOURS[name], marker="o")
+        axes.plot(range(len(rows)), shares, color=COLORS[name], marker="o")
     axes.set_xticks(range(len(rows)), list(rows))
     axes.set_xlabel("workers")
     axes.set_ylabel("efficiency: % of as many workers that send nothing")

@@ -1,6 +1,6 @@
 """Train two workers with DistributedDataParallel and little else: ``python _bare_ddp.py NETWORK BUCKET_MB``.
 
-It prints only its speed, without checks and checkpoints. Its samples are in memory, normalised, before it starts; each
+It prints only its speed, without checks and checkpoints. Its samples are in memory, normalized, before it starts; each
 step uses a random batch of them.
 """
 

@@ -47,22 +47,22 @@ CONFIG = TrainConfig(
 Pair = tuple[float, float]
 
 
-def draw(shape: str, *, centre: Pair, radii: Pair, noise: np.random.Generator) -> Image.Image:
-    """Return an image of this shape; centre and radii are shares of its size."""
+def draw(shape: str, *, center: Pair, radii: Pair, noise: np.random.Generator) -> Image.Image:
+    """Return an image of this shape; center and radii are shares of its size."""
     image = Image.fromarray(noise.integers(60, 120, (SIZE, SIZE, 3), np.uint8))
     pen = ImageDraw.Draw(image)
-    (x, y), (across, down) = ((SIZE * first, SIZE * second) for first, second in (centre, radii))
-    colour = tuple(noise.integers(150, 255, 3).tolist())
+    (x, y), (across, down) = ((SIZE * first, SIZE * second) for first, second in (center, radii))
+    color = tuple(noise.integers(150, 255, 3).tolist())
     box = (x - across, y - down, x + across, y + down)
     if shape == "disc":
-        pen.ellipse(box, fill=colour)
+        pen.ellipse(box, fill=color)
     elif shape == "square":
-        pen.rectangle(box, fill=colour)
+        pen.rectangle(box, fill=color)
     elif shape == "triangle":
-        pen.polygon([(x, y - down), (x - across, y + down), (x + across, y + down)], fill=colour)
+        pen.polygon([(x, y - down), (x - across, y + down), (x + across, y + down)], fill=color)
     else:
-        pen.rectangle((x - across, y - down / 3, x + across, y + down / 3), fill=colour)
-        pen.rectangle((x - across / 3, y - down, x + across / 3, y + down), fill=colour)
+        pen.rectangle((x - across, y - down / 3, x + across, y + down / 3), fill=color)
+        pen.rectangle((x - across / 3, y - down, x + across / 3, y + down), fill=color)
     return image
 
 
@@ -73,13 +73,13 @@ def make_folder(directory: Path) -> None:
         for shape in SHAPES:
             (directory / part / shape).mkdir(parents=True)
             for number in range(count):
-                centre, radii = (0.5, 0.5), (0.38, 0.38)
+                center, radii = (0.5, 0.5), (0.38, 0.38)
                 if part == "val":
                     size, ratio = noise.uniform(0.2, 0.4), math.sqrt(noise.uniform(0.7, 1.4))
                     across, down = size * ratio, size / ratio
-                    centre, radii = (noise.uniform(across, 1 - across), noise.uniform(down, 1 - down)), (across, down)
+                    center, radii = (noise.uniform(across, 1 - across), noise.uniform(down, 1 - down)), (across, down)
                 path = directory / part / shape / f"{number}.jpg"
-                draw(shape, centre=centre, radii=radii, noise=noise).save(path, quality=90)
+                draw(shape, center=center, radii=radii, noise=noise).save(path, quality=90)
 
 
 def learn(config: TrainConfig) -> float:

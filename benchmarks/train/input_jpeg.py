@@ -1,7 +1,7 @@
 """Compare the trainer's JPEG reader with PyTorch's DataLoader, in images per core-second.
 
 Both read the same synthetic photographs of ImageNet's usual size (500x375), decode them with Pillow, scale a random
-part of each to 224x224, mirror every second one and normalise it, into batches of float32. The baseline is a
+part of each to 224x224, mirror every second one and normalize it, into batches of float32. The baseline is a
 torch.utils.data.DataLoader as in PyTorch's ImageNet example: one process per core, each sample decoded completely,
 cropped and scaled by Pillow as in torchvision's RandomResizedCrop, and converted to a tensor. The CPU time of all
 threads and processes counts; both run in turn, and the best round counts.

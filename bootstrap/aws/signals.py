@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SIGNALLED_FILE: Final = "/var/lib/deeplearning/signalled"
+SIGNALED_FILE: Final = "/var/lib/deeplearning/signaled"
 """File with the instance ID and its signal. The ID reveals a file that came with an image made from another node."""
 
 
@@ -29,12 +29,12 @@ class Signals:
         self._target = target
         self._instance_id = instance_id
         self._sent_file = sent_file
-        self._is_signalled = self._remembered()
+        self._is_signaled = self._remembered()
 
     @property
-    def is_signalled(self) -> bool:
+    def is_signaled(self) -> bool:
         """Return True if nothing is left to signal: success or failure was sent, or the stack no longer waits."""
-        return self._is_signalled
+        return self._is_signaled
 
     def success(self) -> None:
         """Signal that the node is ready."""
@@ -55,7 +55,7 @@ class Signals:
 
     def record_signal(self, result: str) -> None:
         """Record, also for a restarted agent, that nothing is left to signal."""
-        self._is_signalled = True
+        self._is_signaled = True
         write_file(self._sent_file, f"{self._instance_id} {result}\n")
 
     def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> bool:
@@ -71,7 +71,7 @@ class Signals:
                 raise
             log.info("the stack no longer waits for a signal")
             return False
-        log.info("signalled %s as %r", status, unique_id)
+        log.info("signaled %s as %r", status, unique_id)
         return True
 
     def _remembered(self) -> bool:

@@ -2,7 +2,7 @@
 
     python -m cli.costs.refresh us-east-1 eu-west-1
 
-This queries the On-Demand prices of the catalogue's instance types, gp3 volumes, NAT gateways, public addresses,
+This queries the On-Demand prices of the catalog's instance types, gp3 volumes, NAT gateways, public addresses,
 buckets and EFS in each region. It needs credentials with pricing:GetProducts, and changes nothing in AWS.
 """
 
@@ -17,7 +17,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.costs.price_file import render
-from stacks.catalogue.instance_types import find
+from stacks.catalog.instance_types import find
 from stacks.prices.price_list import FALLBACK_REGION, PRICES_FILE
 
 API_REGION: Final = "us-east-1"

@@ -98,7 +98,7 @@ DECORATORS: Final = (
 
 
 def launch_options(function: Function) -> Function:
-    """Add the options to a verb, as the fields of LaunchOptions."""
+    """Add the options to a command, as the fields of LaunchOptions."""
     for decorator in reversed(DECORATORS):
         function = decorator(function)
     return function

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
+from cli.command import END_OF_OPTIONS, ClusterCommand
 from cli.errors import UsageError
 from cli.jobs.script import PYTHON, SCRIPT
-from cli.verb import END_OF_OPTIONS, Verb
 
 MISSPELLED: Final = 0.8
 """Smallest ratio of difflib at which an unknown option counts as one of run: ``--nproc_per_node``, not ``--lr``."""
@@ -18,8 +18,8 @@ ELLIPSIS: Final = "..."
 """Stands for the options of run."""
 
 
-class RunVerb(Verb):
-    """Verb whose command has options of its own, which users put before the command's name."""
+class RunCommand(ClusterCommand):
+    """Command whose command has options of its own, which users put before the command's name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = tuple(args)
@@ -37,9 +37,9 @@ class RunVerb(Verb):
             ) from error
 
 
-def _own_options(verb: click.Command) -> dict[str, bool]:
+def _own_options(command: click.Command) -> dict[str, bool]:
     """Return the options of the help, each with True if it takes a value."""
-    shown = [each for each in verb.params if isinstance(each, click.Option) and not each.hidden]
+    shown = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     return {name: not each.is_flag for each in shown for name in (*each.opts, *each.secondary_opts)}
 
 

@@ -1,4 +1,4 @@
-"""Remove expired addresses from the allow list, as a side task of other verbs."""
+"""Remove expired addresses from the allow list, as a side task of other commands."""
 
 import sys
 from datetime import datetime, timezone

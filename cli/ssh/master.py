@@ -1,4 +1,4 @@
-"""Connect to the master of the selected cluster, once per verb."""
+"""Connect to the master of the selected cluster, once per command."""
 
 import functools
 from collections.abc import Iterator

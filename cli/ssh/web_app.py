@@ -1,7 +1,7 @@
-"""Run a web application on the master while a verb runs here, and reach it through a tunnel.
+"""Run a web application on the master while a command runs here, and reach it through a tunnel.
 
 A single ssh carries the tunnel and the application's standard input. The first line of input is its secret; the
-following empty lines are the verb's heartbeats, because sshd itself would not notice a laptop that has lost its
+following empty lines are the command's heartbeats, because sshd itself would not notice a laptop that has lost its
 network.
 """
 
@@ -55,7 +55,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def web_app_options(function: Function) -> Function:
-    """Add the options of verbs that run a web application."""
+    """Add the options of commands that run a web application."""
     for option in (
         browser_option,
         click.option(
@@ -175,7 +175,7 @@ def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
 
     def keep_lines() -> None:
         assert process.stdout is not None
-        with suppress(ValueError):  # the verb has closed the pipe
+        with suppress(ValueError):  # the command has closed the pipe
             for line in process.stdout:
                 output.append(line.decode(errors="replace"))
 
@@ -186,7 +186,7 @@ def _start(process: "subprocess.Popen[bytes]", secret: str) -> "deque[str]":
             try:
                 process.stdin.write(line)
                 process.stdin.flush()
-            except (OSError, ValueError):  # ssh has ended, or the verb has closed the pipe
+            except (OSError, ValueError):  # ssh has ended, or the command has closed the pipe
                 return
             line = b"\n"
             ended.wait(ALIVE_S)

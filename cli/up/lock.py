@@ -37,7 +37,7 @@ _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 
 
 class TakenError(ClusterError):
-    """Another call of the verb is working on the cluster, so its nodes are not ours to end."""
+    """Another call of the command is working on the cluster, so its nodes are not ours to end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,8 +83,8 @@ class Lock:
     caller: str
     """ARN of the user."""
     process: int = field(default_factory=os.getpid)
-    verb: str = UP_ID
-    """Verb that may run only once; also the record's name."""
+    command: str = UP_ID
+    """Command that may run only once; also the record's name."""
     _identity: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _was_owner: bool = field(default=False, init=False)
     _table_name: str = field(default="", init=False)
@@ -98,16 +98,16 @@ class Lock:
             if owner is not None and not is_own and not owner.is_dead:
                 since = f"{datetime.fromtimestamp(owner.seen).astimezone():%H:%M}"
                 raise TakenError(
-                    f"{owner.user} is running dlcluster {self.verb} for {self.name} on {owner.host}, last seen "
+                    f"{owner.user} is running dlcluster {self.command} for {self.name} on {owner.host}, last seen "
                     f"at {since}: wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
                 )
             if self._was_owner and not is_own:
-                verb = f"dlcluster {self.verb}"
-                raise TakenError(f"another {verb} for {self.name} has taken over: run {verb} again to continue")
+                command = f"dlcluster {self.command}"
+                raise TakenError(f"another {command} for {self.name} has taken over: run {command} again to continue")
             self._was_owner = is_own
             if self._write(table, owner):
                 return
-        began = f"others have started dlcluster {self.verb} for {self.name} {ATTEMPTS} times within a second"
+        began = f"others have started dlcluster {self.command} for {self.name} {ATTEMPTS} times within a second"
         raise TakenError(f"{began}: try again")
 
     def is_held(self) -> bool:
@@ -121,7 +121,7 @@ class Lock:
             table = self._table()
             owner = self._read(table)
             if owner is not None and owner.owner == self._identity:
-                key = {TABLE_KEY: {"S": self.verb}}
+                key = {TABLE_KEY: {"S": self.command}}
                 self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(owner))
 
     def _table(self) -> str:
@@ -133,7 +133,7 @@ class Lock:
 
     def _read(self, table: str) -> _Owner | None:
         """Return the owner in the record; None if there is none."""
-        key = {TABLE_KEY: {"S": self.verb}}
+        key = {TABLE_KEY: {"S": self.command}}
         item = self.clients.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
         return _owner(item) if item else None
 
@@ -141,7 +141,7 @@ class Lock:
         """Make this call the owner; return whether the record was still as it was read."""
         now = int(time.time())
         item = {
-            TABLE_KEY: {"S": self.verb},
+            TABLE_KEY: {"S": self.command},
             "owner": {"S": self._identity},
             "user": {"S": _NOT_ALLOWED.sub("-", self.caller)[-170:]},
             "host": {"S": _host()},

@@ -11,7 +11,7 @@ from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 KILLED = 128 + signal.SIGKILL
 """Exit code of a killed process. The launcher sends KILL only after a failure is known."""
 SIMILARITY = 0.7
-"""Smallest difflib ratio at which a word counts as a misspelt subcommand: `lst` and `stat` do, `ls` does not."""
+"""Smallest difflib ratio at which a word counts as a misspelled subcommand: `lst` and `stat` do, `ls` does not."""
 MISSING_MODULE = re.compile(rb"ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,80})")
 
 

@@ -12,16 +12,16 @@ from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 
 CAUSE_S = 3.0
-"""Seconds to collect other nodes' errors after the first error, which may only report a lost neighbour."""
+"""Seconds to collect other nodes' errors after the first error, which may only report a lost neighbor."""
 
 
 class RemoteError(LaunchError):
     """A node could not carry out a request."""
 
-    def __init__(self, reason: str, *, neighbour: bool) -> None:
+    def __init__(self, reason: str, *, neighbor: bool) -> None:
         super().__init__(reason)
-        self.neighbour = neighbour
-        """True if the node only lost its neighbour, whose own error explains the failure."""
+        self.neighbor = neighbor
+        """True if the node only lost its neighbor, whose own error explains the failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +53,7 @@ async def receive_answer(connection: RunnerConnection) -> Answer:
     """Return the next answer; RemoteError if it reports a failure."""
     answer = unpack_answer(await connection.receive(FrameType.SYNC))
     if "error" in answer:
-        raise RemoteError(f"{connection.host}: {answer['error']}", neighbour=answer["neighbour"])
+        raise RemoteError(f"{connection.host}: {answer['error']}", neighbor=answer["neighbor"])
     return answer
 
 
@@ -87,5 +87,5 @@ def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseExcep
     defect = next((error for error in errors if not isinstance(error, LaunchError)), None)
     if defect is not None:
         return defect
-    causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbour)] or errors[:1]
+    causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbor)] or errors[:1]
     return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_reasons(map(str, causes))}")

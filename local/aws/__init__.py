@@ -1,1 +1,1 @@
-"""Serve the control plane of the local AWS: moto, extended by the behaviour that it lacks."""
+"""Serve the control plane of the local AWS: moto, extended by the behavior that it lacks."""

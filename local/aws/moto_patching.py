@@ -1,6 +1,6 @@
 """Wrap single functions of moto with our own.
 
-All behaviour that moto lacks is added this way: if moto no longer has a name, the server fails at startup instead of
+All behavior that moto lacks is added this way: if moto no longer has a name, the server fails at startup instead of
 silently ignoring the change.
 """
 

@@ -20,40 +20,47 @@ NODE_COMMANDS: Mapping[str, FaultType | Repair] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each fault and each repair."""
-    verbs = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
+    subcommands = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for name, fault_or_repair in NODE_COMMANDS.items():
-        verbs.add_parser(name, help=fault_or_repair.help).add_argument("node", metavar="NODE", help=NODE)
-    notice = verbs.add_parser("spot-notice", help="announce a node's interruption in its metadata, then terminate it")
+        subcommands.add_parser(name, help=fault_or_repair.help).add_argument("node", metavar="NODE", help=NODE)
+    notice = subcommands.add_parser(
+        "spot-notice", help="announce a node's interruption in its metadata, then terminate it"
+    )
     notice.add_argument("node", metavar="NODE", help=NODE)
     notice.add_argument(
         "--seconds", type=_seconds, default=SPOT_NOTICE_S, help="time until the interruption; by default 120, as on AWS"
     )
-    for verb, text in {"partition": "isolate a node, or two from each other", "reconnect": "undo a partition"}.items():
-        cut = verbs.add_parser(verb, help=text)
+    for subcommand, text in {
+        "partition": "isolate a node, or two from each other",
+        "reconnect": "undo a partition",
+    }.items():
+        cut = subcommands.add_parser(subcommand, help=text)
         cut.add_argument("node", metavar="NODE", help=NODE)
         cut.add_argument("other", metavar="OTHER", nargs="?", help="second node; by default everything, AWS included")
-    for verb, text in {"throttle": "throttling errors", "api-errors": "internal errors (HTTP 500)"}.items():
-        refused = verbs.add_parser(verb, help=f"answer nodes' calls to AWS's API with {text}; share 0 ends it")
+    for subcommand, text in {"throttle": "throttling errors", "api-errors": "internal errors (HTTP 500)"}.items():
+        refused = subcommands.add_parser(
+            subcommand, help=f"answer nodes' calls to AWS's API with {text}; share 0 ends it"
+        )
         refused.add_argument(
             "service", metavar="SERVICE", nargs="?", type=_service, default="all", help=f"{', '.join(SERVICES)} or all"
         )
         refused.add_argument("share", metavar="SHARE", nargs="?", type=_share, default=1.0, help="of the calls, 0 to 1")
         refused.add_argument("--node", help="fail the calls of one node only")
         refused.add_argument("--seed", type=int, default=0, help="random seed that decides which calls fail")
-    outage = verbs.add_parser("api-outage", help="cut the nodes off from AWS's API")
+    outage = subcommands.add_parser("api-outage", help="cut the nodes off from AWS's API")
     outage.add_argument(
         "node", metavar="NODE", nargs="?", help="instance id, host name, or the end of that; by default all nodes"
     )
     outage.add_argument("--refuse", action="store_true", help="refuse connections instead of letting them time out")
-    verbs.add_parser("api-back", help="restore the nodes' access to AWS's API").add_argument(
+    subcommands.add_parser("api-back", help="restore the nodes' access to AWS's API").add_argument(
         "node", metavar="NODE", nargs="?"
     )
-    storage = verbs.add_parser(
+    storage = subcommands.add_parser(
         "storage-outage", help="take the mount targets of all file systems away, or slow them down"
     )
     storage.add_argument("--slow", type=_seconds, metavar="SECONDS", help="answer mounts this late instead")
-    verbs.add_parser("storage-back", help="restore the mount targets")
-    verbs.add_parser("heal", help="undo all that can be undone, everywhere")
+    subcommands.add_parser("storage-back", help="restore the mount targets")
+    subcommands.add_parser("heal", help="undo all that can be undone, everywhere")
 
 
 def _service(text: str) -> str | None:

@@ -17,11 +17,11 @@ from local.aws.scarcity.limits import (
 )
 
 ANY: Final = "any"
-VERBS: Final = ("capacity", "quota")
+SUBCOMMANDS: Final = ("capacity", "quota")
 
 
 def add_arguments(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add both verbs, with the ``add_parser`` of the command's subcommands."""
+    """Add both subcommands, with the ``add_parser`` of the command's subcommands."""
     capacity = add("capacity", help="limit the instances of a type in a zone")
     capacity.add_argument("instance_type", metavar="TYPE", help="p5.48xlarge, for example")
     capacity.add_argument("zone", metavar="ZONE", help="us-east-1a, for example")
@@ -34,7 +34,7 @@ def add_arguments(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run_command(run_dir: Path, options: argparse.Namespace) -> int:
     """Execute the command line, and print what was done."""
-    if options.verb == "quota":
+    if options.subcommand == "quota":
         set_quota(run_dir, options.quota, options.count)
         unit = " vCPUs" if QUOTAS[options.quota].families else ""
         print(f"set the quota {options.quota} to {_format_count(options.count)}{unit}")

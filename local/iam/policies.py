@@ -23,8 +23,8 @@ CONDITION_KEYS: Final = frozenset({
     "elasticfilesystem:AccessPointArn", "elasticfilesystem:AccessedViaMountTarget", "iam:PassedToService",
     "kms:ViaService", "s3:delimiter", "s3:max-keys", "s3:prefix", DOCUMENT_CHECK,
 })  # fmt: skip
-"""Keys that a condition may name, besides those of tags. A misspelt key is never in a request, so that ForAllValues and
-negated operators would be true."""
+"""Keys that a condition may name, besides those of tags. A misspelled key is never in a request, so that ForAllValues
+and negated operators would be true."""
 VARIABLES: Final = frozenset({USER_ID, "aws:username", "aws:PrincipalAccount"})
 VERSION: Final = "2012-10-17"
 """Version of the policy language; the older one has no policy variables."""

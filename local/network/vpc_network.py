@@ -1,6 +1,6 @@
 """Build the network: the internet, one router namespace per VPC, one namespace per node, routed at layer 3.
 
-Every node has one link to its VPC's router, which answers for all neighbours (proxy ARP), so that every packet between
+Every node has one link to its VPC's router, which answers for all neighbors (proxy ARP), so that every packet between
 two nodes passes the router's firewall; its rules are the security groups, NAT and public addresses.
 """
 

@@ -8,7 +8,7 @@ gives only to a node with a single interface, so the interfaces do not mention i
 from collections.abc import Sequence
 from typing import Any
 
-from stacks.catalogue.gpu_types import InstanceType
+from stacks.catalog.gpu_types import InstanceType
 
 
 def network_interfaces(instance: InstanceType, security_groups: Sequence[str]) -> list[dict[str, Any]]:

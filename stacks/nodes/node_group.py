@@ -15,7 +15,7 @@ from bootstrap import contract
 from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.config import NodeConfig
 from bootstrap.team_keys.keys import TeamKey, to_tags
-from stacks.catalogue.gpu_types import InstanceType
+from stacks.catalog.gpu_types import InstanceType
 from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from bootstrap import contract
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
-from stacks.catalogue import instance_types
-from stacks.catalogue.gpu_types import InstanceType
+from stacks.catalog import instance_types
+from stacks.catalog.gpu_types import InstanceType
 from stacks.settings.values import Settings, SettingsError, require, shown
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
@@ -27,7 +27,7 @@ class CapacitySettings(Settings):
     master_trains: bool | None = None
     """Whether jobs run on the master too. Default: only if it has the workers' type."""
     gpu_count: int | None = None
-    """GPUs per node. Set it to use an instance type that is not in the catalogue."""
+    """GPUs per node. Set it to use an instance type that is not in the catalog."""
     worker_count: int = 1
     """Number of nodes besides the master, which trains too; with 0 the cluster is only the master."""
     min_workers: int | None = None
@@ -61,7 +61,7 @@ class CapacitySettings(Settings):
         if self.instance is None and not instance_types.is_arm(self.instance_type):
             near = instance_types.nearest(self.instance_type)
             warnings["unknown-type"] = (
-                f"instance_type {self.instance_type} is not in the catalogue{f' (nearest: {near})' if near else ''}: "
+                f"instance_type {self.instance_type} is not in the catalog{f' (nearest: {near})' if near else ''}: "
                 "only EC2 knows whether it exists, and whether the AMI has drivers for it"
             )
         elif self.instance is not None and self.instance.successor is not None:
@@ -72,7 +72,7 @@ class CapacitySettings(Settings):
 
     @property
     def instance(self) -> InstanceType | None:
-        """Return the catalogue's entry of the instance type; None for an unknown type."""
+        """Return the catalog's entry of the instance type; None for an unknown type."""
         return instance_types.find(self.instance_type)
 
     @property
@@ -82,7 +82,7 @@ class CapacitySettings(Settings):
 
     @property
     def master_instance(self) -> InstanceType | None:
-        """Return the catalogue's entry of the master's type; None for an unknown type."""
+        """Return the catalog's entry of the master's type; None for an unknown type."""
         return instance_types.find(self.master_type)
 
     @property
@@ -99,14 +99,14 @@ class CapacitySettings(Settings):
 
     @property
     def master_gpus(self) -> int | None:
-        """Return the GPUs of the master; None if neither the catalogue nor the user names them."""
+        """Return the GPUs of the master; None if neither the catalog nor the user names them."""
         if self.master_type == self.instance_type:
             return self.gpus
         return self.master_instance.gpus if self.master_instance else None
 
     @property
     def gpus(self) -> int | None:
-        """Return the GPUs of a node; None if neither the catalogue nor the user names it."""
+        """Return the GPUs of a node; None if neither the catalog nor the user names it."""
         return self.gpu_count if self.instance is None else self.instance.gpus
 
     @property
@@ -153,6 +153,6 @@ def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
 
 
 def nearest_type_hint(name: str) -> str:
-    """Return ", did you mean TYPE?" for a misspelt type, or nothing."""
+    """Return ", did you mean TYPE?" for a misspelled type, or nothing."""
     near = instance_types.nearest(name) if len(name) <= _MAX_TYPE_LENGTH else None
     return f", did you mean {near}?" if near else ""

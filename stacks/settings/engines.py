@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stacks.catalogue import instance_types
+from stacks.catalog import instance_types
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.values import PARSER, SettingsError, require, shown
 

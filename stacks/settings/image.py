@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from stacks.catalogue import deep_learning_ami, instance_types
+from stacks.catalog import deep_learning_ami, instance_types
 from stacks.settings.capacity import CapacitySettings, nearest_type_hint
 from stacks.settings.values import SettingsError, require, shown
 

@@ -52,11 +52,11 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def _documented_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail when a verb prints a key that docs/dlcluster-json.md does not name for it."""
+    """Fail when a command prints a key that docs/dlcluster-json.md does not name for it."""
 
     def dumps(document: dict[str, Any], **options: Any) -> str:
-        verb = click.get_current_context().command.name or ""
-        assert {*undocumented_keys(verb, document)} == set()
+        command = click.get_current_context().command.name or ""
+        assert {*undocumented_keys(command, document)} == set()
         return json.dumps(document, **options)
 
     monkeypatch.setattr("cli.output.json", SimpleNamespace(dumps=dumps))
@@ -204,7 +204,7 @@ def put_members(
 
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the line that a failing verb prints."""
+    """Return the line that a failing command prints."""
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.count("\n") == 1

@@ -26,7 +26,7 @@ STEPS = ("detach", "mark", "leave", "clean", "create", "wait")
 
 @pytest.fixture
 def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
-    """Run the verb in a directory with a cdk.json."""
+    """Run the command in a directory with a cdk.json."""
     monkeypatch.chdir(tmp_path)
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": {"cluster_name": "demo", "key_name": "me"}}}))
 
@@ -48,7 +48,7 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
             left = tuple(each for each in members if each.instance_id not in account.detached)
             return ClusterMembership(generation=2, desired_nodes=3, members=left)
 
-        monkeypatch.setattr("cli.verbs.storage.bake.connect_to_master", connect_to_master)
+        monkeypatch.setattr("cli.commands.storage.bake.connect_to_master", connect_to_master)
         monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
         monkeypatch.setattr("cli.up.lock.find_cluster", lambda *_, **__: cluster)
         monkeypatch.setattr("cli.image.images.time.sleep", lambda _: None)

@@ -58,7 +58,7 @@ def check_output(found: Any) -> CommandResult:
 
 
 def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str, master_trains: bool = True) -> int:
-    """Run the verb against a cluster of four desired nodes, three of which are up."""
+    """Run the command against a cluster of four desired nodes, three of which are up."""
     members = tuple(
         ClusterNode(
             node_index=index,
@@ -76,7 +76,7 @@ def check(monkeypatch: pytest.MonkeyPatch, master: Master, *words: str, master_t
     def connected(_: object) -> Iterator[tuple[Any, Any]]:
         yield context, master
 
-    monkeypatch.setattr("cli.verbs.cluster.check.connect_to_master", connected)
+    monkeypatch.setattr("cli.commands.cluster.check.connect_to_master", connected)
     return main(["check", *words])
 
 

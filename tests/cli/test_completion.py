@@ -10,10 +10,10 @@ from pathlib import Path
 import boto3
 import pytest
 
+from cli.commands.completion import CHANGES, SHELLS
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.seen_clusters import FILE, SeenCluster, forget, read_seen, remember
-from cli.verbs.completion import CHANGES, SHELLS
 from tests.cli.conftest import REGION, Deploy
 from tests.local.terminal import Terminal
 
@@ -73,7 +73,7 @@ def test_nodes_that_dlcluster_has_seen_complete_in_any_directory(
     assert complete(shell, "dlcluster --cluster ", monkeypatch, capsys) == ["audio", "vision"]
 
 
-def test_a_verb_remembers_the_cluster_and_forgets_one_that_is_gone(deploy: Deploy) -> None:
+def test_a_command_remembers_the_cluster_and_forgets_one_that_is_gone(deploy: Deploy) -> None:
     deploy("vision")
     assert main(["status"]) == 0
     assert main(["status"]) == 0

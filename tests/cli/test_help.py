@@ -1,4 +1,4 @@
-"""Test what dlcluster says of itself: the verbs, their help, and what that costs."""
+"""Test what dlcluster says of itself: the commands, their help, and what that costs."""
 
 import resource
 import subprocess
@@ -9,47 +9,47 @@ from pathlib import Path
 import click
 import pytest
 
+from cli.command_group import COMMANDS, module_of
 from cli.main import main
-from cli.verb_group import VERBS, module_of
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 YARDSTICK = "import boto3"
 """Program that takes three times the CPU time of help, on a fast machine and on a slow one."""
 
 
-def command_of(verb: str) -> click.Command:
-    command: click.Command = import_module(module_of(verb)).command
-    return command
+def command_of(command: str) -> click.Command:
+    loaded: click.Command = import_module(module_of(command)).command
+    return loaded
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
-def test_the_verbs_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     out = capsys.readouterr().out
-    for verb, text in VERBS.items():
-        assert f"  {verb:{max(map(len, VERBS)) + 2}}{text}\n" in out
+    for command, text in COMMANDS.items():
+        assert f"  {command:{max(map(len, COMMANDS)) + 2}}{text}\n" in out
     assert "3 no such cluster" in out
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_of(verb).name == verb
-    assert main([verb, "--help"]) == 0
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_of(command).name == command
+    assert main([command, "--help"]) == 0
     usage, _, rest = capsys.readouterr().out.partition("\n\n")
-    assert usage.startswith(f"Usage: dlcluster {verb} [OPTIONS]")
-    assert f"dlcluster {verb}" in rest
+    assert usage.startswith(f"Usage: dlcluster {command} [OPTIONS]")
+    assert f"dlcluster {command}" in rest
 
 
-@pytest.mark.parametrize(("verb", "shown"), [("ssh", "[NODE] [-- COMMAND ...]"), ("run", "[--] COMMAND ...")])
-def test_help_shows_where_a_command_goes(verb: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, "--help"]) == 0
-    assert capsys.readouterr().out.startswith(f"Usage: dlcluster {verb} [OPTIONS] {shown}\n")
+@pytest.mark.parametrize(("command", "shown"), [("ssh", "[NODE] [-- COMMAND ...]"), ("run", "[--] COMMAND ...")])
+def test_help_shows_where_a_command_goes(command: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: dlcluster {command} [OPTIONS] {shown}\n")
 
 
-def test_help_and_completion_import_no_verb() -> None:
+def test_help_and_completion_import_no_command() -> None:
     program = (
         "import sys; from cli.main import main; main([]); main(['--version']); "
-        "print([name for name in sys.modules if name.startswith(('boto', 'rich', 'paramiko', 'cli.verbs.'))])"
+        "print([name for name in sys.modules if name.startswith(('boto', 'rich', 'paramiko', 'cli.commands.'))])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=PROGRAM.parents[1], capture_output=True, text=True, check=True

@@ -10,8 +10,8 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 
 from bootstrap.contract import STACK_DESCRIPTION
 from cli.aws.clusters import UnfinishedStack, find_clusters
+from cli.commands.cluster import list as list_command
 from cli.main import main
-from cli.verbs.cluster import list as list_verb
 from tests.cli.conftest import KEY, REGION, Deploy
 
 pytestmark = pytest.mark.usefixtures("aws")
@@ -22,7 +22,7 @@ def test_the_list_continues_after_a_stack_with_odd_outputs(
 ) -> None:
     deploy("one")
     found = [*find_clusters(boto3.client("cloudformation", region_name=REGION))]
-    monkeypatch.setattr(list_verb, "find_stacks", lambda _: [replace(found[0], name="-odd\x1b"), *found])
+    monkeypatch.setattr(list_command, "find_stacks", lambda _: [replace(found[0], name="-odd\x1b"), *found])
     assert main(["list"]) == 0
     got = capsys.readouterr()
     assert [line.split()[0] for line in got.out.splitlines()] == ["CLUSTER", "one"]
@@ -57,7 +57,7 @@ def test_an_explanation_shows_no_control_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = UnfinishedStack(name="two\x1b[2J", status="DELETE_FAILED", created="2026-01-01T00:00:00Z")
-    monkeypatch.setattr(list_verb, "find_stacks", lambda _cloudformation: [hostile])
+    monkeypatch.setattr(list_command, "find_stacks", lambda _cloudformation: [hostile])
     assert main(["list"]) == 0
     assert "\x1b" not in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Test results for programs and people: JSON, plain lines in a pipe, tables with colour on a terminal."""
+"""Test results for programs and people: JSON, plain lines in a pipe, tables with color on a terminal."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def on_terminal(words: list[str], **variables: str) -> str:
     return shown.decode().replace("\r", "")
 
 
-def test_a_terminal_gets_a_table_with_colour(deploy: Deploy) -> None:
+def test_a_terminal_gets_a_table_with_color(deploy: Deploy) -> None:
     deploy()
     shown = on_terminal(["status"])
     assert "demo: 3 of 3 nodes, generation 7\n" in shown
@@ -101,7 +101,7 @@ def test_a_terminal_gets_a_table_with_colour(deploy: Deploy) -> None:
     assert f"{GREEN}running" in shown
 
 
-def test_no_color_disables_colour_on_a_terminal(deploy: Deploy) -> None:
+def test_no_color_disables_color_on_a_terminal(deploy: Deploy) -> None:
     deploy()
     shown = on_terminal(["status"], NO_COLOR="1")
     assert "────" in shown

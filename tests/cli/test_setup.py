@@ -72,7 +72,7 @@ class Clock:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Run the verb against a cluster of three, whose second node already has the setup."""
+    """Run the command against a cluster of three, whose second node already has the setup."""
 
     def run(master: Master, *words: str, setup: str | None = OUTPUT, nodes: int = 3) -> int:
         members = tuple(
@@ -95,7 +95,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         def connect_to_master(_selection: object) -> Iterator[Any]:
             yield context, master
 
-        monkeypatch.setattr("cli.verbs.cluster.setup.connect_to_master", connect_to_master)
+        monkeypatch.setattr("cli.commands.cluster.setup.connect_to_master", connect_to_master)
         return main(["setup", *words])
 
     return run
@@ -148,8 +148,8 @@ def test_after_the_first_node_eight_run_it_at_a_time(
 
 def test_refused_connection_to_a_new_node_is_retried(run: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("cli.verbs.cluster.setup.time.monotonic", clock)
-    monkeypatch.setattr("cli.verbs.cluster.setup.time.sleep", clock.advance)
+    monkeypatch.setattr("cli.commands.cluster.setup.time.monotonic", clock)
+    monkeypatch.setattr("cli.commands.cluster.setup.time.sleep", clock.advance)
     assert run(Master(refusals=3)) == 0
     assert run(Master(refusals=1000)) == EXIT_FAILED
 

@@ -9,10 +9,10 @@ import pytest
 
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
+from cli.commands.access import tunnel
+from cli.commands.access.tunnel import PROBE, check_port
 from cli.errors import ClusterError
 from cli.ssh.forward import LOOPBACK, free_port
-from cli.verbs.access import tunnel
-from cli.verbs.access.tunnel import PROBE, check_port
 from tests.ports import held_port
 
 
@@ -58,7 +58,7 @@ def test_a_port_on_which_a_program_listens_gets_its_tunnel() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node_type", "named", "verb"),
+    ("node_type", "named", "command"),
     [
         ("worker", 0, ""),
         ("worker", 6006, ""),
@@ -66,9 +66,9 @@ def test_a_port_on_which_a_program_listens_gets_its_tunnel() -> None:
         ("master", 8888, "; dlcluster jupyter starts JupyterLab there itself"),
     ],
 )
-def test_port_on_which_nothing_listens_is_reported_with_advice(node_type: NodeType, named: int, verb: str) -> None:
+def test_port_on_which_nothing_listens_is_reported_with_advice(node_type: NodeType, named: int, command: str) -> None:
     name = "master" if node_type == "master" else "worker2"
-    advice = f"start the program first (dlcluster ssh {name}), then the tunnel{verb}"
+    advice = f"start the program first (dlcluster ssh {name}), then the tunnel{command}"
     with held_port() as port, probing(port) as process, pytest.raises(ClusterError) as failure:
         check_port(process, member(node_type), named or port)
     assert str(failure.value) == f"nothing listens on localhost:{named or port} of {name}: {advice}"

@@ -21,7 +21,7 @@ FILES: Final = {"jupyterlab/__init__.py": "", "jupyterlab/__main__.py": STAND_IN
 
 
 def address_and_token(line: str) -> tuple[str, str]:
-    """Return the address on the laptop, and the token, from the line that the verb prints."""
+    """Return the address on the laptop, and the token, from the line that the command prints."""
     match = re.match(r"(http://127\.0\.0\.1:\d+/)lab\?token=([0-9a-f]{48}) is JupyterLab on the master", line)
     assert match, line
     return match[1], match[2]

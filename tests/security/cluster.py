@@ -173,9 +173,9 @@ class Node:
         (action,), (resource,) = single.actions, single.resources
         on = "all but " if single.is_not_resource else ""
         where = [f"{each.key.rsplit('/', 1)[-1]} {' '.join(each.values)}" for each in single.conditions]
-        return ", ".join([f"{action} on {on}{self._labelled(resource)}", *map(self._labelled, where)])
+        return ", ".join([f"{action} on {on}{self._labeled(resource)}", *map(self._labeled, where)])
 
-    def _labelled(self, text: str) -> str:
+    def _labeled(self, text: str) -> str:
         cluster = self.cluster
         labels = {value: label for label, value in cluster.names.items()} | {
             cluster.group(self.type): "OWN-GROUP",

@@ -203,8 +203,8 @@ def test_a_master_names_members_as_it_likes_and_passes_for_no_worker(master: Nod
 def test_a_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -> None:
     ec2, autoscaling = master.client("ec2"), master.client("autoscaling")
     worker = master.cluster.node("worker").instance_id
-    for verb in (ec2.terminate_instances, ec2.stop_instances, ec2.reboot_instances):
-        refused(verb, InstanceIds=[worker])
+    for command in (ec2.terminate_instances, ec2.stop_instances, ec2.reboot_instances):
+        refused(command, InstanceIds=[worker])
     refused(ec2.describe_instance_attribute, InstanceId=worker, Attribute="userData")
     refused(ec2.run_instances, ImageId="ami-0123456789abcdef0", MinCount=1, MaxCount=1)
     refused(autoscaling.update_auto_scaling_group, AutoScalingGroupName=master.cluster.group("worker"), MaxSize=99)

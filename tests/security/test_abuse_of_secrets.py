@@ -10,7 +10,7 @@ VALUE = "hidden-7f3a"
 
 @pytest.fixture(scope="module", autouse=True)
 def stored(cluster: RoleCluster) -> None:
-    """Store the named secrets, under the user's own key, and their neighbours."""
+    """Store the named secrets, under the user's own key, and their neighbors."""
     ssm, manager = cluster.aws.client("ssm"), cluster.aws.client("secretsmanager")
     for name in ("/team/wandb", "/team/wandb2", "/team/wandb/more"):
         ssm.put_parameter(Name=name, Value=VALUE, Type="SecureString", KeyId=SECRET_KEY)

@@ -21,7 +21,7 @@ from tests.local.aws.harness import REGION, user_with_policy
 from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 
 ADDRESS = "203.0.113.9/32"
-VERBS = {
+COMMANDS = {
     "allow-ip": ("--cluster", "deeplearning", "allow-ip", ADDRESS),
     "bake": ("bake", "--yes"),
 }
@@ -59,17 +59,17 @@ class Project:
     described: FoundCluster
     directory: Path
 
-    def policy(self, verb: str, *, without: str) -> dict[str, Any]:
-        """Return the policy of a user who may run a verb, less one action."""
+    def policy(self, command: str, *, without: str) -> dict[str, Any]:
+        """Return the policy of a user who may run a command, less one action."""
         scope = AwsScope(partition="aws", region=REGION, account=ACCOUNT)
         document = user_policy(self.described, scope)
-        assert without in NEEDED[verb]
-        actions = [action for action in NEEDED[verb] if action != without]
+        assert without in NEEDED[command]
+        actions = [action for action in NEEDED[command] if action != without]
         more = {"Effect": "Allow", "Action": actions, "Resource": "*"}
         return {**document, "Statement": [*document["Statement"], more]}
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the verbs can change."""
+        """Return everything that the commands can change."""
         aws, groups = self.cluster.aws, [self.cluster.group(node_type) for node_type in BOTH]
         ec2 = aws.client("ec2")
         allowed = ec2.describe_managed_prefix_lists(PrefixListIds=[self.described.allow_list])["PrefixLists"]
@@ -120,7 +120,7 @@ def members(cluster: RoleCluster, described: FoundCluster) -> Iterator[dict[str,
 
 
 @pytest.mark.parametrize(
-    ("verb", "action"),
+    ("command", "action"),
     [
         ("allow-ip", "ec2:ModifyManagedPrefixList"),
         ("bake", "autoscaling:DetachInstances"),
@@ -131,7 +131,7 @@ def members(cluster: RoleCluster, described: FoundCluster) -> Iterator[dict[str,
     ],
 )
 def test_a_user_without_an_action_is_refused_and_changes_nothing(
-    project: Project, verb: str, action: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Project, command: str, action: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
     def connect(_target: object) -> Iterator[IdleMaster]:
@@ -139,10 +139,10 @@ def test_a_user_without_an_action_is_refused_and_changes_nothing(
 
     monkeypatch.setattr("cli.ssh.master.connect", connect)
     before = project.state()
-    with user_with_policy(project.cluster.aws, "ann", project.policy(verb, without=action)) as keys:
+    with user_with_policy(project.cluster.aws, "ann", project.policy(command, without=action)) as keys:
         for name, value in keys.items():
             monkeypatch.setenv(name.upper(), value)
-        assert main(VERBS[verb]) == EXIT_FAILED
+        assert main(COMMANDS[command]) == EXIT_FAILED
     line = error_line(capsys)
     assert line.startswith(f"AWS refused {action.partition(':')[2]}: ")
     assert f"User: arn:aws:iam::{ACCOUNT}:user/ann is not authorized to perform: {action}" in line

@@ -52,13 +52,13 @@ class Cdk:
     def _output(self) -> Path:
         return self.checkout.parent / "output"
 
-    def run(self, verb: str, **settings: str) -> tuple[int, str]:
-        """Run a verb; return the exit code and the output of both streams."""
-        return self._end(self._start(verb, settings))
+    def run(self, command: str, **settings: str) -> tuple[int, str]:
+        """Run a command; return the exit code and the output of both streams."""
+        return self._end(self._start(command, settings))
 
-    def create(self, verb: str = "", **settings: str) -> None:
+    def create(self, command: str = "", **settings: str) -> None:
         """Deploy for the first time, and signal on the master's behalf that it is ready."""
-        deploy = self._start(f"deploy --require-approval never {verb}", settings)
+        deploy = self._start(f"deploy --require-approval never {command}", settings)
         end = time.monotonic() + COMMAND_LIMIT_S
         while deploy.poll() is None:
             assert time.monotonic() < end, f"waited {COMMAND_LIMIT_S} s for the deploy"
@@ -72,12 +72,12 @@ class Cdk:
         status = process.wait(timeout=COMMAND_LIMIT_S)
         return status, self._output.read_text()
 
-    def _start(self, verb: str, settings: dict[str, str]) -> subprocess.Popen[str]:
+    def _start(self, command: str, settings: dict[str, str]) -> subprocess.Popen[str]:
         settings = {"cluster_name": self.cluster, **settings}
         context = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with self._output.open("w") as output:
             return subprocess.Popen(
-                ["cdk", *verb.split(), *context],
+                ["cdk", *command.split(), *context],
                 cwd=self.checkout,
                 env=_environment(self.aws.url),
                 stdin=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ from torch import nn
 from trainer.models import cifar_resnet
 
 
-def normalised(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def normalized(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network with BatchNorm over many values per channel of a sample, and over one."""
     return nn.Sequential(
         nn.Conv2d(image_shape[0], 8, kernel_size=3, stride=2, bias=False),
@@ -33,7 +33,7 @@ def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
 
 
-def normalised_perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def normalized_perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network with BatchNorm that is fast in any data type."""
     channels, height, width = image_shape
     return nn.Sequential(

@@ -15,7 +15,7 @@ OPTIONS = (
 )
 GLOBAL_BATCH_SIZE = 64
 CURVE = re.compile(r"Epoch\[\d+\] Train-accuracy=([\d.]+) Validation-accuracy=([\d.]+) loss=([\d.]+)")
-# Each worker normalises by its own samples, so the curves are not bit-identical. With twice the global batch, the first
+# Each worker normalizes by its own samples, so the curves are not bit-identical. With twice the global batch, the first
 # epoch's loss differs by 0.39.
 LOSS_TOLERANCE = 0.15
 ACCURACY_TOLERANCE = 0.06

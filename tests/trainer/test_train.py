@@ -42,7 +42,7 @@ def test_validation_batches_are_as_large_as_training_batches() -> None:
     assert backend.validated == [2, 2, 1]
 
 
-def test_utilisation_counts_the_devices_of_all_ranks() -> None:
+def test_utilization_counts_the_devices_of_all_ranks() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_speed = 10.0
     times = iter([0.0, 0.0, 2.0])
@@ -50,7 +50,7 @@ def test_utilisation_counts_the_devices_of_all_ranks() -> None:
         backend, TrainConfig(last_batch="keep", num_epochs=1), shard=Shard(index=0, count=2), clock=lambda: next(times)
     ).train()
     # 10 samples in 2 seconds, where two devices could have done 40.
-    assert result.utilisation == pytest.approx(0.25)
+    assert result.utilization == pytest.approx(0.25)
 
 
 def test_ranks_without_samples_make_every_step() -> None:

@@ -120,7 +120,7 @@ def _add_training_options(parser: _Parser) -> None:
     add(
         "--sync-bn",
         action="store_true",
-        help="BatchNorm over the samples of all ranks (default: each rank normalises by its own samples)",
+        help="BatchNorm over the samples of all ranks (default: each rank normalizes by its own samples)",
     )
 
 

@@ -60,7 +60,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     kv_store: str | None = None
     """Communication between ranks. Default: dist_sync if the launcher started several processes, device for one."""
     sync_bn: bool = False
-    """Normalise BatchNorm by the samples of all ranks. Default: by those of the rank."""
+    """Normalize BatchNorm by the samples of all ranks. Default: by those of the rank."""
     seed: int = 0
     """Seed of the initial weights and of the sample order."""
     model_prefix: str | None = None

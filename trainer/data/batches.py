@@ -1,4 +1,4 @@
-"""Prepare batches for the network: crop, mirror and normalise, some batches ahead of training."""
+"""Prepare batches for the network: crop, mirror and normalize, some batches ahead of training."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -115,7 +115,7 @@ def epoch_batches(
 def prepare(
     data: Dataset, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
 ) -> tuple[Images, Labels]:
-    """Read, crop, mirror and normalise these samples."""
+    """Read, crop, mirror and normalize these samples."""
     pixels = samples.read(indices, draws.resized_crops if draws else None)
     _, height, width = data.image_shape
     crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
@@ -130,7 +130,7 @@ def prepare(
 
 
 def _pad(pixels: Pixels, mean: tuple[float, ...]) -> Pixels:
-    """Add a margin of the mean colour, which normalises to 0 as in the paper."""
+    """Add a margin of the mean color, which normalizes to 0 as in the paper."""
     count, channels, height, width = pixels.shape
     padded = np.empty((count, channels, height + 2 * PADDING, width + 2 * PADDING), np.uint8)
     padded[:] = np.rint(np.array(mean))[:, None, None]

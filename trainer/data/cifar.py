@@ -34,7 +34,7 @@ Read = Callable[[str], tuple[object, bytes]]
 
 
 def load_cifar10(directory: Path) -> Dataset:
-    """Read 50,000 training and 10,000 validation colour images of 32x32.
+    """Read 50,000 training and 10,000 validation color images of 32x32.
 
     Raises TrainerError if a file is damaged or missing; the message tells where to get the dataset.
     """

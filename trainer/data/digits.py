@@ -46,7 +46,7 @@ def scale(images: NDArray[np.float32], *, height: int, width: int) -> NDArray[np
 
 
 def _interpolation(source: int, target: int) -> NDArray[np.float32]:
-    """Return the weight of each source pixel in each target pixel, with pixel centres aligned."""
-    centres = (np.arange(target) + 0.5) * source / target - 0.5
-    distances = np.abs(centres.clip(0, source - 1)[:, None] - np.arange(source))
+    """Return the weight of each source pixel in each target pixel, with pixel centers aligned."""
+    centers = (np.arange(target) + 0.5) * source / target - 0.5
+    distances = np.abs(centers.clip(0, source - 1)[:, None] - np.arange(source))
     return (1 - distances).clip(0).astype(np.float32)

@@ -81,7 +81,7 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
 
 
 def make_dataset(train: InMemory, validation: InMemory, *, classes: int, source: object) -> Dataset:
-    """Return both as a dataset, normalised by the training images' mean and standard deviation.
+    """Return both as a dataset, normalized by the training images' mean and standard deviation.
 
     Raises TrainerError with the ``source`` if images and labels do not match.
     """

@@ -1,6 +1,6 @@
-"""Adapt BatchNorm to several ranks: average its running statistics, and with --sync-bn normalise by the global batch.
+"""Adapt BatchNorm to several ranks: average its running statistics, and with --sync-bn normalize by the global batch.
 
-Without ``--sync-bn`` every rank normalises by the mean and variance of its own samples, so that n ranks with batch b
+Without ``--sync-bn`` every rank normalizes by the mean and variance of its own samples, so that n ranks with batch b
 differ from one rank with batch n*b; validation uses the sample-weighted mean of the ranks' running statistics. With it
 the results are the same. Formulas: Ioffe and Szegedy (2015), "Batch Normalization", section 3. torch.nn.SyncBatchNorm
 works only on GPUs.
@@ -61,13 +61,13 @@ def flatten_statistics(model: nn.Module) -> torch.Tensor:
 
 
 class LocalBatchNorm(_BatchNorm):
-    """Normalises by this rank's samples."""
+    """Normalizes by this rank's samples."""
 
     def _check_input_dim(self, input: torch.Tensor) -> None:  # noqa: A002 (torch's name)
         """Skip the check: the network was built for its images."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (torch's name)
-        """Normalise (samples, channels, ...); use the running statistics for a single value per channel."""
+        """Normalize (samples, channels, ...); use the running statistics for a single value per channel."""
         if self.training and self.running_mean is not None and input.numel() == input.size(1):
             # One value has no variance; torch would reject the last shard of an epoch.
             return batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
@@ -75,12 +75,12 @@ class LocalBatchNorm(_BatchNorm):
 
 
 class AllRanksBatchNorm(LocalBatchNorm):
-    """Normalises by the samples of all ranks. Every rank must call it, also with no samples."""
+    """Normalizes by the samples of all ranks. Every rank must call it, also with no samples."""
 
     all_reduce: AllReduce
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (torch's name)
-        """Normalise (samples, channels, ...)."""
+        """Normalize (samples, channels, ...)."""
         if not self.training:
             return super().forward(input)
         # Half precision would round counts and sums.
@@ -118,7 +118,7 @@ class _Normalize(torch.autograd.Function):
         count: torch.Tensor,
         all_reduce: AllReduce,
     ) -> torch.Tensor:
-        """Normalise (samples, channels, ...) by one mean and scale per channel, over ``count`` values of all ranks."""
+        """Normalize (samples, channels, ...) by one mean and scale per channel, over ``count`` values of all ranks."""
         normal = (values - _by_channel(mean, values)) * _by_channel(scale, values)
         context.save_for_backward(normal, scale, count)
         context.all_reduce = all_reduce  # type: ignore[attr-defined]  # a context takes any attribute
@@ -134,8 +134,8 @@ class _Normalize(torch.autograd.Function):
         sums = torch.stack([gradient.sum(axes), (gradient * normal).sum(axes)])
         context.all_reduce(sums)  # type: ignore[attr-defined]  # as above
         mean, along = sums / count.clamp(min=1)
-        centred = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
-        return centred * _by_channel(scale, gradient), None, None, None, None
+        centerd = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
+        return centerd * _by_channel(scale, gradient), None, None, None, None
 
 
 def _moments(values: torch.Tensor, all_reduce: AllReduce) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

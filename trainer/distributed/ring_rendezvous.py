@@ -1,4 +1,4 @@
-"""Connect each rank to its two neighbours in the ring, over which CPUs sum (trainer.distributed.reduce.all_reduce)."""
+"""Connect each rank to its two neighbors in the ring, over which CPUs sum (trainer.distributed.reduce.all_reduce)."""
 
 import fcntl
 import hmac
@@ -20,7 +20,7 @@ from trainer.distributed.world import World
 
 KEY_BYTES: Final = 16
 KEY_TIMEOUT_S: Final = 5.0
-"""Longest wait for a connection's key, in seconds; a neighbour sends it immediately."""
+"""Longest wait for a connection's key, in seconds; a neighbor sends it immediately."""
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 """Variable with gloo's network interface, used for the ring too; the launcher always sets it."""
 SIOCGIFADDR: Final = 0x8915
@@ -28,7 +28,7 @@ SIOCGIFADDR: Final = 0x8915
 
 
 class Address(NamedTuple):
-    """Address on which a rank listens, and the key that its neighbour must send there."""
+    """Address on which a rank listens, and the key that its neighbor must send there."""
 
     host: str
     port: int
@@ -36,7 +36,7 @@ class Address(NamedTuple):
 
 
 def connect_ring(world: World, *, timeout: timedelta) -> Ring:
-    """Connect this rank to its neighbours in the ring; the process group must exist."""
+    """Connect this rank to its neighbors in the ring; the process group must exist."""
 
     def all_gather(own: Address) -> list[Address]:
         addresses: list[Address] = [own] * world.world_size
@@ -54,7 +54,7 @@ def join_ring(
     all_gather: Callable[[Address], list[Address]],
     timeout_s: float,
 ) -> Ring:
-    """Connect to both neighbours; ``all_gather`` exchanges the ranks' addresses. Raises OSError on a timeout."""
+    """Connect to both neighbors; ``all_gather`` exchanges the ranks' addresses. Raises OSError on a timeout."""
     deadline = time.monotonic() + timeout_s
     key = secrets.token_bytes(KEY_BYTES)
     with _listen() as listener:
@@ -91,7 +91,7 @@ def _listen() -> socket.socket:
 
 
 def _accept(listener: socket.socket, key: bytes, deadline: float) -> socket.socket:
-    """Return the neighbour's connection; close connections that do not send the key."""
+    """Return the neighbor's connection; close connections that do not send the key."""
     while True:
         # Not 0, which would mean no waiting.
         listener.settimeout(max(0.001, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Count the operations of a network and look up the peak of a device, for the model FLOPs utilisation.
+"""Count the operations of a network and look up the peak of a device, for the model FLOPs utilization.
 
 Chowdhery et al. (2022), "PaLM", appendix B: operations that forward and backward pass require, independent of what was
 really computed, divided by the device's peak in its data type.
@@ -110,7 +110,7 @@ def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.de
     name = torch.cuda.get_device_name(device)
     peak = find_peak(name, dtype, allow_tf32=torch.backends.cuda.matmul.allow_tf32)
     if peak is None:
-        log.info("model FLOP utilisation unknown: no datasheet of %s in %s", name, dtype)
+        log.info("model FLOP utilization unknown: no datasheet of %s in %s", name, dtype)
         return None
     most, source = peak
     log.info("%.3g FLOP a sample, at most %.3g a second (%s)", flops, most, source)

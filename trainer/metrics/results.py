@@ -25,8 +25,8 @@ class EpochResult:
     validation_accuracy: float
     seconds: float
     """Training time in seconds, without validation."""
-    utilisation: float | None = None
-    """Model FLOPs utilisation, from 0 to 1; see metrics/flops.py. None if unknown."""
+    utilization: float | None = None
+    """Model FLOPs utilization, from 0 to 1; see metrics/flops.py. None if unknown."""
     phases: Phases = NO_PHASES
     """Seconds of each phase, mean over the ranks."""
     slowest: str | None = None
@@ -45,16 +45,16 @@ class EpochResult:
             "train/loss": self.loss,
             "validation/accuracy": self.validation_accuracy,
             "speed/all_ranks": self.speed,
-            **({} if self.utilisation is None else {"speed/mfu": self.utilisation}),
+            **({} if self.utilization is None else {"speed/mfu": self.utilization}),
             **{f"seconds/{phase}": seconds for phase, seconds in self.phases._asdict().items()},
         }
 
     def __str__(self) -> str:
-        utilisation = "" if self.utilisation is None else f" model FLOP utilisation={self.utilisation:.1%}"
+        utilization = "" if self.utilization is None else f" model FLOP utilization={self.utilization:.1%}"
         return (
             f"Train-accuracy={self.train_accuracy:.6f} Validation-accuracy={self.validation_accuracy:.6f} "
             f"loss={self.loss:.6f} Time cost={self.seconds:.3f} Speed={self.speed:.2f} samples/sec (all workers)"
-            f"{utilisation}"
+            f"{utilization}"
         )
 
 

@@ -1,6 +1,6 @@
 """Build AlexNet: Krizhevsky (2014), "One weird trick for parallelizing convolutional neural networks".
 
-The form without groups and normalisation of MXNet's model zoo (gluon.model_zoo.vision.alexnet) and torchvision. Biases
+The form without groups and normalization of MXNet's model zoo (gluon.model_zoo.vision.alexnet) and torchvision. Biases
 start at zero, convolutions as in He et al. (2015), "Delving Deep into Rectifiers".
 61,100,840 parameters with 1,000 classes and 224x224 images of three channels.
 """

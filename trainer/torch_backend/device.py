@@ -44,7 +44,7 @@ def make_deterministic(environment: MutableMapping[str, str]) -> None:
     # reproducibility").
     environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    # Leave the memory of torch.empty() uninitialised: nothing reads it.
+    # Leave the memory of torch.empty() uninitialized: nothing reads it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # documented, and without a type
     torch.backends.cudnn.benchmark = False
 

@@ -1,4 +1,4 @@
-"""Load images to a GPU as bytes, while it trains, and crop, mirror and normalise them there.
+"""Load images to a GPU as bytes, while it trains, and crop, mirror and normalize them there.
 
 The result equals bit by bit what trainer.data.batches computes on the CPU. A dataset that fits stays on the GPU; then
 only the indices of the samples are copied. The loader runs in the thread that prepares the next batch.
@@ -131,7 +131,7 @@ class DeviceLoader:
         return self._send(samples.read(indices, draws.resized_crops if draws else None))
 
     def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
-        """Crop, mirror and normalise on the device, as trainer.data.batches.prepare does on the CPU."""
+        """Crop, mirror and normalize on the device, as trainer.data.batches.prepare does on the CPU."""
         _, height, width = self._data.image_shape
         crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
         if crop_corners is not None and pixels.shape[2:] == (height, width):

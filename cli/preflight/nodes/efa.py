@@ -27,6 +27,6 @@ def check_efa(target: PreflightTarget) -> Iterator[Finding]:
     allowed = found[0].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) if found else 0
     if wanted > allowed:
         sentence = f"each node asks for {wanted} EFA interfaces, {name} has {allowed} in {target.region}"
-        yield problem(SUBJECT, sentence, "set efa=off, or refresh the catalogue with python -m cli.catalogue.refresh")
+        yield problem(SUBJECT, sentence, "set efa=off, or refresh the catalog with python -m cli.catalog.refresh")
     else:
         yield ok(SUBJECT, f"{name} has the {wanted} EFA interfaces of each node, and one address")

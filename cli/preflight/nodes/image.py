@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.nodes import image_age
 from cli.preflight.target import PreflightTarget
-from stacks.catalogue import instance_types
-from stacks.catalogue.deep_learning_ami import ROOT_DEVICE, SSM_PATH
+from stacks.catalog import instance_types
+from stacks.catalog.deep_learning_ami import ROOT_DEVICE, SSM_PATH
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef

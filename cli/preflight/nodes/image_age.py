@@ -5,7 +5,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
 from cli.preflight.finding import Finding, warning
-from stacks.catalogue.deep_learning_ami import end_of_patch
+from stacks.catalog.deep_learning_ami import end_of_patch
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import ImageTypeDef

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.target import PreflightTarget, is_deployed
-from stacks.catalogue import instance_types
+from stacks.catalog import instance_types
 from stacks.settings.network import first_zone, zones_context_key
 
 

@@ -7,7 +7,7 @@ from bootstrap.contract import CLUSTER_TAG
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.quotas import service_quotas
 from cli.preflight.target import PreflightTarget
-from stacks.catalogue import instance_types
+from stacks.catalog import instance_types
 from stacks.settings.purchase import SPOT
 
 if TYPE_CHECKING:

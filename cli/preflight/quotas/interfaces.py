@@ -7,7 +7,7 @@ from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.quotas import service_quotas
 from cli.preflight.quotas.volumes import own_instances
 from cli.preflight.target import PreflightTarget, is_deployed
-from stacks.catalogue.gpu_types import InstanceType
+from stacks.catalog.gpu_types import InstanceType
 from stacks.settings.props import ClusterProps
 
 SUBJECT: Final = "interface quota"

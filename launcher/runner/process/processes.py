@@ -137,7 +137,7 @@ def exit_code(returncode: int) -> int:
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; return False if no process in it may be signalled."""
+    """Send a signal to a process group; return False if no process in it may be signaled."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

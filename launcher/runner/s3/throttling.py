@@ -1,4 +1,4 @@
-"""Recognise answers with which S3 or KMS asks for fewer requests, and pause before the next attempt.
+"""Recognize answers with which S3 or KMS asks for fewer requests, and pause before the next attempt.
 
 A throttled request uses up no attempt: many nodes wait for their turn, until the launcher's deadline ends this process.
 """

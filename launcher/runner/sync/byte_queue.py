@@ -7,13 +7,13 @@ from collections.abc import Callable
 from launcher.errors import LaunchError
 
 STALL_S = 60.0
-"""Seconds without progress after which a neighbour counts as lost."""
+"""Seconds without progress after which a neighbor counts as lost."""
 BUFFER = 1 << 18
 MAX_PIECES = 256
 """Maximum number of pieces, each of at most runner_channel.READ_SIZE bytes, that wait for the disk."""
 
 
-class NeighbourLostError(LaunchError):
+class NeighborLostError(LaunchError):
     """The previous or next node is gone; it reports its own error."""
 
 

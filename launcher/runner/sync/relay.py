@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import BinaryIO, cast
 
 from launcher.errors import LaunchError
-from launcher.runner.sync.byte_queue import BUFFER, STALL_S, NeighbourLostError
+from launcher.runner.sync.byte_queue import BUFFER, STALL_S, NeighborLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.part_file import PartFile
 from launcher.sync.certificate import client_context, server_context
@@ -34,7 +34,7 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
             break
         with suppress(OSError):
             return _wrap_tls(context, plain, server_side=True)
-    raise NeighbourLostError(f"the previous node in the chain did not connect within {CONNECT_DEADLINE_S:g} s")
+    raise NeighborLostError(f"the previous node in the chain did not connect within {CONNECT_DEADLINE_S:g} s")
 
 
 def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSocket:
@@ -46,7 +46,7 @@ def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSock
     try:
         return _wrap_tls(client_context(identity), plain, server_side=False)
     except OSError as error:
-        raise NeighbourLostError(f"{name} at {address}:{port}: {error.strerror or error}") from error
+        raise NeighborLostError(f"{name} at {address}:{port}: {error.strerror or error}") from error
 
 
 def _wrap_tls(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool) -> ssl.SSLSocket:
@@ -88,7 +88,7 @@ class Forwarder:
                 # Let the reader close first, so that data in transit is not lost.
                 self._connection.recv(1)
         except OSError as error:
-            raise NeighbourLostError(
+            raise NeighborLostError(
                 f"the next node in the chain stopped receiving: {error.strerror or error}"
             ) from error
 
@@ -98,7 +98,7 @@ def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
     try:
         yield from read_records(stream)
     except (OSError, EOFError) as error:
-        raise NeighbourLostError(f"the previous node in the chain stopped sending: {error}") from error
+        raise NeighborLostError(f"the previous node in the chain stopped sending: {error}") from error
 
 
 def relay(stream: BinaryIO, forwarder: Forwarder | None, *, destination: Destination, needed: set[int]) -> None:

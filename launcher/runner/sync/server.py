@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 from bootstrap.contract import MXNET_FRAMEWORKS_FILE, NODE_CONFIG
 from launcher.errors import LaunchError
 from launcher.runner.secret_values import read_secrets
-from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighbourLostError
+from launcher.runner.sync.byte_queue import BUFFER, ByteQueue, NeighborLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
@@ -67,10 +67,10 @@ class SyncServer:
         try:
             return self._operations[operation](**values)
         except LaunchError as error:
-            return {"error": str(error), "neighbour": isinstance(error, NeighbourLostError)}
+            return {"error": str(error), "neighbor": isinstance(error, NeighborLostError)}
         except OSError as error:
             reason = error.strerror or str(error)
-            return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbour": False}
+            return {"error": f"{error.filename}: {reason}" if error.filename else reason, "neighbor": False}
 
     def _compare(
         self, *, directory: str, manifest: str, patterns: list[str], on_changed: str, source: str | None

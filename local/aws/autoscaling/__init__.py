@@ -1,1 +1,1 @@
-"""Add behaviour of Amazon EC2 Auto Scaling that moto lacks."""
+"""Add behavior of Amazon EC2 Auto Scaling that moto lacks."""

@@ -1,9 +1,9 @@
-"""End a group's instances when it scales in, loses them or is deleted, and replace them.
+"""Terminate a group's instances when it scales in, loses them or is deleted, and replace them.
 
-moto terminates immediately and ignores lifecycle hooks. Here an instance that its group ends stays in Terminating:Wait
-until each terminating hook is completed or its heartbeat has timed out. Its replacement does not wait for that: "While
-the instance is terminating, another scaling activity launches a new instance" ("View the reason for health check
-failures", Amazon EC2 Auto Scaling User Guide). Hooks do not delay an instance that ended without its group's action.
+moto ignores lifecycle hooks. Here an instance stays in Terminating:Wait until each hook is completed or has timed out.
+Its replacement does not wait for that: "While the instance is terminating, another scaling activity launches a new
+instance" ("View the reason for health check failures", Amazon EC2 Auto Scaling User Guide). Hooks do not delay an
+instance that ended without its group's action.
 """
 
 import threading
@@ -98,11 +98,9 @@ def mark_unhealthy(group: FakeAutoScalingGroup, member: InstanceState, cause: st
 
 def waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) -> list[str]:
     """Return the IDs of the instances that wait for a hook."""
-    return [
-        instance_id
-        for instance_id, termination in _TERMINATIONS.items()
-        if termination.group is backend.autoscaling_groups.get(group_name) and hook_name in termination.timers
-    ]
+    group = backend.autoscaling_groups.get(group_name)
+    waiting = ((name, each.timers) for name, each in _TERMINATIONS.items() if each.group is group)
+    return [name for name, timers in waiting if hook_name in timers]
 
 
 def complete(instance_id: str, hook_name: str, result: str) -> None:

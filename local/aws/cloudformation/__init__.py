@@ -1,1 +1,1 @@
-"""Add behaviour of CloudFormation that moto lacks."""
+"""Add behavior of CloudFormation that moto lacks."""

@@ -1,1 +1,1 @@
-"""Add behaviour of Amazon EC2 that moto lacks."""
+"""Add behavior of Amazon EC2 that moto lacks."""

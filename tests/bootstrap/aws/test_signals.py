@@ -21,7 +21,7 @@ def stubber(clients: Clients) -> Iterator[Stubber]:
 
 @pytest.fixture
 def sent_file(tmp_path: Path) -> Path:
-    return tmp_path / "lib" / "signalled"
+    return tmp_path / "lib" / "signaled"
 
 
 def signals(clients: Clients, sent_file: Path, *, instance_id: str = "i-1") -> Signals:
@@ -31,16 +31,16 @@ def signals(clients: Clients, sent_file: Path, *, instance_id: str = "i-1") -> S
 def test_success_is_remembered_across_restarts(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
     first = signals(clients, sent_file)
-    assert not first.is_signalled
+    assert not first.is_signaled
     first.success()
-    assert first.is_signalled
-    assert signals(clients, sent_file).is_signalled
+    assert first.is_signaled
+    assert signals(clients, sent_file).is_signaled
 
 
 def test_instance_of_a_nodes_image_signals_again(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
     signals(clients, sent_file).success()
-    assert not signals(clients, sent_file, instance_id="i-2").is_signalled
+    assert not signals(clients, sent_file, instance_id="i-2").is_signaled
 
 
 def test_failure_signal_contains_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
@@ -63,17 +63,17 @@ def test_late_failure_is_settled_only_by_the_caller(clients: Clients, stubber: S
     late = signals(clients, sent_file)
     assert not late.failure("disk-full")
     # The caller must deal with the node first: an agent that is killed in between must not forget it.
-    assert not late.is_signalled
-    assert not signals(clients, sent_file).is_signalled
+    assert not late.is_signaled
+    assert not signals(clients, sent_file).is_signaled
     late.record_signal("disk-full")
-    assert signals(clients, sent_file).is_signalled
+    assert signals(clients, sent_file).is_signaled
 
 
 def test_late_success_is_settled_without_an_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
     late = signals(clients, sent_file)
     late.success()
-    assert late.is_signalled
+    assert late.is_signaled
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_other_cloudformation_errors_are_raised(
     refused = signals(clients, sent_file)
     with pytest.raises(ClientError, match=message):
         refused.success()
-    assert not refused.is_signalled
+    assert not refused.is_signaled
     assert not sent_file.exists()
 
 

@@ -48,7 +48,7 @@ GONE = (
     "/var/lib/amazon/ssm/i-1/registration",
     "/var/lib/cloud/instances/i-1/user-data.txt",
     f"/var/lib/deeplearning/setup/{SHA256}/requirements.txt",
-    "/var/lib/deeplearning/signalled",
+    "/var/lib/deeplearning/signaled",
     "/var/lib/systemd/random-seed",
     "/var/log/auth.log",
     "/var/log/deeplearning/agent.log",

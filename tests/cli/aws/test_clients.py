@@ -48,7 +48,7 @@ def test_aws_that_does_not_answer_is_reported_in_one_line(
     assert error_line(capsys).startswith("cannot call AWS: Could not connect to the endpoint URL")
 
 
-@pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "preflight"])
+@pytest.mark.parametrize("command", ["status", "why", "ssh", "ssh-config", "known-hosts", "preflight"])
 @pytest.mark.parametrize(
     ("variable", "value", "reason"),
     [
@@ -64,13 +64,13 @@ def test_unusable_variable_is_reported_by_name(
     aws: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    verb: str,
+    command: str,
     variable: str,
     value: str,
     reason: str,
 ) -> None:
     monkeypatch.setenv(variable, value)
-    assert main([verb]) == 2
+    assert main([command]) == 2
     sentence = CANNOT_BE_USED.replace(ANY, variable) if repr(value) in reason else CANNOT_BE_USED
     assert error_line(capsys) == f"{sentence}{reason}"
 
@@ -118,7 +118,7 @@ def test_unusable_profile_is_reported_in_one_line(
     assert error_line(capsys).startswith(message)
 
 
-@pytest.mark.parametrize("verb", ["status", "why", "ssh", "ssh-config", "known-hosts", "run -- true", "preflight"])
+@pytest.mark.parametrize("command", ["status", "why", "ssh", "ssh-config", "known-hosts", "run -- true", "preflight"])
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
@@ -129,12 +129,12 @@ def test_unusable_profile_is_reported_in_one_line(
         ),
     ],
 )
-def test_every_verb_explains_missing_credentials(
+def test_every_command_explains_missing_credentials(
     app: Path,
     aws: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    verb: str,
+    command: str,
     code: str,
     sentence: str,
 ) -> None:
@@ -143,7 +143,7 @@ def test_every_verb_explains_missing_credentials(
 
     monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
     # Preflight reports this as a finding, because it checks more than credentials.
-    assert main(verb.split()) == (EXIT_FAILED if verb == "preflight" else EXIT_CREDENTIALS)
+    assert main(command.split()) == (EXIT_FAILED if command == "preflight" else EXIT_CREDENTIALS)
     caught = capsys.readouterr()
     output = caught.out + caught.err
     assert output.count("\n") == 1

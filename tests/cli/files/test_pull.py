@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from cli.commands.jobs import pull
 from cli.errors import ClusterError
 from cli.files.download import Download
 from cli.main import main
-from cli.verbs.jobs import pull
 from tests.cli.conftest import error_line
 
 

@@ -77,7 +77,7 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
         context = type("Context", (), {"cluster": cluster, "membership": membership})
         yield cast(ClusterContext, context), cast(MasterConnection, made)
 
-    for verb in ("run", "jobs", "logs", "stop", "push"):
-        monkeypatch.setattr(f"cli.verbs.jobs.{verb}.connect_to_master", connected)
+    for command in ("run", "jobs", "logs", "stop", "push"):
+        monkeypatch.setattr(f"cli.commands.jobs.{command}.connect_to_master", connected)
     monkeypatch.setattr(start, "upload", lambda connection, directory, to, show: SENT)
     return made

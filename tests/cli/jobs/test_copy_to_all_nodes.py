@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
+from cli.commands.jobs import push
 from cli.errors import ClusterError
 from cli.files.upload import Upload
 from cli.jobs.start import copy_to_all_nodes
 from cli.main import main
 from cli.ssh.remote import CommandResult, MasterConnection
-from cli.verbs.jobs import push
 from launcher.sync.request import IGNORE_FILE
 from tests.cli.jobs.conftest import SENT, Master
 

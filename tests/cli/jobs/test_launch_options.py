@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from cli.commands.jobs.run import command as run
 from cli.errors import UsageError
 from cli.jobs.launch_options import LaunchOptions
 from cli.main import main
-from cli.verbs.jobs.run import command as run
 from launcher.cli.options import parse_options
 from tests.cli.jobs.conftest import JOB, Master
 

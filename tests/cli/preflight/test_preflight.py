@@ -1,4 +1,4 @@
-"""Test the complete verb, against an account that lacks much and a moto that lacks more."""
+"""Test the complete command, against an account that lacks much and a moto that lacks more."""
 
 import json
 from collections.abc import Iterator

@@ -241,7 +241,7 @@ def test_a_missing_node_is_shown_with_its_last_log_lines(
     assert fleet.instance_ids[0] not in text
 
 
-# ---- the verb ----
+# ---- the command ----
 
 
 def test_why_finds_the_deleted_stack_of_the_app(
@@ -261,7 +261,7 @@ def test_why_finds_stack_by_cluster_name(deploy: Deploy, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("stack demo-stack is CREATE_COMPLETE, all 3 nodes\n")
 
 
-def test_the_verb_without_a_name_takes_the_only_cluster(
+def test_the_command_without_a_name_takes_the_only_cluster(
     deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

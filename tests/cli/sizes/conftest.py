@@ -191,8 +191,8 @@ def deployed(
     made = FakeCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
-    for verb in ("pause", "resume", "resize", "cost", "extend"):
-        monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
+    for command in ("pause", "resume", "resize", "cost", "extend"):
+        monkeypatch.setattr(f"cli.commands.cluster.{command}.connect", lambda _: clients)
     monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
     made.create()
     made.write_members()

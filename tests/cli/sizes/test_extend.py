@@ -1,4 +1,4 @@
-"""Test moving the end of a cluster: from the deployed end, once, however often the verb is interrupted."""
+"""Test moving the end of a cluster: from the deployed end, once, however often the command is interrupted."""
 
 import json
 from datetime import datetime, timedelta, timezone

@@ -1,6 +1,6 @@
 """Kill real ``dlcluster`` processes with SIGKILL after each call that changes something; the next one completes it.
 
-test_verbs.py kills the verbs at more points, but with an exception, after which Python still tidies up.
+test_commands.py kills the commands at more points, but with an exception, after which Python still tidies up.
 """
 
 import os
@@ -66,7 +66,7 @@ def test_rerun_completes_a_process_that_was_killed_after_any_change(
 
 
 def begin(deployed: FakeCluster, words: list[str]) -> None:
-    """Prepare what a verb changes: for ``pause``, also workers that a size of zero does not end."""
+    """Prepare what a command changes: for ``pause``, also workers that a size of zero does not end."""
     if words == RESUME:
         in_state(deployed, "paused")
         return

@@ -1,4 +1,4 @@
-"""Test that verbs that do not need the master answer while it is being replaced."""
+"""Test that commands that do not need the master answer while it is being replaced."""
 
 import json
 
@@ -31,7 +31,7 @@ def list_workers_alone(deployed: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["old master listed", "no master listed"])
-def test_verbs_without_the_master_answer_while_it_is_replaced(
+def test_commands_without_the_master_answer_while_it_is_replaced(
     deployed: FakeCluster, capsys: pytest.CaptureFixture[str], *, is_listed: bool
 ) -> None:
     lost, workers = lose_master(deployed), deployed.instances()[WORKER]

@@ -56,7 +56,7 @@ def test_resize_of_a_paused_cluster_needs_no_second_look_at_the_stack(
 ) -> None:
     in_state(deployed, "paused")
     before = read_template(deployed.stacks.cloudformation, NAME)
-    monkeypatch.setattr("cli.verbs.cluster.resize.read_template", lambda *_: before)
+    monkeypatch.setattr("cli.commands.cluster.resize.read_template", lambda *_: before)
     assert main(["resize", "3", "--yes"]) == 0
     assert deployed.sizes() == declared_sizes(worker_count=3, needed_workers=3)
 

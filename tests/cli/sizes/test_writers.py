@@ -51,10 +51,10 @@ def find_room(cluster: FakeCluster) -> None:
 
 
 def run(*words: str) -> Callable[[FakeCluster], None]:
-    def run_verb(_deployed: FakeCluster) -> None:
+    def run_command(_deployed: FakeCluster) -> None:
         assert main([*words]) == 0
 
-    return run_verb
+    return run_command
 
 
 UP = "`dlcluster up`"

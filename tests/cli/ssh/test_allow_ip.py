@@ -95,9 +95,9 @@ def test_end_of_an_address_is_stored_and_can_be_changed(stacks: Stacks, capsys: 
             assert abs(until - now - timedelta(hours=more)) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("verb", ["allow-ip", "status", "ssh"])
+@pytest.mark.parametrize("command", ["allow-ip", "status", "ssh"])
 def test_an_address_whose_time_has_passed_is_removed_and_named(
-    verb: str, stacks: Stacks, capsys: pytest.CaptureFixture[str]
+    command: str, stacks: Stacks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     past = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
     allow_list(stacks).add(AllowedBlock(cidr=HOME, until=past))
@@ -105,7 +105,7 @@ def test_an_address_whose_time_has_passed_is_removed_and_named(
     outputs = {"ClusterAllowList": attribute("PrefixListId", "Allowed"), "ClusterNetworks": "10.0.0.0/16"}
     stacks.update(template(**outputs), "demo")
     put_members(stacks.physical_id("Table", "demo"), [], region=REGION)
-    main([verb])  # status and ssh then fail, because this cluster has no nodes
+    main([command])  # status and ssh then fail, because this cluster has no nodes
     assert f"dlcluster: removed {HOME}, whose time ended at {iso(past)}\n" in capsys.readouterr().err
     assert [*entries(stacks)] == [OFFICE]
 

@@ -1,4 +1,4 @@
-"""Test that the verbs open the browser on a desktop, and nothing where no desktop is."""
+"""Test that the commands open the browser on a desktop, and nothing where no desktop is."""
 
 import os
 import socket
@@ -13,11 +13,11 @@ import pytest
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import ClusterNode
+from cli.commands.access import jupyter, tensorboard, tunnel
 from cli.errors import EXIT_INTERRUPTED
 from cli.main import main
 from cli.ssh.browser import DISPLAYS, REMOTE_LOGIN, has_desktop, open_address
 from cli.ssh.forward import LOOPBACK
-from cli.verbs.access import jupyter, tensorboard, tunnel
 
 ADDRESS = f"http://{LOOPBACK}:6006/"
 DESKTOP = {"DISPLAY": ":0"}
@@ -70,8 +70,8 @@ def forwarded(*_arguments: Any, here: int, **_options: Any) -> Iterator[SimpleNa
 
 
 @pytest.fixture
-def verbs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the verbs find a master and what they show, without AWS and ssh."""
+def commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commands find a master and what they show, without AWS and ssh."""
     master = ClusterNode(node_index=1, instance_id="i-1", address="10.0.0.4", node_type=MASTER, host_key="")
     context = SimpleNamespace(membership=SimpleNamespace(members=()), cluster=SimpleNamespace(name="demo"))
     monkeypatch.setattr(tunnel, "find_selected_cluster", lambda _selection: context)
@@ -96,8 +96,8 @@ def verbs(monkeypatch: pytest.MonkeyPatch) -> None:
         (DESKTOP | OVER_SSH, True, None, False),
     ],
 )
-@pytest.mark.usefixtures("verbs")
-def test_verb_opens_the_browser_on_a_desktop_only(
+@pytest.mark.usefixtures("commands")
+def test_command_opens_the_browser_on_a_desktop_only(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     opened: list[str],

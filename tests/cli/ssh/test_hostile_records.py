@@ -24,7 +24,7 @@ from tests.bootstrap.identities import NETWORKS
 from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
-VERBS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["run", "--", "true"])
+COMMANDS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["run", "--", "true"])
 REFUSAL = r"cluster demo has a membership record that cannot be used: .* \(its master replaces it within a minute\)"
 
 
@@ -92,13 +92,13 @@ def test_forged_membership_runs_no_command(
 
 @pytest.mark.parametrize(
     ("forgery", "words"),
-    [*((forgery, ["status"]) for forgery in FORGED), *(("an address elsewhere", words) for words in VERBS)],
+    [*((forgery, ["status"]) for forgery in FORGED), *(("an address elsewhere", words) for words in COMMANDS)],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
 def test_forged_membership_is_refused_in_one_line(
     deploy: Deploy, tmp_path: Path, capsys: pytest.CaptureFixture[str], forgery: str, words: list[str]
 ) -> None:
-    """Try each forgery with one verb and each verb with one forgery: all verbs read the record in one place."""
+    """Try each forgery with one command and each command with one forgery, as all read the record in one place."""
     put_forged(deploy(), FORGED[forgery], tmp_path / "marker")
     assert main(words) == 1
     assert re.fullmatch(REFUSAL, error_line(capsys))

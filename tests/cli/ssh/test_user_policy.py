@@ -1,4 +1,4 @@
-"""Test the IAM policy of a cluster's users: what it allows, what the verb prints, and what the documentation shows."""
+"""Test the IAM policy of a cluster's users: what it allows, what its command prints, and what the page shows."""
 
 import json
 import re
@@ -50,7 +50,7 @@ def test_user_policy_allows_reading_the_table() -> None:
     )
 
 
-def test_the_policy_verb_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_policy_command_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy"]) == 0
     printed = capsys.readouterr().out
     assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{fleet.table}"' in printed

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.commands.access.jupyter import _redirect
 from cli.errors import ClusterError
 from cli.ssh.web_app import PROBE, WebApp, _parse_probe, app_script
-from cli.verbs.access.jupyter import _redirect
 from tests.waiting import await_true
 
 SECRET = "0123abcd"
@@ -112,7 +112,7 @@ def give_signs(process: "subprocess.Popen[str]", *, silence_s: int) -> list[int]
     return [pid for pid in pids if not is_zombie(pid)]
 
 
-def test_web_app_ends_without_heartbeats_of_its_verb(start: Start) -> None:
+def test_web_app_ends_without_heartbeats_of_its_command(start: Start) -> None:
     for silence_s in (1, 8):
         pids = give_signs(start(silence_s=silence_s), silence_s=silence_s)
         if pids:

@@ -157,12 +157,12 @@ def cluster(
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
     monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
-    monkeypatch.setattr("cli.verbs.cluster.up.Lock", partial(Lock, process=GONE))
-    # The verb queries the quota before each question; one test does so too.
+    monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, process=GONE))
+    # The command queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)
 
-    for verb in ("up", "pause", "resume", "resize"):
-        monkeypatch.setattr(f"cli.verbs.cluster.{verb}.connect", lambda _: clients)
+    for command in ("up", "pause", "resume", "resize"):
+        monkeypatch.setattr(f"cli.commands.cluster.{command}.connect", lambda _: clients)
     places.set(a=1, b=2)
     remove = _note_changes(clients, made)
     yield made

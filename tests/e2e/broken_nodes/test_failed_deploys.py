@@ -291,7 +291,7 @@ def test_worker_lost_during_the_deploy_is_replaced(user: User, checkout: Path) -
     command = ["cdk", *deploy_arguments(nodes=2)]
     deploy = subprocess.Popen(command, cwd=checkout, env=dict(user.environment), stdin=subprocess.DEVNULL)
     try:
-        lost = _worker_that_signalled(time.monotonic() + DEPLOY_S)
+        lost = _worker_that_signaled(time.monotonic() + DEPLOY_S)
         boto3.client("ec2").terminate_instances(InstanceIds=[lost])
         assert deploy.wait(DEPLOY_S) == 0
     finally:
@@ -303,7 +303,7 @@ def test_worker_lost_during_the_deploy_is_replaced(user: User, checkout: Path) -
     assert user.ssh("deeplearning-worker2", "echo $DEEPLEARNING_INSTANCE_ID").strip() == worker
 
 
-def _worker_that_signalled(deadline: float) -> str:
+def _worker_that_signaled(deadline: float) -> str:
     formation = boto3.client("cloudformation")
     while time.monotonic() < deadline:
         stack = _stack_id()

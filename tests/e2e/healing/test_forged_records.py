@@ -44,7 +44,7 @@ FILES = (
     "opt/deeplearning/workers",
 )
 WHO = "echo $DEEPLEARNING_INSTANCE_ID"
-VERBS = {
+COMMANDS = {
     "ssh": ("ssh", "worker2", "--", WHO),
     "ssh to the master": ("ssh", "--", WHO),
     "ssh-config": ("ssh-config",),
@@ -56,7 +56,7 @@ VERBS = {
 CHANGING = re.compile(r"\s*(spent|shared storage) |.*; retrying$")
 """Lines of ``dlcluster status`` that change although nobody forges a record."""
 
-VerbResults = Mapping[str, "subprocess.CompletedProcess[str]"]
+CommandResults = Mapping[str, "subprocess.CompletedProcess[str]"]
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def finish(attackers: Sequence["subprocess.Popen[str]"], *, seconds: int) -> lis
     return results
 
 
-def ask(cluster: DeployedCluster) -> VerbResults:
+def ask(cluster: DeployedCluster) -> CommandResults:
     def run(args: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             ["dlcluster", *args],
@@ -104,44 +104,44 @@ def ask(cluster: DeployedCluster) -> VerbResults:
         )  # fmt: skip
 
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(VERBS, pool.map(run, VERBS.values()), strict=True))
+        return dict(zip(COMMANDS, pool.map(run, COMMANDS.values()), strict=True))
 
 
-def right_answers(cluster: DeployedCluster) -> VerbResults:
-    """Ask until every verb answers: nodes may still read what an earlier test changed."""
-    right: VerbResults = {}
+def right_answers(cluster: DeployedCluster) -> CommandResults:
+    """Ask until every command answers: nodes may still read what an earlier test changed."""
+    right: CommandResults = {}
 
     def all_answered() -> bool:
         nonlocal right
         right = ask(cluster)
         return all(done.returncode == 0 for done in right.values())
 
-    await_true(all_answered, "an answer of every verb", timeout_s=HEAL_TIMEOUT_S, every_s=1)
+    await_true(all_answered, "an answer of every command", timeout_s=HEAL_TIMEOUT_S, every_s=1)
     return right
 
 
-def text_of(verb: str, done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the part of a verb's output that must not change.
+def text_of(command: str, done: "subprocess.CompletedProcess[str]") -> str:
+    """Return the part of a command's output that must not change.
 
     That leaves out the generation, the cost so far, and how many nodes have mounted the shared directory: an earlier
     test takes its mount target away, and what one node reports counts at most once a minute.
     """
-    if verb != "status":
+    if command != "status":
         return done.stdout
     return "\n".join(line for line in done.stdout.splitlines()[1:] if not CHANGING.match(line))
 
 
-def check(output: VerbResults, right: VerbResults) -> set[str]:
-    """Return the verbs that were refused; check that the others answered correctly."""
+def check(output: CommandResults, right: CommandResults) -> set[str]:
+    """Return the commands that were refused; check that the others answered correctly."""
     refused = set()
-    for verb, done in output.items():
+    for command, done in output.items():
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
         assert (done.stdout + done.stderr).replace("\n", "").isprintable()
         if done.returncode == 0:
-            assert text_of(verb, done) == text_of(verb, right[verb])
+            assert text_of(command, done) == text_of(command, right[command])
             continue
-        refused.add(verb)
-        if verb == "why":
+        refused.add(command)
+        if command == "why":
             assert "membership record that cannot be used" in done.stdout
         elif done.returncode == 1:
             assert (done.stdout, done.stderr.count("\n")) == ("", 1), done.stderr

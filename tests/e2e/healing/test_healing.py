@@ -20,9 +20,9 @@ from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.session import REGION
-from tests.cli.verb_lines import ON_MASTER, words_of
+from tests.cli.command_lines import ON_MASTER, words_of
+from tests.e2e.command_answers import Prompt, enter_project
 from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
-from tests.e2e.verb_answers import Prompt, enter_project
 from tests.service_models import shared_models
 from tests.waiting import await_true
 
@@ -131,11 +131,11 @@ def no_launches(group: str) -> Iterator[None]:
         autoscaling.resume_processes(AutoScalingGroupName=group, ScalingProcesses=["Launch"])
 
 
-def check_verbs_without_master(prompt: Prompt, lost: str) -> None:
-    """Check what each verb says while the master is away: those that need it fail, with the reason."""
-    for verb in ON_MASTER:
-        words = words_of(verb, region=REGION, cluster=STACK)
-        assert prompt.fails(words) == (EXIT_FAILED, f"{NO_MASTER} ({lost} is terminated)"), verb
+def check_commands_without_master(prompt: Prompt, lost: str) -> None:
+    """Check what each command says while the master is away: those that need it fail, with the reason."""
+    for command in ON_MASTER:
+        words = words_of(command, region=REGION, cluster=STACK)
+        assert prompt.fails(words) == (EXIT_FAILED, f"{NO_MASTER} ({lost} is terminated)"), command
     status, text = prompt.json(["status"]), prompt.run(["status"]).out
     assert (status["running_nodes"], status["missing_nodes"]) == (NODES - 1, 1)
     assert [node["state"] for node in status["nodes"] if node["instance_id"] == lost] == ["terminated"]
@@ -143,8 +143,8 @@ def check_verbs_without_master(prompt: Prompt, lost: str) -> None:
     assert "1 of 3 nodes missing" in text
     assert [each["desired_nodes"] for each in prompt.json(["list"])["clusters"]] == [NODES]
     assert prompt.json(["why"])["nodes"] == f"1 of {NODES} nodes missing"
-    for verb in ("cost", "policy", "known-hosts", "allow-ip", "delete-bucket", "delete-storage"):
-        assert prompt.run([verb]).code == 0, verb
+    for command in ("cost", "policy", "known-hosts", "allow-ip", "delete-bucket", "delete-storage"):
+        assert prompt.run([command]).code == 0, command
     paused = prompt.run(["pause"])
     assert paused.err.splitlines()[0] == f"dlcluster: cannot tell which jobs run: {NO_MASTER} ({lost} is terminated)"
 
@@ -171,7 +171,7 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
         Faults.current().kill("master")
         enter_project(cluster.user, tmp_path, monkeypatch)
         with shared_models():
-            check_verbs_without_master(Prompt(capture=capfd), before.instances[1])
+            check_commands_without_master(Prompt(capture=capfd), before.instances[1])
     after = await_replacement(observer, before, 1)
     assert public_address(after.instances[1]) == address
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.

@@ -1,4 +1,4 @@
-"""Test that TensorBoard and Jupyter run on the master during the verb, and are reachable only from the laptop."""
+"""Test that TensorBoard and Jupyter run on the master during the command, and are reachable only from the laptop."""
 
 import json
 import signal

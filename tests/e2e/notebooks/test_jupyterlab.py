@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from cli.verbs.access.jupyter import PACKAGE
+from cli.commands.access.jupyter import PACKAGE
 from tests.e2e.conftest import DeployedCluster
 from tests.e2e.jupyter import address_and_token
 from tests.e2e.notebooks.kernel import call, run_cell
@@ -47,7 +47,7 @@ def wheels(cluster: DeployedCluster) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(cluster: DeployedCluster, wheels: Path) -> Path:
-    """Install JupyterLab by the command that the verb prints without it; return the wheels."""
+    """Install JupyterLab by the command that the command prints without it; return the wheels."""
     refused = jupyter(cluster)
     _, message = refused.communicate(timeout=120)
     assert refused.returncode == 1, message

@@ -27,6 +27,18 @@ from local.network.vpc_network import in_namespace
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, copy_checkout
 from tests.e2e.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
+from tests.e2e.private.commands import (
+    ELSEWHERE,
+    LONG,
+    Commands,
+    check_copies,
+    check_jobs,
+    check_jupyter,
+    check_logins,
+    check_long_commands,
+    check_reports,
+    check_tensorboard,
+)
 from tests.e2e.private.existing_vpc import (
     BOUNDARY,
     NAME,
@@ -36,25 +48,13 @@ from tests.e2e.private.existing_vpc import (
     existing_file_system,
     existing_vpc,
 )
-from tests.e2e.private.verbs import (
-    ELSEWHERE,
-    LONG,
-    Verbs,
-    check_copies,
-    check_jobs,
-    check_jupyter,
-    check_logins,
-    check_long_verbs,
-    check_reports,
-    check_tensorboard,
-)
 from tests.e2e.shared_directory import STATE, check_that_ranks_share
 from tests.endpoints import SERVICES
 from tests.waiting import await_true
 
 NODES = 3
-LONG_VERBS_TIMEOUT_S = 1500
-"""Limit for the long verbs, which resize, pause and bake twice, and for the deploy and destroy around them."""
+LONG_COMMANDS_TIMEOUT_S = 1500
+"""Limit for the long commands, which resize, pause and bake twice, and for the deploy and destroy around them."""
 MASTER = f"{NAME}-master"
 SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
@@ -234,31 +234,31 @@ def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, fil
 
 
 def test_a_tensorboard_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:
-    check_tensorboard(Verbs.of(cluster, tmp_path / "project"), tmp_path)
+    check_tensorboard(Commands.of(cluster, tmp_path / "project"), tmp_path)
 
 
-def test_every_verb_works_through_sessions(cluster: PrivateCluster, tmp_path: Path) -> None:
-    verbs = Verbs.of(cluster, tmp_path / "project")
-    check_reports(verbs)
-    check_logins(verbs)
-    check_jobs(verbs, nodes=NODES)
-    check_copies(verbs, tmp_path)
-    assert verbs.left() == {*LONG, *ELSEWHERE}
+def test_every_command_works_through_sessions(cluster: PrivateCluster, tmp_path: Path) -> None:
+    commands = Commands.of(cluster, tmp_path / "project")
+    check_reports(commands)
+    check_logins(commands)
+    check_jobs(commands, nodes=NODES)
+    check_copies(commands, tmp_path)
+    assert commands.left() == {*LONG, *ELSEWHERE}
 
 
 @pytest.mark.soak
 def test_jupyter_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:
-    check_jupyter(Verbs.of(cluster, tmp_path / "project"))
+    check_jupyter(Commands.of(cluster, tmp_path / "project"))
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(LONG_VERBS_TIMEOUT_S)
-def test_verbs_that_measure_deploy_or_boot_work_through_sessions(
+@pytest.mark.timeout(LONG_COMMANDS_TIMEOUT_S)
+def test_commands_that_measure_deploy_or_boot_work_through_sessions(
     cluster: PrivateCluster, settings: list[str], tmp_path: Path
 ) -> None:
-    verbs = Verbs.of(cluster, tmp_path / "project")
-    check_long_verbs(verbs, replace(verbs, cluster=cluster), settings=settings, nodes=NODES)
-    assert verbs.seen == {*LONG}
+    commands = Commands.of(cluster, tmp_path / "project")
+    check_long_commands(commands, replace(commands, cluster=cluster), settings=settings, nodes=NODES)
+    assert commands.seen == {*LONG}
 
 
 @pytest.fixture

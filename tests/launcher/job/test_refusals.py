@@ -27,7 +27,7 @@ def failure_of(check: Any) -> Failure:
 
 @pytest.mark.parametrize(
     ("error", "refused"),
-    [(rpc.RemoteError("a: ssm:/x: is not there", neighbour=False), True), (LaunchError("a: connection lost"), False)],
+    [(rpc.RemoteError("a: ssm:/x: is not there", neighbor=False), True), (LaunchError("a: connection lost"), False)],
 )
 def test_unreadable_secret_is_a_refusal_and_a_lost_node_is_not(
     monkeypatch: pytest.MonkeyPatch, error: LaunchError, *, refused: bool

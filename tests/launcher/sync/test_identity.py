@@ -10,7 +10,7 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.runner.sync import relay
-from launcher.runner.sync.byte_queue import NeighbourLostError
+from launcher.runner.sync.byte_queue import NeighborLostError
 from launcher.runner.sync.relay import accept, connect
 from launcher.sync.certificate import new_sync_key
 
@@ -74,7 +74,7 @@ def test_peers_without_the_key_are_rejected_without_delay(identity: str, listene
     with in_background(serve):
         with socket.create_connection(listener.getsockname()) as plain:
             plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        with pytest.raises(NeighbourLostError, match=r"worker2 at 127\.0\.0\.1:\d+: "):
+        with pytest.raises(NeighborLostError, match=r"worker2 at 127\.0\.0\.1:\d+: "):
             dial(listener, new_sync_key())
         with socket.create_connection(listener.getsockname()) as plain, keyless.wrap_socket(plain) as other:
             other.settimeout(60)
@@ -93,7 +93,7 @@ def test_a_node_sends_nothing_to_a_peer_without_the_key(identity: str, listener:
             got.append(connection.recv(100))
 
     with in_background(serve):
-        with pytest.raises(NeighbourLostError, match="certificate verify failed"):
+        with pytest.raises(NeighborLostError, match="certificate verify failed"):
             dial(listener, identity)
         # The node still waits for a peer with its key.
         with dial(listener, other) as connection:
@@ -105,7 +105,7 @@ def test_previous_node_that_does_not_connect_counts_as_lost(
     identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 0.1)
-    with pytest.raises(NeighbourLostError, match=r"did not connect within 0\.1 s"):
+    with pytest.raises(NeighborLostError, match=r"did not connect within 0\.1 s"):
         accept(listener, identity)
 
 

@@ -14,7 +14,7 @@ import pytest
 from launcher.detached.unit import LogSink
 from launcher.errors import LaunchError
 from launcher.runner.sync import relay as relaying
-from launcher.runner.sync.byte_queue import NeighbourLostError
+from launcher.runner.sync.byte_queue import NeighborLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.relay import Forwarder, relay
 from launcher.sync import sender
@@ -71,7 +71,7 @@ def test_damaged_file_is_not_kept(source: Path, tmp_path: Path) -> None:
 def test_file_cut_off_by_the_previous_node_is_not_kept(source: Path, tmp_path: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     copy, needed = copy_of(manifest, tmp_path)
-    with pytest.raises(NeighbourLostError, match="the previous node in the chain stopped sending"):
+    with pytest.raises(NeighborLostError, match="the previous node in the chain stopped sending"):
         relay(io.BytesIO(stream_of(source, manifest)[:400_000]), None, destination=copy, needed=needed)
     assert contents(tmp_path) == {}
 
@@ -89,7 +89,7 @@ def test_next_node_that_disconnects_counts_as_lost(source: Path, tmp_path: Path)
     thread.start()
     with client_context(identity).wrap_socket(ours) as connection:
         onward = Forwarder(connection, forward={0})
-        with pytest.raises(NeighbourLostError, match="the next node in the chain stopped receiving"):
+        with pytest.raises(NeighborLostError, match="the next node in the chain stopped receiving"):
             relay(io.BytesIO(stream_of(source, manifest)), onward, destination=copy, needed=set())
     thread.join(60)
 

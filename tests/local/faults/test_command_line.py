@@ -37,11 +37,11 @@ def calls(line: str) -> list[Any]:
     return recorder.calls
 
 
-@pytest.mark.parametrize("verb", [*NODE_COMMANDS])
-def test_fault_of_one_node_is_a_command(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    method = REPAIR_METHODS.get(verb, verb.replace("-", "_"))
-    assert calls(f"{verb} worker2") == [(method, ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{NODE_COMMANDS[verb].report} worker2 (i-worker2, 10.0.1.4)\n"
+@pytest.mark.parametrize("subcommand", [*NODE_COMMANDS])
+def test_fault_of_one_node_is_a_command(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
+    method = REPAIR_METHODS.get(subcommand, subcommand.replace("-", "_"))
+    assert calls(f"{subcommand} worker2") == [(method, ("i-worker2",), {})]
+    assert capsys.readouterr().out == f"{NODE_COMMANDS[subcommand].report} worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ def test_lost_gpu_is_not_listed(root: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_unknown_nvidia_smi_field_is_reported(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert nvidia_smi.main(["--query-gpu=index,colour", "--format=csv"], root) == 2
-    assert 'Field "colour" is not a valid field to query.' in capsys.readouterr().out
+    assert nvidia_smi.main(["--query-gpu=index,color", "--format=csv"], root) == 2
+    assert 'Field "color" is not a valid field to query.' in capsys.readouterr().out
 
 
 def test_nvidia_smi_is_a_standalone_program(root: Path) -> None:

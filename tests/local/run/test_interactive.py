@@ -201,7 +201,7 @@ def test_kept_run_stays_up_when_its_command_fails() -> None:
         (("enter", "zzz"), "error: no unique match for 'zzz'; running: "),
         (("demo", "abc"), "error: NODES must be a whole number, at least 1, got 'abc'\n"),
         (("fault", "heal"), "error: fault works inside a local AWS only: make enter, then local-aws fault\n"),
-        (("explode",), "error: argument verb: invalid choice: 'explode' (choose from "),
+        (("explode",), "error: argument subcommand: invalid choice: 'explode' (choose from "),
         (("demo", "0"), "error: NODES must be a whole number, at least 1, got '0'\n"),
     ],
 )
@@ -229,7 +229,7 @@ def test_keep_reaches_the_demo() -> None:
         ("end", "end works outside of a local AWS only, this is inside {inside}\n"),
         ("fault kil worker2", "argument FAULT: invalid choice: 'kil' (choose from "),
         ("fault kill", "the following arguments are required: NODE; local-aws fault kill --help says more\n"),
-        ("explode", "argument verb: invalid choice: 'explode' (choose from "),
+        ("explode", "argument subcommand: invalid choice: 'explode' (choose from "),
     ],
 )
 def test_error_inside_is_one_line_and_exit_code_2(tmp_path: Path, line: str, error: str) -> None:

@@ -29,10 +29,10 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
         yield aws
 
 
-def changes(cdk: Cdk, verb: str = "", **settings: str) -> None:
+def changes(cdk: Cdk, command: str = "", **settings: str) -> None:
     """Return a deploy that has something to do but leaves the network unchanged."""
     _, (vpcs, events) = cdk.describe()
-    status, output = cdk.run(f"{DEPLOY} {verb}", **SETTINGS | settings)
+    status, output = cdk.run(f"{DEPLOY} {command}", **SETTINGS | settings)
     assert status == 0, output
     status_of_stack, (vpcs_after, events_after) = cdk.describe()
     assert (status_of_stack, vpcs_after) == ("UPDATE_COMPLETE", vpcs)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from stacks.catalogue.gpu_types import GPU_TYPES
+from stacks.catalog.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 
 WITH_EFA = [known for known in GPU_TYPES.values() if known.efa_interfaces]

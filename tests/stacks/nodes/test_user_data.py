@@ -209,7 +209,7 @@ def test_failure_signal_is_sent_again_after_a_failed_call(node: Node) -> None:
     assert [call.split()[1] for call in node.calls()] == ["s3", "cloudformation", "cloudformation"]
 
 
-def test_failed_install_of_the_agent_is_signalled(node: Node) -> None:
+def test_failed_install_of_the_agent_is_signaled(node: Node) -> None:
     hash_of_bundle = make_bundle(node.root, "raise SystemExit(3)")
     result = Node(root=node.root, hash=hash_of_bundle).boot()
     assert result.returncode == 3
@@ -237,7 +237,7 @@ def test_a_failed_replacement_requests_another_after_a_late_signal(node: Node) -
     assert node.calls()[-1] == REPLACE_ME
 
 
-def test_silent_metadata_service_is_signalled(node: Node) -> None:
+def test_silent_metadata_service_is_signaled(node: Node) -> None:
     (node.root / "bin/curl").write_text("#!/bin/sh\nexit 28\n")
     assert node.boot().returncode == 28
     assert "read instance metadata" in node.calls()[-1]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from bootstrap import contract
-from stacks.catalogue import instance_types
-from stacks.catalogue.gpu_types import GPU_TYPES
+from stacks.catalog import instance_types
+from stacks.catalog.gpu_types import GPU_TYPES
 from stacks.settings.props import SETTINGS
 
 # Otherwise its cache of character tables would be in the checkout.
@@ -101,9 +101,9 @@ def nearly_valid(draw: st.DrawFn) -> Context:
         if draw(st.booleans()):
             place[name] = draw(JSON | ODD_TEXT | st.integers(-2, 20000))
         elif isinstance(value, str):
-            place[name] = draw(_misspelt(value))
+            place[name] = draw(_misspelled(value))
         else:
-            place[draw(_misspelt(name))] = place.pop(name)
+            place[draw(_misspelled(name))] = place.pop(name)
     return context
 
 
@@ -118,10 +118,10 @@ def garbage() -> st.SearchStrategy[Context]:
 @st.composite
 def _machine(draw: st.DrawFn) -> Context:
     driven = [name for name, known in GPU_TYPES.items() if not known.needs_ami]
-    kind = draw(st.sampled_from(["default", "catalogue", "own image", "own figure"]))
+    kind = draw(st.sampled_from(["default", "catalog", "own image", "own figure"]))
     if kind == "default":
         return {}
-    if kind == "catalogue":
+    if kind == "catalog":
         name = draw(st.sampled_from([*driven, "c5.large", "m7i.4xlarge", "t3.medium"]))
         known = instance_types.find(name)
         assert known is not None
@@ -155,7 +155,7 @@ def _network(draw: st.DrawFn) -> Context:
     return {"vpc_cidr": str(block), "worker_count": draw(st.integers(0, maximum))}
 
 
-def _misspelt(word: str) -> st.SearchStrategy[str]:
+def _misspelled(word: str) -> st.SearchStrategy[str]:
     place = st.integers(0, max(len(word) - 1, 0))
     character = st.characters() | st.sampled_from("-_ ./0")
     return st.tuples(place, character).map(lambda change: word[: change[0]] + change[1] + word[change[0] + 1 :])

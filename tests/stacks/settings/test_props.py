@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stacks.catalogue import deep_learning_ami
+from stacks.catalog import deep_learning_ami
 from stacks.settings.props import SETTINGS, ClusterProps
 from stacks.settings.values import SettingsError
 
@@ -198,7 +198,7 @@ def test_with_a_gpu_count_an_unknown_type_gets_the_default_ami() -> None:
     assert (props.gpu_count, props.instance, props.ami_family) == (8, None, deep_learning_ami.DEFAULT_AMI_FAMILY)
 
 
-def test_a_gpu_count_that_agrees_with_the_catalogue_is_taken() -> None:
+def test_a_gpu_count_that_agrees_with_the_catalog_is_taken() -> None:
     assert ClusterProps(instance_type="g6.12xlarge", gpu_count=4).gpu_count == 4
 
 

@@ -1,4 +1,4 @@
-"""Test that the default augmentation of image folders makes a network generalise better than none."""
+"""Test that the default augmentation of image folders makes a network generalize better than none."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CLASSES, IMAGES = 3, 16
 
 
 def make_folder(directory: Path) -> None:
-    """Write images of a bright mark, whose colour is the class: at the left for training, at the right for validation.
+    """Write images of a bright mark, whose color is the class: at the left for training, at the right for validation.
 
     A network of dense layers has other weights for each place, so training images alone do not teach it the right side.
     """

@@ -21,7 +21,7 @@ def data() -> Dataset:
     return make_dataset(samples, samples, classes=COUNT, source="test")
 
 
-def test_dataset_is_normalised_by_its_mean_and_deviation(data: Dataset) -> None:
+def test_dataset_is_normalized_by_its_mean_and_deviation(data: Dataset) -> None:
     images, labels = prepare(data, data.train, np.arange(COUNT))
     assert images.dtype == np.float32
     assert np.allclose(images.mean(axis=(0, 2, 3)), 0, atol=1e-6)

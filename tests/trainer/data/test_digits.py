@@ -32,6 +32,6 @@ def test_oversized_digits_are_one_line() -> None:
         load_digits((1, 10**6, 10**6))
 
 
-def test_scaling_interpolates_between_pixel_centres() -> None:
+def test_scaling_interpolates_between_pixel_centers() -> None:
     image = np.array([[[0, 1], [0, 1]]], np.float32)
     assert scale(image, height=1, width=4).tolist() == [[[0, 0.25, 0.75, 1]]]

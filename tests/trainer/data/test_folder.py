@@ -14,7 +14,7 @@ from trainer.data.images.decoding import decode_threads
 from trainer.data.images.folder import load_folder
 from trainer.errors import TrainerError
 
-COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
+COLORS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
 SHAPE = (3, 28, 28)
 
 
@@ -22,10 +22,10 @@ SHAPE = (3, 28, 28)
 def directory(tmp_path: Path) -> Path:
     """Create two classes, with images of several sizes, kinds and modes."""
     for part in ("train", "val"):
-        for name, colour in COLOURS.items():
+        for name, color in COLORS.items():
             (tmp_path / part / name).mkdir(parents=True)
-            Image.new("RGB", (80, 60), colour).save(tmp_path / part / name / "a.jpg", quality=95)
-            Image.new("RGB", (20, 90), colour).convert("P").save(tmp_path / part / name / "b.PNG")
+            Image.new("RGB", (80, 60), color).save(tmp_path / part / name / "a.jpg", quality=95)
+            Image.new("RGB", (20, 90), color).convert("P").save(tmp_path / part / name / "b.PNG")
     return tmp_path
 
 
@@ -46,7 +46,7 @@ def test_images_are_scaled_to_the_networks_size(directory: Path, crop: bool) -> 
     assert labels.tolist() == [1, 0, 1]
     mean, std = np.array(data.mean), np.array(data.std)
     for image, name in zip(images, ("red", "blue", "red"), strict=True):
-        assert np.allclose(image.mean(axis=(1, 2)) * std + mean, COLOURS[name], atol=6)
+        assert np.allclose(image.mean(axis=(1, 2)) * std + mean, COLORS[name], atol=6)
 
 
 def test_empty_batch_is_read(directory: Path) -> None:

@@ -18,7 +18,7 @@ from trainer.data.opening import open_data
 from trainer.errors import TrainerError
 from trainer.im2rec.conversion import convert, main
 
-COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
+COLORS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
 SHAPE = (3, 28, 28)
 
 
@@ -26,10 +26,10 @@ SHAPE = (3, 28, 28)
 def record_paths(tmp_path: Path) -> dict[str, Path]:
     """Convert folders with two classes of three images to two files."""
     for part in ("train", "val"):
-        for name, colour in COLOURS.items():
+        for name, color in COLORS.items():
             (tmp_path / part / name).mkdir(parents=True)
             for number in range(3):
-                Image.new("RGB", (60 + number, 50), colour).save(tmp_path / part / name / f"{number}.jpg", quality=95)
+                Image.new("RGB", (60 + number, 50), color).save(tmp_path / part / name / f"{number}.jpg", quality=95)
         convert(tmp_path / f"{part}.v1", tmp_path / part)
     return {part: tmp_path / f"{part}.v1.rec" for part in ("train", "val")}
 
@@ -47,7 +47,7 @@ def test_training_reads_the_images_of_both_files(record_paths: dict[str, Path], 
     images, labels = prepare(data, data.train, np.arange(6), Augmentation.of(config).draw(epoch=0, samples=6))
     mean, std = np.array(data.mean), np.array(data.std)
     for image, label in zip(images, labels, strict=True):
-        assert np.allclose(image.mean(axis=(1, 2)) * std + mean, list(COLOURS.values())[label], atol=6)
+        assert np.allclose(image.mean(axis=(1, 2)) * std + mean, list(COLORS.values())[label], atol=6)
 
 
 def test_record_is_split_as_by_dmlc_core() -> None:

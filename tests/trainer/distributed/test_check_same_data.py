@@ -12,7 +12,7 @@ from trainer.distributed.check_same_data import check_same_data
 from trainer.errors import TrainerError
 
 
-def make_labelled(*labels: int) -> Dataset:
+def make_labeled(*labels: int) -> Dataset:
     train, validation = (
         InMemory(pixels=np.zeros((len(own), 1, 2, 2), np.uint8), labels=np.array(own)) for own in (labels, (0, 1))
     )
@@ -51,7 +51,7 @@ def _checksums(data: Dataset) -> Sequence[float]:
 
 @pytest.mark.parametrize("ranks", [1, 3, 500])
 def test_ranks_with_the_same_data_pass(ranks: int) -> None:
-    own = make_labelled(*range(10))
+    own = make_labeled(*range(10))
     others = OtherRanks(*[own] * (ranks - 1))
     check_same_data(others, own, shard=Shard(count=ranks), source="folder")
 
@@ -59,8 +59,8 @@ def test_ranks_with_the_same_data_pass(ranks: int) -> None:
 @pytest.mark.parametrize("other", [(1, 2), (1, 2, 3, 4), (1, 2, 4)])
 @pytest.mark.parametrize("ranks", [2, 500])
 def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: int) -> None:
-    own = make_labelled(1, 2, 3)
-    others = OtherRanks(*[own] * (ranks - 2), make_labelled(*other))
+    own = make_labeled(1, 2, 3)
+    others = OtherRanks(*[own] * (ranks - 2), make_labeled(*other))
     with pytest.raises(
         TrainerError,
         match="folder is not the same on all ranks, here it has 3 training and 2 validation samples of 10 classes",
@@ -69,13 +69,13 @@ def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: i
 
 
 def test_other_class_name_on_one_rank_is_reported() -> None:
-    own = make_labelled(0, 1, 0)
+    own = make_labeled(0, 1, 0)
     others = OtherRanks(replace(own, names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
         check_same_data(others, replace(own, names=("cat", "fox")), shard=Shard(count=2), source="folder")
 
 
 def test_other_file_in_s3_on_one_rank_is_reported() -> None:
-    own = replace(make_labelled(0, 1, 0), versions=('"1"', '"2"'))
+    own = replace(make_labeled(0, 1, 0), versions=('"1"', '"2"'))
     with pytest.raises(TrainerError, match="recordio is not the same on all ranks"):
         check_same_data(OtherRanks(replace(own, versions=('"1"', '"3"'))), own, shard=Shard(count=2), source="recordio")

@@ -60,7 +60,7 @@ def leaving_a_node(directory: Path, nodes: list[int]) -> list[int]:
     """Return the number of bytes that each node sends to others, over all operations.
 
     In an all-to-all, a rank sends each of the g ranks its g-th part; in an all-gather, its part travels around a ring
-    in which every rank but one passes each part on: g - 1 parts per rank, to one neighbour.
+    in which every rank but one passes each part on: g - 1 parts per rank, to one neighbor.
     """
     node_of = [node for node, size in enumerate(nodes) for _ in range(size)]
     bytes_of = [0] * len(nodes)

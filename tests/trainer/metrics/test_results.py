@@ -20,12 +20,12 @@ def test_speed_is_over_all_ranks() -> None:
     assert result.speed == pytest.approx(200)
 
 
-def test_utilisation_is_shown_only_if_known() -> None:
-    known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, utilisation=0.4567)
-    assert str(known).endswith(" model FLOP utilisation=45.7%")
+def test_utilization_is_shown_only_if_known() -> None:
+    known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, utilization=0.4567)
+    assert str(known).endswith(" model FLOP utilization=45.7%")
     assert known.metrics["speed/mfu"] == 0.4567
     unknown = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5)
-    assert "utilisation" not in f"{unknown} {unknown.metrics}"
+    assert "utilization" not in f"{unknown} {unknown.metrics}"
 
 
 def test_digest_changes_with_one_bit() -> None:

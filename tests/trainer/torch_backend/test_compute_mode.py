@@ -28,7 +28,7 @@ from trainer.torch_backend.step import StepSettings, TorchBackend
 CPU = torch.device("cpu")
 SHAPE = (3, 16, 16)
 DATA = make_synthetic(SHAPE, samples=40)
-CONVOLUTIONS = "tests.trainer.networks:normalised"
+CONVOLUTIONS = "tests.trainer.networks:normalized"
 PERCEPTRON = "tests.trainer.networks:perceptron"
 """For float16, whose convolutions take torch a second each on a CPU."""
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(24))
@@ -99,7 +99,7 @@ def test_uncompilable_network_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("parts", [2, 5])
 def test_accumulated_batches_equal_one_batch(parts: int) -> None:
-    # Without BatchNorm, which normalises each part by itself; 24 samples are not five equal parts.
+    # Without BatchNorm, which normalizes each part by itself; 24 samples are not five equal parts.
     options = {"network": PERCEPTRON}
     whole, accumulated = make(**options), make(accumulation=parts, **options)
     assert distance(steps(accumulated), steps(whole)) < 1e-6

@@ -1,7 +1,7 @@
 """Decode images when their batch is prepared, so that the dataset need not fit into memory.
 
 For training a random part of each image is scaled to the network's size. For validation, and without augmentation,
-images are scaled to 8/7 of that size (256 for 224, as He et al. 2015) and cropped. They are normalised by ImageNet's
+images are scaled to 8/7 of that size (256 for 224, as He et al. 2015) and cropped. They are normalized by ImageNet's
 mean and standard deviation: measuring the dataset's own would decode all of it once.
 """
 
@@ -94,21 +94,21 @@ class EncodedSamples(ABC):
 def make_dataset_of_images(
     train: EncodedSamples, validation: EncodedSamples, *, classes: int, names: tuple[str, ...] = ()
 ) -> Dataset:
-    """Return both parts as a dataset, normalised as ImageNet."""
-    colour = train.image_shape[0] == len(MEAN)
+    """Return both parts as a dataset, normalized as ImageNet."""
+    color = train.image_shape[0] == len(MEAN)
     return Dataset(
         train=train,
         validation=validation,
         image_shape=train.image_shape,
         classes=classes,
         names=names,
-        mean=MEAN if colour else (sum(MEAN) / len(MEAN),),
-        std=STD if colour else (sum(STD) / len(STD),),
+        mean=MEAN if color else (sum(MEAN) / len(MEAN),),
+        std=STD if color else (sum(STD) / len(STD),),
     )
 
 
 def _decode_whole(image: Any, mode: str, size: tuple[int, int]) -> Any:
-    """Return the largest centred part with the proportions of ``size``, scaled to that size."""
+    """Return the largest centerd part with the proportions of ``size``, scaled to that size."""
     width, height = size
     # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice the target size.
     image.draft(None, (2 * width, 2 * height))

@@ -34,7 +34,7 @@ DUMMY_BATCH_SIZE: Final = 2
 
 
 class Ring:
-    """Connections of a rank to its two neighbours, over which the calling thread sums arrays.
+    """Connections of a rank to its two neighbors, over which the calling thread sums arrays.
 
     The ring all-reduce of Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of
     workstations": each of n ranks sends 2(n-1)/n of the array. gloo has the same algorithm, but its own thread waits
@@ -62,7 +62,7 @@ class Ring:
     def all_reduce(self, vector: Vector, *, timeout_s: float) -> None:
         """Replace an array by its sum over all ranks.
 
-        Raises ConnectionError when a neighbour has ended, TimeoutError when it was silent for ``timeout_s``.
+        Raises ConnectionError when a neighbor has ended, TimeoutError when it was silent for ``timeout_s``.
         """
         own, size, length = self._rank, self._size, len(vector)
         parts = [vector[length * part // size : length * (part + 1) // size] for part in range(size)]

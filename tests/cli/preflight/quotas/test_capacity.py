@@ -78,7 +78,7 @@ def test_each_family_has_its_quota(account: Account, quota: Quota, instance_type
     assert account.finds(capacity.check_vcpu_quota).level == "ok"
 
 
-def test_type_outside_the_catalogue_is_described_by_ec2(account: Account, quota: Quota) -> None:
+def test_type_outside_the_catalog_is_described_by_ec2(account: Account, quota: Quota) -> None:
     account.settings |= {"instance_type": "g9.xlarge", "ami": "ami-0123456789abcdef0"}
     account.answers("ec2", "describe_instance_types", {"InstanceTypes": [{"VCpuInfo": {"DefaultVCpus": 6}}]})
     quota("ec2", G, 11)

@@ -49,7 +49,7 @@ def test_failure_rolls_back_at_once_and_names_the_failed_instance(aws: Aws, stac
     assert groups == []
 
 
-def signalled(stacks: Stacks, *, needed: int) -> tuple[str, int]:
+def signaled(stacks: Stacks, *, needed: int) -> tuple[str, int]:
     """Create a stack with a short timeout and send it one signal in time; return its name and the timeout."""
     for timeout_s in (1, 10):
         name = f"within-{timeout_s}"
@@ -63,14 +63,14 @@ def signalled(stacks: Stacks, *, needed: int) -> tuple[str, int]:
 
 
 def test_missing_signals_roll_back_after_the_timeout(stacks: Stacks) -> None:
-    name, _ = signalled(stacks, needed=2)
+    name, _ = signaled(stacks, needed=2)
     await_server(lambda: stacks.status(name) == "ROLLBACK_COMPLETE", "the rollback")
     reasons = [reason for _, reason in stacks.events("Group", name)]
     assert "Failed to receive 1 resource signal(s) within the specified duration" in reasons
 
 
 def test_timeout_has_no_effect_on_a_complete_stack(stacks: Stacks) -> None:
-    name, timeout_s = signalled(stacks, needed=1)
+    name, timeout_s = signaled(stacks, needed=1)
     stacks.create(cluster(Group=group(1, signals=1, timeout=f"PT{timeout_s}S")), name="later")
     await_server(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
     assert stacks.status(name) == "CREATE_COMPLETE"

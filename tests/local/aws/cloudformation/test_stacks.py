@@ -43,7 +43,7 @@ def test_nothing_is_left_after_rollback(aws: Aws, stacks: Stacks) -> None:
     ("policy", "kept_by_rollback", "kept_by_delete"),
     [("Retain", True, True), ("RetainExceptOnCreate", False, True), ("Delete", False, False)],
 )
-def test_deletion_policy_is_honoured(
+def test_deletion_policy_is_honored(
     aws: Aws, stacks: Stacks, policy: str, kept_by_rollback: bool, kept_by_delete: bool
 ) -> None:
     logs = aws.client("logs")

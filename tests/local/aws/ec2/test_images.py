@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.ec2.images import FAMILIES, image_id, parameter_name
-from stacks.catalogue.deep_learning_ami import DEFAULT_AMI_FAMILY
+from stacks.catalog.deep_learning_ami import DEFAULT_AMI_FAMILY
 from tests.local.aws.harness import Aws, Stacks
 
 

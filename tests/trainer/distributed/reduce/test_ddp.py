@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from tests.trainer.networks import Skipping, normalised
+from tests.trainer.networks import Skipping, normalized
 from tests.trainer.programs import bucketed_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.backend import Weights
@@ -35,7 +35,7 @@ STEPS = 4
 SAMPLES = (STEPS - 1) * RANKS * 2 * BATCH_SIZE + 1
 # The rate is low, because larger steps make two correct runs diverge.
 OPTIONS = (
-    *("--network", "tests.trainer.networks:normalised", "--lr", "0.01", "--kv-store", "dist_sync"),
+    *("--network", "tests.trainer.networks:normalized", "--lr", "0.01", "--kv-store", "dist_sync"),
     *("--benchmark", "1", "--image-shape", "3,12,12", "--num-examples", str(SAMPLES), "--last-batch", "keep"),
     *("--batch-size", str(BATCH_SIZE), "--gradient-accumulation", "2", "--num-epochs", "2"),
     *("--disp-batches", "1", "--model-prefix", "net"),
@@ -90,7 +90,7 @@ def test_ddp_matches_the_ring_with_sync_bn_in_float16(tmp_path: Path) -> None:
     for reduction in ("ring", "ddp"):
         directory = tmp_path / reduction
         directory.mkdir()
-        options = ("--network", "tests.trainer.networks:normalised_perceptron", "--sync-bn", "--dtype", "float16")
+        options = ("--network", "tests.trainer.networks:normalized_perceptron", "--sync-bn", "--dtype", "float16")
         ranks = run(*OPTIONS, *options, "--reduction", reduction, directory=directory, count=RANKS)
         assert ranks[0].digests == ranks[1].digests
         found.append(final(directory))
@@ -103,7 +103,7 @@ def test_ddp_matches_the_ring_with_sync_bn_in_float16(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("single_process_group")
 def test_step_sums_the_gradients_and_one_small_tensor() -> None:
-    model = normalised(classes=10, image_shape=(1, 12, 12))
+    model = normalized(classes=10, image_shape=(1, 12, 12))
     gradients = sum(parameter.numel() for parameter in model.parameters())
     running_statistics = sum(2 * module.num_features for module in batch_norms(model))
     backend = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS))

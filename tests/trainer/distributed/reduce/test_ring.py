@@ -52,13 +52,13 @@ def test_empty_vector_needs_no_communication(pair: list[Ring]) -> None:
     pair[0].all_reduce(np.zeros(0, np.float32), timeout_s=TIMEOUT_S)
 
 
-def test_ended_neighbour_raises_connection_error(pair: list[Ring]) -> None:
+def test_ended_neighbor_raises_connection_error(pair: list[Ring]) -> None:
     pair[1].close()
     with pytest.raises(ConnectionError):
         pair[0].all_reduce(np.zeros(10**7, np.float32), timeout_s=TIMEOUT_S)
 
 
-def test_silent_neighbour_raises_timeout_error(pair: list[Ring]) -> None:
+def test_silent_neighbor_raises_timeout_error(pair: list[Ring]) -> None:
     with pytest.raises(TimeoutError, match="timed out"):
         pair[0].all_reduce(np.zeros(8, np.float32), timeout_s=0.01)
 

@@ -6,7 +6,7 @@ import pytest
 from moto.ec2.exceptions import EC2ClientError
 
 from local.aws.ec2.run_instances.network_interfaces import check_interfaces
-from stacks.catalogue.gpu_types import GPU_TYPES
+from stacks.catalog.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 
 EFA = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "efa"}

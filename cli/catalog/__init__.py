@@ -1,0 +1,1 @@
+"""Refresh the catalog of instance types from EC2."""

@@ -1,1 +1,0 @@
-"""Refresh the catalogue of instance types from EC2."""

@@ -1,0 +1,1 @@
+"""Define the commands that connect to nodes, and those that print what access requires."""

@@ -1,0 +1,24 @@
+"""``dlcluster policy``: print the IAM policy that the cluster's users need."""
+
+import json
+
+from cli.aws.clients import connect
+from cli.aws.clusters import find_cluster
+from cli.command import cluster_command
+from cli.shared_options import Selection
+from cli.ssh.user_policy import AwsScope, user_policy
+
+
+@cluster_command("policy", examples=("dlcluster policy > user-policy.json",))
+def command(selection: Selection) -> int:
+    """Print the IAM policy that the cluster's users need, as JSON.
+
+    It allows finding the nodes, logging in and running jobs; on a private cluster, sessions with its nodes only. A user
+    with no other permissions must name the cluster: dlcluster --cluster NAME.
+    """
+    clients = connect(selection.region)
+    cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    _, partition, _, _, account, _ = clients.sts.get_caller_identity()["Arn"].split(":", 5)
+    scope = AwsScope(partition=partition, region=clients.region, account=account)
+    print(json.dumps(user_policy(cluster, scope), indent=2))
+    return 0

@@ -1,0 +1,41 @@
+"""``dlcluster ssh [NODE] [-- COMMAND]``: run OpenSSH to one node, in place of this process."""
+
+import os
+
+import click
+
+from bootstrap.contract import MASTER
+from cli.aws.nodes import choose_node
+from cli.cluster_context import find_selected_cluster
+from cli.command import cluster_command
+from cli.completion import complete_node
+from cli.errors import ClusterError
+from cli.shared_options import Selection
+from cli.ssh.access import remote_command, resolve_access
+from cli.ssh.config import ssh_arguments
+from cli.ssh.expired_addresses import remove_expired_addresses
+
+NODE = "master, worker2, 2, deeplearning-worker2 or an instance id"
+
+
+@cluster_command(
+    "ssh",
+    examples=("dlcluster ssh", "dlcluster ssh worker2 -- nvidia-smi", "dlcluster ssh -- 'df -h | grep nvme'"),
+    takes_command=True,
+)
+@click.argument("node", default=MASTER, shell_complete=complete_node, help=f"{NODE} ({MASTER}).")
+def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int:
+    """Log in to a node, or run a command there.
+
+    One word after -- is a line for the node's shell; several words reach the program unchanged.
+    """
+    context = find_selected_cluster(selection)
+    remove_expired_addresses(context.clients, context.cluster)
+    reached = resolve_access(context)  # Without a master no node is reachable.
+    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    words = [remote_command(command)] if command else []
+    arguments = ["ssh", *ssh_arguments(reached, member), *words]
+    try:
+        os.execvp(arguments[0], arguments)
+    except OSError as error:
+        raise ClusterError(f"cannot run ssh: {error.strerror}") from error

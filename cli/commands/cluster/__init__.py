@@ -1,0 +1,1 @@
+"""Define the commands that list, describe and change a cluster."""

@@ -1,0 +1,75 @@
+"""``dlcluster pause``: terminate all nodes of a cluster, and keep the cluster."""
+
+import sys
+
+import click
+
+from cli.aws.clients import connect
+from cli.aws.clusters import find_cluster
+from cli.aws.deployed_template import read_template
+from cli.command import cluster_command
+from cli.costs.parts import paused_line
+from cli.costs.read import read_parts
+from cli.output import json_option, print_json
+from cli.shared_options import Selection
+from cli.sizes.groups import (
+    instance_ids,
+    is_paused,
+    pause_groups,
+    pause_survivors,
+    read_groups,
+    require_settled,
+    sizes_of,
+    terminate_instances,
+)
+from cli.sizes.question import require_yes, warn_of_running_jobs
+from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
+from stacks.prices.price_list import price_list
+from stacks.prices.rate import hourly_rate
+
+
+@cluster_command("pause", examples=("dlcluster pause", "dlcluster pause --yes --json", "dlcluster resume"))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
+    """Terminate all nodes, with everything on their disks, and keep the cluster: dlcluster resume brings nodes back.
+
+    Running jobs end. The bucket, the network, the master's public address and the settings stay. cdk deploy changes
+    them and starts nodes only if worker_count or min_workers has changed, or if it fails and is rolled back. Nodes in
+    standby or protected from scale-in are named, and terminated too. A second call is harmless, and completes one that
+    was interrupted.
+    """
+    clients = connect(selection.region)
+    cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    require_settled(cluster)
+    groups = read_groups(clients.autoscaling, cluster.name)
+    instances = instance_ids(groups)
+    survivors = pause_survivors(groups)
+    if survivors or not is_paused(groups):
+        for name, reason in survivors.items():
+            print(f"dlcluster: {name} is {reason}, and is terminated too", file=sys.stderr)
+        if instances:
+            warn_of_running_jobs(selection)
+        advice = "pull results first: dlcluster pull"
+        require_yes(
+            f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes
+        )
+        pause_groups(clients, cluster.name)
+        terminate_instances(clients, survivors)
+    await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
+    prices = price_list(clients.region)
+    template = read_template(clients.cloudformation, cluster.stack_name)
+    rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)
+    if as_json:
+        print_json(
+            cluster=cluster.name,
+            region=clients.region,
+            state="paused",
+            ended=instances,
+            usd_per_hour=round(rate.paused, 4),
+        )
+        return 0
+    print(f"{cluster.name} is paused")
+    print(f"dlcluster: it {paused_line(rate, prices)}", file=sys.stderr)
+    print("dlcluster: dlcluster resume brings its nodes back", file=sys.stderr)
+    return 0

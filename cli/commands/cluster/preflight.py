@@ -1,0 +1,46 @@
+"""``dlcluster preflight [-c name=value ...]``: check before a deploy of ./cdk.json that it can succeed."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cli.cdk_context import read_context, read_props
+from cli.command import cluster_command
+from cli.errors import EXIT_FAILED
+from cli.output import STYLES, json_option, print_json
+from cli.preflight.checks import all_findings
+from cli.preflight.finding import Finding
+from cli.shared_options import Selection
+
+
+@cluster_command(
+    "preflight", examples=("dlcluster preflight", "dlcluster preflight -c worker_count=3 -c instance_type=g6.xlarge")
+)
+@json_option
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) -> int:
+    """Check before a deploy that the account can hold the cluster of ./cdk.json.
+
+    It prints one line per finding, the price last, and changes nothing. Exit code 1 means that one is a problem.
+    """
+    own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
+    settings = read_context(Path.cwd(), [*context, *own])
+    props = read_props(settings)
+    found = []
+    for finding in all_findings(selection.region, props, settings):
+        found.append(finding)
+        if not as_json:
+            _show(finding)
+    failed = any(finding.level == "problem" for finding in found)
+    if as_json:
+        print_json(ok=not failed, findings=[asdict(finding) for finding in found])
+    return EXIT_FAILED if failed else 0
+
+
+def _show(finding: Finding) -> None:
+    """Print a finding immediately, because the checks take seconds; click drops the color without a terminal."""
+    level = click.style(finding.level, fg=STYLES[finding.level], bold=True)
+    color = False if os.environ.get("NO_COLOR") else None
+    click.echo(f"{level}{str(finding).removeprefix(finding.level)}", color=color)

@@ -1,0 +1,94 @@
+"""``dlcluster up``: start the complete fleet in the first candidate zone that has room for it, or nothing."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from cli.aws.clients import connect
+from cli.cdk_context import read_context, read_props
+from cli.command import cluster_command
+from cli.output import json_option, print_json, print_table
+from cli.preflight.target import PreflightTarget
+from cli.shared_options import Selection
+from cli.sizes.question import require_yes
+from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
+from cli.up import requirements
+from cli.up.find_zone import find_zone_with_capacity
+from cli.up.lock import Lock
+from cli.up.placement import SETTLE_TIMEOUT_S, Placement
+from cli.up.recovery import cluster_of, running_zone
+from cli.up.report import print_cost, scores_line
+from cli.up.zone_rounds import search_end
+from stacks.prices.price_list import price_list
+
+
+@cluster_command("up", examples=("dlcluster up", "dlcluster up --until 18:00 --yes", "dlcluster up -c worker_count=7"))
+@click.option("--by-spot-score", is_flag=True, help="Try the zones with the best spot placement score first.")
+@click.option("--until", metavar="HH:MM", default="", help="Try all zones again until this time of the day.")
+@click.option(
+    "--timeout",
+    metavar="S",
+    type=click.FloatRange(0),
+    help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")
+@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@json_option
+def command(
+    selection: Selection,
+    *,
+    by_spot_score: bool,
+    until: str,
+    timeout: float | None,
+    yes: bool,
+    context: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Deploy, and start all nodes in the first zone of the setting zones that has room for the complete fleet.
+
+    A zone that gives fewer nodes keeps none. Once all nodes are up, the zone is written to cdk.json as
+    availability_zone, and up waits until every node is ready. A second call is harmless, and completes one that was
+    interrupted; on a paused cluster it searches for room again. Run it in the directory of cdk deploy.
+    """
+    settings = read_context(Path.cwd(), context)
+    props = read_props(settings)
+    end = search_end(until)
+    requirements.require_zones(props, context, cluster=selection.cluster)
+    if by_spot_score:
+        requirements.require_spot(props)
+    clients = connect(selection.region)
+    target, prices = PreflightTarget.of(clients, props, settings), price_list(clients.region)
+    lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
+    placement = Placement(
+        clients=clients,
+        name=props.cluster_name,
+        zones=props.zones,
+        lock=lock,
+        context=context,
+        settle_timeout_s=SETTLE_TIMEOUT_S + (props.setup_timeout_s or 0),
+    )
+    zones_without_type: dict[str, str] = {}
+    scores: dict[str, int] | None = None
+    if zone := running_zone(placement, props.fleet_sizes):
+        print(f"dlcluster: already running in {zone}; cdk deploy applies other settings", file=sys.stderr)
+    else:
+        zones_without_type = requirements.zones_without_type(target, props.zones)
+        requirements.require_quota(target)
+        if by_spot_score:
+            scores = requirements.spot_scores(clients, props)
+        if scores is not None:
+            print(f"dlcluster: {scores_line(requirements.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
+        print_cost(props, prices, end)
+        require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
+    zone = find_zone_with_capacity(placement, props, zones_without_type, until=end, prices=prices, scores=scores)
+    cluster = cluster_of(placement)
+    members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
+    if as_json:
+        nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
+        rate = requirements.fleet_rate(props, prices)
+        print_json(cluster=cluster.name, region=clients.region, zone=zone, nodes=nodes, usd_per_hour=rate.total)
+        return 0
+    print(f"{cluster.name} is running in {zone}: {len(members)} nodes")
+    print_table(("INDEX", "NODE", "INSTANCE"), [(str(m.node_index), m.short_name, m.instance_id) for m in members])
+    return 0

@@ -1,0 +1,1 @@
+"""Define the commands that run jobs, follow them, and copy their files."""

@@ -1,0 +1,39 @@
+"""``dlcluster logs [-f] [JOB]``: show a job's output."""
+
+import sys
+
+import click
+
+from cli.command import cluster_command
+from cli.completion import complete_host
+from cli.errors import EXIT_INTERRUPTED
+from cli.jobs.follow import show_logs
+from cli.shared_options import Selection
+from cli.ssh.master import connect_to_master
+
+
+@cluster_command("logs", examples=("dlcluster logs -f", "dlcluster logs baseline", "dlcluster logs 20260101 --rank 3"))
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job ends; Ctrl-C stops only the display.")
+@click.option("--rank", metavar="N", help="Only this rank's output, read from its node.")
+@click.option(
+    "--node", metavar="HOST", shell_complete=complete_host, help="Only this node's output, read from the node."
+)
+@click.argument(
+    "job", required=False, help="Job id, its beginning, or the job's name (the running job, else the latest)."
+)
+def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
+    """Show a job's output, each line with its node."""
+    options = {"--rank": rank, "--node": node}
+    words = [word for name, value in options.items() if value is not None for word in (name, value)]
+    with connect_to_master(selection) as (context, connection):
+        try:
+            code = show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+            after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
+            print(f"{after_echo}dlcluster: the job keeps running; dlcluster stop ends it", file=sys.stderr)
+            return EXIT_INTERRUPTED
+    if code and job == context.cluster.name:
+        print(f"dlcluster: {job} is a cluster: dlcluster logs --cluster {job} shows its last job", file=sys.stderr)
+    return code

@@ -1,0 +1,98 @@
+"""``dlcluster run -- COMMAND``: copy the current directory to every node and run a command on all."""
+
+import os
+import sys
+from typing import Any, Final
+
+import click
+
+from cli.command import cluster_command
+from cli.completion import complete_file
+from cli.errors import UsageError
+from cli.jobs.follow import follow_to_end
+from cli.jobs.launch_options import LaunchOptions, launch_options
+from cli.jobs.misplaced_options import RunCommand
+from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
+from cli.jobs.refused_options import refuse_options
+from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
+from cli.jobs.start import LAUNCHER, run_on_master, send_directory, start_job
+from cli.output import json_option, print_json
+from cli.reports.releases import check_secrets_are_known, release_lines
+from cli.shared_options import Selection
+from cli.ssh.master import connect_to_master
+
+EXAMPLES: Final = (
+    "dlcluster run -- train.py --lr 0.1",
+    "dlcluster run -n 3 --env WANDB_MODE=offline -- train.py",
+    "dlcluster run --detach --max-restarts 3 -- python -m my.train",
+    "dlcluster run --durable --wait --detach --name baseline -- train.py",
+    "dlcluster run -- launch list          launch's own command, in the master's home directory",
+)
+
+
+@cluster_command("run", examples=EXAMPLES, interspersed=False, cls=RunCommand)
+@click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
+@click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
+@click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
+@launch_options
+@refuse_options
+@json_option
+@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
+def command(
+    selection: Selection,
+    /,
+    *,
+    command: tuple[str, ...],
+    detach: bool,
+    sync: bool,
+    to: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Copy the current directory to every node and run a command on all of them, as one job.
+
+    The command gets RANK, WORLD_SIZE, MASTER_ADDR and so on, as from torchrun; NAME.py is run with python. Files that
+    .gitignore names are not copied. Options after the command's name are its own. Each line of output begins with its
+    node. The job runs on the cluster, not here: on Ctrl-C dlcluster asks whether to leave it running.
+    """
+    if not command:
+        raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
+    launch_options_given = LaunchOptions(**options)
+    launch_options_given.check(os.environ)
+    if command[0] == LAUNCHER:
+        has_dlcluster_options = detach or not sync or to is not None or as_json
+        if has_dlcluster_options or launch_options_given.to_args():
+            raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
+        return run_on_master(selection, command)
+    if launch_options_given.sync_overwrite and not sync:
+        raise UsageError("--sync-overwrite cannot be combined with --no-sync, which sends nothing")
+    if to is not None and not sync:
+        raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
+    if as_json and not detach:
+        raise UsageError("--json requires --detach: without it the job's output is printed")
+    refuse_slurm(command)
+    refuse_task_file(command)
+    script = find_script(command)
+    if sync:
+        check_is_sent(script)
+        check_exists(command[0])
+    with connect_to_master(selection) as (context, connection):
+        refuse_other_launchers(command, nnodes=launch_options_given.nnodes or context.membership.desired_training_nodes)
+        if launch_options_given.secret:
+            check_secrets_are_known(context.membership.members)
+        for line in release_lines(context.membership.members, stack=context.cluster.release):
+            print(f"dlcluster: {line}", file=sys.stderr)
+        sent = send_directory(connection, to=to) if sync else None
+        if sent is not None:
+            note_independent_processes(script, nodes=launch_options_given.nnodes or len(context.membership.members))
+        job_id = start_job(connection, command, options=launch_options_given, sent=sent)
+        if not detach:
+            may_wait = launch_options_given.durable or launch_options_given.wait
+            print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
+            return follow_to_end(connection, job_id)
+    if as_json:
+        print_json(cluster=context.cluster.name, job=job_id, directory=f"~/{sent.name}" if sent else None)
+    else:
+        print(job_id)
+        print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)
+    return 0

@@ -1,0 +1,76 @@
+"""``dlcluster delete-bucket [BUCKET]``: list the buckets that clusters created, or delete one with every version."""
+
+import sys
+
+import click
+
+from cli.aws.clients import Clients, connect
+from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, used_by_stacks
+from cli.command import cluster_command
+from cli.errors import ClusterError, UsageError
+from cli.output import is_terminal, json_option, print_json, print_table, printable
+from cli.shared_options import Selection
+
+COLUMNS = ("BUCKET", "CLUSTER", "USED BY")
+
+
+@cluster_command("delete-bucket", examples=("dlcluster delete-bucket", "dlcluster delete-bucket vision-bucket-1a2b3c"))
+@click.argument("bucket", required=False, metavar="[BUCKET]")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def command(selection: Selection, *, bucket: str | None, yes: bool, as_json: bool) -> int:
+    """Delete a bucket that a destroyed cluster left behind, with every version of every object; without one, list them.
+
+    It refuses a bucket that a stack uses, and one that no cluster made. It sees only the stacks of this region and
+    account, so a bucket that a cluster elsewhere uses looks unused. An interrupted call may be repeated.
+    """
+    clients = connect(selection.region)
+    if bucket is None:
+        return _list(clients, selection.cluster, as_json=as_json)
+    found = _find(clients, bucket)
+    if used_by := used_by_stacks(clients.cloudformation).get(bucket):
+        raise ClusterError(f"{bucket} is in use by stack {used_by}: run cdk destroy for it first")
+    if not yes:
+        _ask(found)
+    deleted = 0
+    for count in delete_versions(clients.s3, bucket):
+        deleted += count
+        click.echo(f"{deleted} versions deleted", file=sys.stderr)
+    clients.s3.delete_bucket(Bucket=bucket)
+    if as_json:
+        print_json(region=clients.region, bucket=bucket, versions=deleted)
+    else:
+        print(f"deleted {bucket}, {deleted} versions")
+    return 0
+
+
+def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
+    made = [each for each in made_buckets(clients.tagging) if cluster in (None, each.cluster)]
+    found = sorted(made, key=lambda each: each.name)
+    used = used_by_stacks(clients.cloudformation) if found else {}
+    if as_json:
+        buckets = [{"name": each.name, "cluster": each.cluster, "used_by": used.get(each.name)} for each in found]
+        print_json(region=clients.region, buckets=buckets)
+        return 0
+    if not found:
+        who = "no cluster" if cluster is None else f"no cluster {printable(cluster)!r}"
+        print(f"dlcluster: {who} has made a bucket in {clients.region}", file=sys.stderr)
+        return 0
+    print_table(COLUMNS, [(each.name, each.cluster, used.get(each.name, "")) for each in found])
+    return 0
+
+
+def _find(clients: Clients, name: str) -> Bucket:
+    for each in made_buckets(clients.tagging):
+        if each.name == name:
+            return each
+    raise ClusterError(f"no bucket {name} in {clients.region} that a cluster made: delete another with aws s3")
+
+
+def _ask(found: Bucket) -> None:
+    """Ask the user to retype the name. Raises UsageError without a terminal, ClusterError for a wrong answer."""
+    if not sys.stdin.isatty() or not is_terminal():
+        raise UsageError("cannot prompt without a terminal: use --yes")
+    question = f"Delete {found.name} of cluster {found.cluster}, with every version, for good? Type its name"
+    if click.prompt(question).strip() != found.name:
+        raise ClusterError("nothing was deleted")

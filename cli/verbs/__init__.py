@@ -1,1 +1,0 @@
-"""Define the verbs of ``dlcluster``, one module each, with a ``command`` that ``cli.verb_group`` loads."""

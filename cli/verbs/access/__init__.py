@@ -1,1 +1,0 @@
-"""Define the verbs that connect to nodes, and those that print what access requires."""

@@ -1,1 +1,0 @@
-"""Define the verbs that list, describe and change a cluster."""

@@ -1,1 +1,0 @@
-"""Define the verbs that run jobs, follow them, and copy their files."""

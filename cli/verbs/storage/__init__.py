@@ -1,1 +1,0 @@
-"""Define the verbs that delete what destroyed clusters left behind: file systems and buckets."""
