@@ -220,12 +220,10 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     group.desired_capacity = desired
     if not suspended_processes.may_terminate(group):
         return
-    shrinks = (
-        f"a difference between desired and actual capacity, shrinking the capacity from {len(active)} to {desired}"
-    )
+    change = f"shrinking the capacity from {len(active)} to {desired}"
     candidates = [m for m in order if m in active and not m.protected_from_scale_in]
     for member in candidates[: max(len(active) - desired, 0)]:
-        _begin_termination(group, member, shrinks)
+        _begin_termination(group, member, f"a difference between desired and actual capacity, {change}")
 
 
 def _terminate_instance(

@@ -161,7 +161,7 @@ def test_nothing_is_allowed_that_no_node_calls(
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "message"),
     [
         ("aws ec2 describe-instances", "(UnauthorizedOperation)"),
         ("aws s3api list-object-versions --bucket $DEEPLEARNING_BUCKET", "(AccessDenied)"),

@@ -77,20 +77,20 @@ def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, s
 
 
 @pytest.mark.parametrize(
-    ("starts", "market", "word"),
+    ("starts", "market", "message"),
     [
         (HOUR, MARKET, "is not active yet"),
         (-HOUR, None, "The market type (purchasing) option is not valid"),
     ],
 )
 def test_a_launch_before_its_time_or_without_its_market_is_refused(
-    aws: Aws, stacks: Stacks, starts: timedelta, market: dict[str, str] | None, word: str
+    aws: Aws, stacks: Stacks, starts: timedelta, market: dict[str, str] | None, message: str
 ) -> None:
     block = buy(aws, starts=starts, ends=3 * HOUR)
     assert described(aws, block)["State"] == ("scheduled" if starts > timedelta() else "active")
     stacks.create(nodes(1, block, market))
     assert stacks.status() == "ROLLBACK_COMPLETE"
-    assert any(word in reason for _, reason in stacks.events("Group"))
+    assert any(message in reason for _, reason in stacks.events("Group"))
 
 
 def test_a_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) -> None:
