@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def await_true(condition: Callable[[], object], what: str, *, timeout_s: float, every_s: float = 0.1) -> None:
+def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float, every_s: float = 0.1) -> None:
     """Poll until the condition holds; fail with ``what`` when it does not hold in time."""
     deadline = time.monotonic() + timeout_s
     while not condition():

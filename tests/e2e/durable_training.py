@@ -10,7 +10,7 @@ from typing import Any
 from local.run.user import User
 from tests.e2e.conftest import NODES
 from tests.e2e.durable_programs import OWN_SCRIPT, STEPS, Program
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"
 BOOT_S = 300.0
@@ -24,7 +24,7 @@ def status(user: User) -> dict[str, object]:
 
 
 def await_nodes(user: User) -> None:
-    await_true(lambda: status(user)["running_nodes"] == NODES, "all nodes", timeout_s=BOOT_S, every_s=2.0)
+    wait_until(lambda: status(user)["running_nodes"] == NODES, "all nodes", timeout_s=BOOT_S, every_s=2.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,12 +44,12 @@ class Training:
         output = user.ssh(MASTER, f"cd code && launch --durable {options} {program.line.format(name=name)} 2>&1")
         assert CANNOT_TELL not in output
         training = cls(user=user, name=name, job=output.split()[-1], program=program)
-        await_true(lambda: program.begun in training.log(), "the training", timeout_s=START_S, every_s=1.0)
+        wait_until(lambda: program.begun in training.log(), "the training", timeout_s=START_S, every_s=1.0)
         return training
 
     def await_restart(self) -> None:
         """Wait until a new master's attempt goes on at a saved step."""
-        await_true(lambda: self.program.resumed_steps(self.log()), "the next attempt", timeout_s=BOOT_S, every_s=2.0)
+        wait_until(lambda: self.program.resumed_steps(self.log()), "the next attempt", timeout_s=BOOT_S, every_s=2.0)
 
     def log(self) -> str:
         try:
@@ -67,7 +67,7 @@ class Training:
         A start that fails, as one may after the loss of the master, is tried again: hence the least number of attempts.
         """
         weights = re.compile(self.program.weights)
-        await_true(lambda: weights.search(self.log()), "the durable training's end", timeout_s=END_S, every_s=2.0)
+        wait_until(lambda: weights.search(self.log()), "the durable training's end", timeout_s=END_S, every_s=2.0)
         ended = await_end(self.user, self.job)
         assert (ended["state"], ended["exit_code"]) == ("SUCCEEDED", 0), ended
         assert ended["attempt"] >= least_attempts, ended
@@ -84,7 +84,7 @@ class Training:
 def await_end(user: User, job: str) -> dict[str, Any]:
     """Wait until a job has ended; return its record."""
     read = f"launch status --json {job}"
-    await_true(lambda: '"end": null' not in user.ssh(MASTER, read), "the job's end", timeout_s=START_S)
+    wait_until(lambda: '"end": null' not in user.ssh(MASTER, read), "the job's end", timeout_s=START_S)
     return dict(json.loads(user.ssh(MASTER, read)))
 
 

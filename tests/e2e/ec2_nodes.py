@@ -8,7 +8,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.conftest import STACK, group_instances
 from tests.e2e.laptop import Laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 HEAL_S: Final = 180.0
 FOUR_CARDS: Final = "p4d.24xlarge"
@@ -51,7 +51,7 @@ def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
 def await_another(node_index: int, *, than: set[str]) -> str:
     """Wait until another instance has a node's number, and return it."""
     faults = Faults.current()
-    await_true(
+    wait_until(
         lambda: faults.instances(STACK).get(node_index) not in (None, *than),
         f"another node {node_index}",
         timeout_s=HEAL_S,

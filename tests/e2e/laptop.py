@@ -13,7 +13,7 @@ from typing import Any
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.checkouts import copy_checkout
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 COMMAND_S = 600
 HEAL_S = 180.0
@@ -86,7 +86,7 @@ class Laptop:
             now = self.node(node_index)
             return now is not None and now["instance_id"] != lost and is_back(now)
 
-        await_true(look, f"the replacement of node {node_index}", timeout_s=HEAL_S, every_s=2.0)
+        wait_until(look, f"the replacement of node {node_index}", timeout_s=HEAL_S, every_s=2.0)
         after = self.node(node_index)
         assert after
         return str(after["instance_id"])
@@ -98,7 +98,7 @@ class Laptop:
             said = self._try("dlcluster", "run", "--no-sync", "--", "echo", "here").stdout
             return {line.split()[0] for line in said.splitlines() if line.endswith(" here")} == {*hosts}
 
-        await_true(look, f"a job on {', '.join(hosts)}", timeout_s=JOB_S, every_s=2.0)
+        wait_until(look, f"a job on {', '.join(hosts)}", timeout_s=JOB_S, every_s=2.0)
 
     def _try(self, *command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from local.run.user import User
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 STATE: Final = "cat /run/deeplearning/shared-state"
 """Command that prints a node's state of the shared directory."""
@@ -79,7 +79,7 @@ class Training:
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             return self.steps() >= target
 
-        await_true(has_trained, f"{more} more steps", timeout_s=STEP_S)
+        wait_until(has_trained, f"{more} more steps", timeout_s=STEP_S)
 
     def check_end(self, *, nodes: int) -> None:
         """Let it end, and check that each rank was there from the first step to the last."""

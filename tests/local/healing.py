@@ -18,7 +18,7 @@ from local.network.addresses import USER_ADDRESS
 from local.node.spot_notices import announce_interruption
 from tests.local.aws.harness import Aws, Group, Stacks, state
 from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, ssh_from
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 PORT = 9999
 DEADLINE_S = 120.0
@@ -90,7 +90,7 @@ def template() -> dict[str, Any]:
 def await_step(condition: Callable[[], object], what: str) -> None:
     """Poll until the condition holds, and print how long that took."""
     started = time.monotonic()
-    await_true(condition, what, timeout_s=DEADLINE_S)
+    wait_until(condition, what, timeout_s=DEADLINE_S)
     print(f"{time.monotonic() - started:5.1f} s: {what}", flush=True)
 
 

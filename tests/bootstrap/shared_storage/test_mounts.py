@@ -11,7 +11,7 @@ import pytest
 from bootstrap.shared_storage import mounts
 from bootstrap.shared_storage.mounts import GUARD, MountError, OccupiedError, SharedDirectory, mounted_on, run
 from bootstrap.shared_storage.target import StorageTarget
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 ROOT_LINE = "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw"
 GUARD_LINE = f"40 24 0:41 / /shared ro,nosuid,nodev,noexec - tmpfs {GUARD} ro,size=4k"
@@ -117,7 +117,7 @@ def test_hanging_mount_ends_with_its_helpers(tmp_path: Path) -> None:
     with pytest.raises(MountError, match="timed out") as caught:
         run(["sh", "-c", 'sleep 600 > "$0" & wait', str(fifo)], timeout_s=1)
     assert caught.value.state == "unreachable"
-    await_true(lambda: not is_open_for_writing(reader), "the helper's end", timeout_s=60)
+    wait_until(lambda: not is_open_for_writing(reader), "the helper's end", timeout_s=60)
     os.close(reader)
 
 

@@ -13,7 +13,7 @@ import pytest
 from cli.commands.access.jupyter import _redirect
 from cli.errors import ClusterError
 from cli.ssh.web_app import PROBE, WebApp, _parse_probe, app_script
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 SECRET = "0123abcd"
 END_S = 60
@@ -75,7 +75,7 @@ def read_line(process: "subprocess.Popen[str]") -> str:
 
 
 def await_end(pids: list[int]) -> None:
-    await_true(lambda: all(map(is_zombie, pids)), "the end of application and child", timeout_s=END_S, every_s=0.02)
+    wait_until(lambda: all(map(is_zombie, pids)), "the end of application and child", timeout_s=END_S, every_s=0.02)
 
 
 def is_zombie(pid: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.bake.conftest import SETUP_FILE, has_run
 from tests.e2e.conftest import NODES, aliases
 from tests.e2e.laptop import Laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.soak
 
@@ -54,7 +54,7 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
     assert [changed_at(laptop, host) for host in HOSTS] == [[]] * NODES
 
     setup = laptop.start("dlcluster", "setup")
-    await_true(lambda: changed_at(laptop, "master"), "the script on the master", timeout_s=BEGIN_S, every_s=0.5)
+    wait_until(lambda: changed_at(laptop, "master"), "the script on the master", timeout_s=BEGIN_S, every_s=0.5)
     attempt = laptop.start(*RUN, "--", "echo", "started")
     printed, _ = attempt.communicate(timeout=END_S)
     assert (attempt.returncode, " started\n" in printed) == (1, False), printed
@@ -64,7 +64,7 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
 
     [after] = {line.split()[1].rstrip(":") for line in said.splitlines() if line.startswith("setup ")}
     assert after not in before
-    await_true(lambda: hashes(laptop) == {after}, "the status of all nodes", timeout_s=BEGIN_S, every_s=1.0)
+    wait_until(lambda: hashes(laptop) == {after}, "the status of all nodes", timeout_s=BEGIN_S, every_s=1.0)
     workers = ", ".join(HOSTS[1:])
     assert said.splitlines() == [
         f"master: running setup {after}",

@@ -13,7 +13,7 @@ from local.run.user import USER_SETTINGS, User, deploy_arguments
 from tests.e2e.conftest import NODES
 from tests.e2e.durable_training import Training, await_nodes, now
 from tests.e2e.group_states import members, states
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 BEFORE_END = timedelta(minutes=40)
 """Time before a block's end at which its nodes end."""
@@ -47,7 +47,7 @@ def test_durable_training_continues_in_the_next_block(user: User) -> None:
     assert members() == set()
     assert f"Capacity Block {block} starts in 0 h" in user.output("dlcluster", "status")
 
-    await_true(lambda: len(members()) == NODES, "the block's start", timeout_s=DEPLOY.total_seconds() + 60)
+    wait_until(lambda: len(members()) == NODES, "the block's start", timeout_s=DEPLOY.total_seconds() + 60)
     assert now() >= starts
     first = members()
     await_nodes(user)
@@ -56,14 +56,14 @@ def test_durable_training_continues_in_the_next_block(user: User) -> None:
 
     left = (goes - now()).total_seconds()
     assert left > 0, "the nodes booted for longer than the block lasts"
-    await_true(lambda: not members(), "the nodes' end before the block's", timeout_s=left + 120)
+    wait_until(lambda: not members(), "the nodes' end before the block's", timeout_s=left + 120)
     assert now() >= goes
-    await_true(lambda: states(first) == {"terminated"}, "the end of all nodes", timeout_s=120)
+    wait_until(lambda: states(first) == {"terminated"}, "the end of all nodes", timeout_s=120)
 
     block, starts, _ = buy(after=DEPLOY, usable=timedelta(hours=1))
     deploy(user, block)
     assert members() == set()
-    await_true(lambda: len(members()) == NODES, "the next block's start", timeout_s=DEPLOY.total_seconds() + 60)
+    wait_until(lambda: len(members()) == NODES, "the next block's start", timeout_s=DEPLOY.total_seconds() + 60)
     await_nodes(user)
     assert not members() & first
     training.check_end(least_attempts=2, step=training.saved_step())

@@ -12,7 +12,7 @@ from local.chaos.observer import ClusterObserver
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 FAILED_S = 300.0
 """Longest time from the end of the deploy until a worker has been replaced at least once."""
@@ -35,9 +35,9 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
         subprocess.run(command, cwd=checkout, env=environment, stdin=subprocess.DEVNULL, check=True, timeout=DEPLOY_S)
         user.write_ssh_config()
         workers = stack_outputs()["WorkerAutoScalingGroup"]
-        await_true(lambda: count_unhealthy(workers) >= 1, "a worker's replacement", timeout_s=FAILED_S, every_s=1.0)
+        wait_until(lambda: count_unhealthy(workers) >= 1, "a worker's replacement", timeout_s=FAILED_S, every_s=1.0)
         user.output("local-aws", "fault", "heal")
-        await_true(
+        wait_until(
             lambda: user.ssh("deeplearning-master", "echo $DEEPLEARNING_WORKERS_COUNT").strip() == "2",
             "the worker",
             timeout_s=JOINED_S,

@@ -7,7 +7,7 @@ import boto3
 import pytest
 
 from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 VARIABLES = {
     "DEEPLEARNING_WORKERS_PATH": "/opt/deeplearning/workers",
@@ -90,7 +90,7 @@ def test_log_group_has_every_nodes_phases(cluster: DeployedCluster) -> None:
         return any(re.search(r"phase signal took [\d.]+ s", event["message"]) for event in events)
 
     # The agents send it after the signal that completes the deploy.
-    await_true(lambda: all(map(has_last_phase, cluster.addresses)), "the last phase of each node", timeout_s=60)
+    wait_until(lambda: all(map(has_last_phase, cluster.addresses)), "the last phase of each node", timeout_s=60)
 
 
 def test_node_writes_to_and_reads_from_the_bucket(cluster: DeployedCluster) -> None:

@@ -18,7 +18,7 @@ from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
 from tests.e2e.conftest import STACK, DeployedCluster, aliases
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 DEADLINE_S = 120.0
 CONNECT_TIMEOUT_S = 1.5
@@ -95,7 +95,7 @@ def test_killed_agent_is_restarted(faults: Faults) -> None:
     node = faults.node(WORKER)
     before = node.run(*MAIN_PROCESS)
     faults.kill_agent(WORKER)
-    await_true(
+    wait_until(
         lambda: node.run(*MAIN_PROCESS).strip() not in (before.strip(), "0"),
         "the agent to start again",
         timeout_s=DEADLINE_S,
@@ -112,9 +112,9 @@ def test_refused_calls_are_logged_by_the_agent_of_one_node(
     logged, others = new_lines(faults, WORKER), new_lines(faults, "worker3")
     cluster.user.run("local-aws", "fault", fault, "dynamodb", "--node", "worker2")
     boto3.client("dynamodb").list_tables()
-    await_true(lambda: code in logged(), f"{code} in the agent's log", timeout_s=DEADLINE_S)
+    wait_until(lambda: code in logged(), f"{code} in the agent's log", timeout_s=DEADLINE_S)
     cluster.user.run("local-aws", "fault", "heal")
-    await_true(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
+    wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
     assert code not in others()
 
 
@@ -138,10 +138,10 @@ def test_api_outage_affects_all_nodes_but_not_the_user(cluster: DeployedCluster,
     faults.api_outage(refuse=True)
     assert {api_connection(name) for name in cluster.addresses} == {"ConnectionRefusedError"}
     boto3.client("ec2").describe_vpcs()
-    await_true(lambda: "table-unreachable" in logged(), "the agent to notice", timeout_s=DEADLINE_S)
+    wait_until(lambda: "table-unreachable" in logged(), "the agent to notice", timeout_s=DEADLINE_S)
     faults.end_api_outage()
     assert {api_connection(name) for name in cluster.addresses} == {"connected"}
-    await_true(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
+    wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
 
 
 def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, faults: Faults) -> None:

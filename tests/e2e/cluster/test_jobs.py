@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, stack_outputs
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"
 DETACH = "cd /tmp && SECRET=hunter2-of-the-shell launch --detach"
@@ -23,7 +23,7 @@ FILES = ("/etc/hosts", "/opt/deeplearning/workers", "/etc/ssh/ssh_known_hosts", 
 def start(cluster: DeployedCluster) -> str:
     """Start a job from a session that then ends; return the job's id once all ranks have printed their line."""
     job = cluster.user.ssh(MASTER, f"{DETACH} --env SECRET python -c {json.dumps(SLEEP)}").strip()
-    await_true(
+    wait_until(
         lambda: cluster.on(MASTER, f"launch logs {job}").count(" up ") == NODES, "the ranks to be up", timeout_s=120
     )
     return job

@@ -23,7 +23,7 @@ from tests.cli.conftest import template
 from tests.e2e.command_answers import Prompt, enter_project
 from tests.e2e.conftest import NODES, STACK, DeployedCluster
 from tests.service_models import shared_models
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 SECOND = "other"
 WRONG_REGION = "us-west-2"
@@ -128,7 +128,7 @@ def expired() -> dict[str, str]:
             return error.response["Error"]["Code"] == "ExpiredToken"
         return False
 
-    await_true(has_expired, "the credentials to expire", timeout_s=JOB_S)
+    wait_until(has_expired, "the credentials to expire", timeout_s=JOB_S)
     return dict(zip(KEYS, values, strict=True))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import DeployedCluster, aliases
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"
 MOUNT_S = 120.0
@@ -32,7 +32,7 @@ def test_accelerates_own_test_passes_on_two_nodes_that_share_a_directory(
     cluster_with_packages: DeployedCluster,
 ) -> None:
     cluster = cluster_with_packages
-    await_true(
+    wait_until(
         lambda: {cluster.on(alias, STATE) for alias in aliases()} == {"mounted"}, "the directory", timeout_s=MOUNT_S
     )
     test = "python -m accelerate.test_utils.scripts.test_script"

@@ -14,7 +14,7 @@ import pytest
 from local.faults import Faults
 from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 CHANGE_S = 90.0
 STATUS_S = 240.0
@@ -90,7 +90,7 @@ def test_lost_mount_target_stops_only_what_uses_it(cluster: DeployedCluster, tra
         training.await_steps()
         # The agent of each node goes on, and publishes what it sees.
         cluster.on("deeplearning-worker3", "sudo systemctl restart deeplearning-agent")
-        await_true(lambda: node_states(cluster) == ["no-address"] * NODES, "the status", timeout_s=STATUS_S)
+        wait_until(lambda: node_states(cluster) == ["no-address"] * NODES, "the status", timeout_s=STATUS_S)
         assert f"on 0 of {NODES} nodes" in cluster.user.output("dlcluster", "status")
         assert alive(cluster) == NODES
         training.await_steps()
@@ -98,7 +98,7 @@ def test_lost_mount_target_stops_only_what_uses_it(cluster: DeployedCluster, tra
     finally:
         Faults.current().end_storage_outage()
     await_states(cluster, {"mounted"})
-    await_true(lambda: reader_state(cluster) == "exited", "the process that waited", timeout_s=CHANGE_S)
+    wait_until(lambda: reader_state(cluster) == "exited", "the process that waited", timeout_s=CHANGE_S)
     assert cluster.on("deeplearning-worker2", "cat /run/read") == "from rank 0"
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
     training.check_end(nodes=NODES)

@@ -22,7 +22,7 @@ from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.conftest import STACK, DeployedCluster, node_disk, stack_outputs
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 ATTACK_S = 30
 HEAL_TIMEOUT_S = 120.0
@@ -116,7 +116,7 @@ def right_answers(cluster: DeployedCluster) -> CommandResults:
         right = ask(cluster)
         return all(done.returncode == 0 for done in right.values())
 
-    await_true(all_answered, "an answer of every command", timeout_s=HEAL_TIMEOUT_S, every_s=1)
+    wait_until(all_answered, "an answer of every command", timeout_s=HEAL_TIMEOUT_S, every_s=1)
     return right
 
 
@@ -232,7 +232,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: De
         finish(attackers, seconds=WELL_FORMED_ATTACK_S)
     assert believed, "no forged record was ever believed"
 
-    await_true(lambda: not wrong_records(cluster), "the nodes' own records", timeout_s=OWN_RECORD_TIMEOUT_S, every_s=1)
+    wait_until(lambda: not wrong_records(cluster), "the nodes' own records", timeout_s=OWN_RECORD_TIMEOUT_S, every_s=1)
     after = observer.await_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
     assert files(cluster) == right_files

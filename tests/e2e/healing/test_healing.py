@@ -24,7 +24,7 @@ from tests.cli.command_lines import ON_MASTER, words_of
 from tests.e2e.command_answers import Prompt, enter_project
 from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.service_models import shared_models
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 HEAL_TIMEOUT_S = 120.0
 SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
@@ -44,7 +44,7 @@ def before(observer: ClusterObserver) -> Observation:
 
 def await_replacement(observer: ClusterObserver, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
-    await_true(
+    wait_until(
         lambda: Faults.current().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
         f"another with index {node_index}",
         timeout_s=HEAL_TIMEOUT_S,
@@ -189,7 +189,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     preempted_host, witness = before.instances[node_index], before.instances[2]
 
     Faults.current().rebalance_recommendation(preempted_host)
-    await_true(
+    wait_until(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
         "the leaver to be in no list",
         timeout_s=HEAL_TIMEOUT_S,
@@ -219,7 +219,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     # Before that line, bash also reports which of its children TERM has ended.
     assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: is leaving the cluster")
     expected = {1: before.instances[1], 2: before.instances[3]}
-    await_true(
+    wait_until(
         lambda: Faults.current().instances(STACK) == expected,
         "the survivor with the free index",
         timeout_s=HEAL_TIMEOUT_S,
@@ -228,7 +228,7 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
-    await_true(
+    wait_until(
         lambda: len(Faults.current().instances(STACK)) == 3, "the cluster to be whole again", timeout_s=HEAL_TIMEOUT_S
     )
     observer.await_agreement(HEAL_TIMEOUT_S)

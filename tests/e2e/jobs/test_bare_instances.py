@@ -25,7 +25,7 @@ from local.network.addresses import METADATA_ADDRESS
 from local.network.vpc_network import in_namespace, router_of
 from local.node.spot_notices import INTERRUPTION
 from tests.e2e.conftest import node_disk
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 DEADLINE_S = 120.0
 CONNECT_TIMEOUT_S = 1.5
@@ -92,11 +92,11 @@ def metadata_token() -> bool:
 
 def await_sshd(one: BareNode, other: BareNode) -> None:
     """Wait until a node reaches another's sshd, which takes a busy machine longer than one try."""
-    await_true(lambda: one.reaches_sshd(other), f"{other.name} to answer {one.name}", timeout_s=DEADLINE_S)
+    wait_until(lambda: one.reaches_sshd(other), f"{other.name} to answer {one.name}", timeout_s=DEADLINE_S)
 
 
 def await_metadata(node: BareNode) -> None:
-    await_true(node.metadata_answers, f"the metadata of {node.name}", timeout_s=DEADLINE_S)
+    wait_until(node.metadata_answers, f"the metadata of {node.name}", timeout_s=DEADLINE_S)
 
 
 def boot_id_of(node: BareNode) -> str | None:
@@ -137,10 +137,10 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
     ids = [instance["InstanceId"] for instance in made["Instances"]]
     for name in ids:
         finished = node_disk(name) / f"var/lib/cloud/instances/{name}/boot-finished"
-        await_true(finished.exists, f"{name} to boot", timeout_s=DEADLINE_S)
+        wait_until(finished.exists, f"{name} to boot", timeout_s=DEADLINE_S)
     yield [BareNode(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
     ec2.terminate_instances(InstanceIds=ids)
-    await_true(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone", timeout_s=DEADLINE_S)
+    wait_until(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone", timeout_s=DEADLINE_S)
     ec2.delete_security_group(GroupId=group)
 
 
@@ -208,7 +208,7 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     faults.partition(one.name)
     ec2 = boto3.client("ec2")
     group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
-    await_true(
+    wait_until(
         lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again", timeout_s=DEADLINE_S
     )
     ec2.delete_security_group(GroupId=group)
@@ -237,7 +237,7 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: l
     rebooted.handle.run("touch", "/root/kept", "/run/lost")
     boot_id = boot_id_of(rebooted)
     faults.reboot(rebooted.name)
-    await_true(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=DEADLINE_S)
+    wait_until(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=DEADLINE_S)
     await_sshd(other, rebooted)
     assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
     assert not rebooted.handle.path("/run/lost").exists()
@@ -285,8 +285,8 @@ def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode]
     for _ in range(2):
         faults.kill(killed.name)
     assert not other.reaches_sshd(killed)
-    await_true(lambda: state(killed) == "terminated", "EC2 to show that it is terminated", timeout_s=DEADLINE_S)
-    await_true(lambda: not killed.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)
+    wait_until(lambda: state(killed) == "terminated", "EC2 to show that it is terminated", timeout_s=DEADLINE_S)
+    wait_until(lambda: not killed.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)
     log = killed.handle.directory.parents[1] / "log" / f"{killed.name}.cloud-init.log"
     assert "DataSourceEc2" in log.read_text()
     faults.kill(killed.name)
@@ -301,7 +301,7 @@ def test_spot_instance_gets_its_notice_and_then_ends(nodes: list[BareNode], faul
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
     faults.freeze(spot.name)  # even a hanging node ends
-    await_true(lambda: state(spot) == "terminated", "the instance to end", timeout_s=DEADLINE_S)
+    wait_until(lambda: state(spot) == "terminated", "the instance to end", timeout_s=DEADLINE_S)
     assert time.monotonic() - started > 13.5, "it ended before the time that it was told"
-    await_true(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=DEADLINE_S)
-    await_true(lambda: not spot.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)
+    wait_until(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=DEADLINE_S)
+    wait_until(lambda: not spot.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)

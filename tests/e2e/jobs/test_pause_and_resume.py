@@ -18,7 +18,7 @@ from tests.e2e.checkouts import deploy
 from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.durable_training import CANNOT_TELL
 from tests.e2e.group_states import members, sizes
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"
 CHECKPOINT = "s3://$DEEPLEARNING_BUCKET/of-the-durable-job"
@@ -54,7 +54,7 @@ def submit(cluster: DeployedCluster) -> str:
     assert lost == "launch: later attempts lack: SEED of this shell; keep one by --env KEY=VALUE"
     assert unknown.startswith(f"launch: {CANNOT_TELL}: ")
     log = f"launch logs {job}"
-    await_true(lambda: "has saved" in cluster.user.ssh(MASTER, log), "a checkpoint", timeout_s=RESUME_S, every_s=0.5)
+    wait_until(lambda: "has saved" in cluster.user.ssh(MASTER, log), "a checkpoint", timeout_s=RESUME_S, every_s=0.5)
     return job
 
 
@@ -65,7 +65,7 @@ def check_durable(cluster: DeployedCluster, job: str) -> None:
         bucket, prefix = stack_outputs()["ClusterBucket"], "jobs/deeplearning/durable/"
         return int(client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)["KeyCount"])
 
-    await_true(lambda: left() == 0, "the durable job's end", timeout_s=RESUME_S, every_s=0.5)
+    wait_until(lambda: left() == 0, "the durable job's end", timeout_s=RESUME_S, every_s=0.5)
     ended = json.loads(cluster.user.ssh(MASTER, f"launch status --json {job}"))
     assert (ended["state"], ended["attempt"], ended["exit_code"]) == ("SUCCEEDED", 2, 0)
     assert ended["hosts"] == aliases()
@@ -101,7 +101,7 @@ def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Deplo
         nodes = json.loads(dlcluster(cluster, "resume", "--json"))["nodes"]
         log = Faults.current().node("master").path(LOG_FILE)
         # The agent follows the tags in each pass, so it has done so while the workers were starting.
-        await_true(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=120.0)
+        wait_until(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=120.0)
         assert not re.findall(r"wall .*(?:failed|exited).*|load cannot be read.*", log.read_text())
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()

@@ -19,7 +19,7 @@ from tests.e2e.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN
 from tests.e2e.durable_training import CANNOT_TELL, MASTER, START_S, Training, await_end, await_nodes, now
 from tests.e2e.group_states import members, states
 from tests.e2e.laptop import Laptop, new_laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 SAVE_S = 60
 GRACE_S = 240
@@ -65,7 +65,7 @@ def test_nodes_end_when_their_ranks_have_saved(laptop: Laptop) -> None:
     nodes = members()
     job = user.ssh(MASTER, f"launch --detach --grace {GRACE_S} {shlex.quote(RANK)}").strip()
     log = f"launch logs {job}"
-    await_true(lambda: user.ssh(MASTER, log).count("ready") == NODES, "the ranks", timeout_s=START_S, every_s=0.5)
+    wait_until(lambda: user.ssh(MASTER, log).count("ready") == NODES, "the ranks", timeout_s=START_S, every_s=0.5)
     began = time.monotonic()
     laptop.run("dlcluster", "pause", "--yes")
     seconds = time.monotonic() - began
@@ -100,7 +100,7 @@ def test_a_durable_training_goes_on_after_a_pause_before_the_next_job(
     name = f"paused-{request.node.callspec.id}"
     training = Training.begin(laptop.user, name, slow_until=now() + TRAIN, program=program)
     behind = submit_behind(laptop.user)
-    await_true(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=START_S, every_s=1.0)
+    wait_until(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=START_S, every_s=1.0)
     waiting = json.loads(laptop.user.ssh(MASTER, f"launch status --json {behind}"))
     assert (waiting["state"], waiting["attempt"]) == ("WAITING", 1)
     nodes = members()

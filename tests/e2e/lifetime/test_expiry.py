@@ -19,7 +19,7 @@ from tests.e2e.conftest import NODES
 from tests.e2e.durable_training import MASTER, Training, await_nodes, now, status
 from tests.e2e.group_states import members, sizes, states
 from tests.e2e.laptop import Laptop, new_laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 DEPLOY_AND_TRAIN = timedelta(minutes=4)
 """Time from a deploy to the end that it sets."""
@@ -67,12 +67,12 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
     with terminal(user, training.job, screen):
         laptop.run("cdk", "deploy", "-c", f"expires={iso(expires)}")
         notice = f"pauses at {expires:%H:%M} UTC (expires)"
-        await_true(lambda: notice in screen.read_text(errors="replace"), "the notice", timeout_s=NOTICE_S)
+        wait_until(lambda: notice in screen.read_text(errors="replace"), "the notice", timeout_s=NOTICE_S)
     assert notice in Faults.current().node("master").path(LOG_FILE).read_text()
-    await_true(lambda: notice in training.log(), "the notice in the job's log", timeout_s=NOTICE_S, every_s=1.0)
+    wait_until(lambda: notice in training.log(), "the notice in the job's log", timeout_s=NOTICE_S, every_s=1.0)
     assert status(user)["expires"] == iso(expires)
     assert f"at {iso(expires)}; dlcluster extend 8h postpones it" in user.output("dlcluster", "status")
-    await_true(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=NOTICE_S, every_s=1.0)
+    wait_until(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=NOTICE_S, every_s=1.0)
     if loses_master:
         Faults.current().kill("master")
         training.await_restart()
@@ -81,9 +81,9 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
     nodes = members()
     assert len(nodes) == NODES
     wait_s = (expires - now()).total_seconds() + END_S
-    await_true(lambda: sizes() == [PAUSED, PAUSED], "the end", timeout_s=wait_s)
+    wait_until(lambda: sizes() == [PAUSED, PAUSED], "the end", timeout_s=wait_s)
     assert now() >= expires
-    await_true(lambda: not members() and states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
+    wait_until(lambda: not members() and states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
     step = training.saved_step()
 
     laptop.run("dlcluster", "extend", "8h")

@@ -29,7 +29,7 @@ from tests.e2e.guest_stack import (
     write_stack,
 )
 from tests.e2e.laptop import COMMAND_S, Laptop, new_laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 CLUSTER = "updated"
 NODES = 2
@@ -78,13 +78,13 @@ def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> No
     write_stack(laptop, guest=AWAITED)
     expires = (now() + DEPLOY).replace(microsecond=0)
     update = laptop.start("cdk", "deploy", "-c", f"worker_count={NODES}", "-c", f"expires={iso(expires)}")
-    await_true(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY.total_seconds())
+    wait_until(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY.total_seconds())
     assert now() < expires, "the update began after the end"
 
     wait_s = (expires - now()).total_seconds() + END_S
-    await_true(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the pause", timeout_s=wait_s)
+    wait_until(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the pause", timeout_s=wait_s)
     assert now() >= expires
-    await_true(lambda: states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
+    wait_until(lambda: states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
     with pytest.raises(ClientError, match=f"cannot be deleted while in status {PROGRESS}"):
         client("cloudformation").delete_stack(StackName=CLUSTER)
     refusal = f"stack {CLUSTER} is {PROGRESS}: wait until CloudFormation has finished, try again"
@@ -96,7 +96,7 @@ def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> No
     assert update.returncode == 0, output
     started = [launches(group) - earlier for group, earlier in zip(groups, before, strict=True)]
     assert [*map(len, started)] == [0, NODES]
-    await_true(lambda: states(started[1]) == {"terminated"}, "the workers' end", timeout_s=END_S)
+    wait_until(lambda: states(started[1]) == {"terminated"}, "the workers' end", timeout_s=END_S)
     assert sizes(CLUSTER) == [PAUSED, PAUSED]
     laptop.run("cdk", "destroy", "--force")
     assert not stack_status(CLUSTER)
@@ -112,26 +112,26 @@ def test_the_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop:
     write_stack(laptop)
     expires = (now() + DEPLOY).replace(microsecond=0)
     update = laptop.start("cdk", "deploy", "-c", f"expires={iso(expires)}", "-c", "expiry_action=delete")
-    await_true(lambda: stack_status(CLUSTER) == CLEANUP, "the update", timeout_s=DEPLOY.total_seconds())
+    wait_until(lambda: stack_status(CLUSTER) == CLEANUP, "the update", timeout_s=DEPLOY.total_seconds())
     assert now() < expires, "the update began after the end"
 
     wait_s = (expires - now()).total_seconds() + END_S
-    await_true(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the pause", timeout_s=wait_s)
+    wait_until(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the pause", timeout_s=wait_s)
     assert now() >= expires
-    await_true(lambda: states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
+    wait_until(lambda: states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
     refusal = f"cannot be deleted while in status {CLEANUP}"
-    await_true(lambda: refusal in control_plane_log(), "the refusal of the deletion", timeout_s=END_S)
+    wait_until(lambda: refusal in control_plane_log(), "the refusal of the deletion", timeout_s=END_S)
     assert stack_status(CLUSTER) == CLEANUP
     release_guest(CLUSTER, guest)
     output, _ = update.communicate(timeout=COMMAND_S)
     assert update.returncode == 0, output
 
-    await_true(lambda: stack_status(CLUSTER) == "DELETE_FAILED", "the deletion that fails", timeout_s=END_S)
+    wait_until(lambda: stack_status(CLUSTER) == "DELETE_FAILED", "the deletion that fails", timeout_s=END_S)
     master = group_name(CLUSTER, NODE_TYPES[0])
     client("autoscaling").update_auto_scaling_group(AutoScalingGroupName=master, MinSize=1, MaxSize=1)
-    await_true(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the next pause", timeout_s=END_S)
+    wait_until(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the next pause", timeout_s=END_S)
     client("s3").delete_object(Bucket=results_of(CLUSTER), Key="result")
-    await_true(lambda: not stack_status(CLUSTER), "the next deletion", timeout_s=END_S)
+    wait_until(lambda: not stack_status(CLUSTER), "the next deletion", timeout_s=END_S)
     names = [group_name(CLUSTER, kind) for kind in NODE_TYPES]
     assert client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"] == []
     assert states(nodes | {guest}) == {"terminated"}

@@ -14,7 +14,7 @@ from local.faults.clients import client
 from local.run.user import User
 from tests.e2e.group_states import members, sizes, states
 from tests.e2e.laptop import new_laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 NODES = 2
 IDLE, BUSY = "idle", "busy"
@@ -66,15 +66,15 @@ def test_only_an_idle_cluster_pauses_itself(user: User, tmp_path: Path) -> None:
     assert len(busy) == len(idle) == NODES
 
     wait_s = (IDLE_STOP - ANNOUNCED).total_seconds() + LATE_S
-    await_true(lambda: status(user, IDLE)["idle_pauses_at"], "the announcement", timeout_s=wait_s, every_s=5.0)
+    wait_until(lambda: status(user, IDLE)["idle_pauses_at"], "the announcement", timeout_s=wait_s, every_s=5.0)
     announced = status(user, IDLE)
     pauses_at = time_of(announced["idle_pauses_at"])
     assert pauses_at - time_of(announced["idle_since"]) >= IDLE_STOP - timedelta(seconds=1)
     assert members(IDLE) == idle
     wait_s = ANNOUNCED.total_seconds() + LATE_S
-    await_true(lambda: sizes(IDLE) == [(0, 0, 0)] * 2, "the pause", timeout_s=wait_s, every_s=1.0)
+    wait_until(lambda: sizes(IDLE) == [(0, 0, 0)] * 2, "the pause", timeout_s=wait_s, every_s=1.0)
     assert datetime.now(pauses_at.tzinfo) >= pauses_at
-    await_true(lambda: states(idle) == {"terminated"}, "the end of all nodes", timeout_s=LATE_S, every_s=1.0)
+    wait_until(lambda: states(idle) == {"terminated"}, "the end of all nodes", timeout_s=LATE_S, every_s=1.0)
 
     # It would have been announced and paused too by now.
     assert datetime.now(timezone.utc) - max(launch_times(busy)) > IDLE_STOP

@@ -11,7 +11,7 @@ from local.run.user import User
 from tests.e2e.group_states import members, sizes
 from tests.e2e.guest_stack import APP, AWAITED, signal_guest, stack_status, write_stack
 from tests.e2e.laptop import COMMAND_S, Laptop, await_line, kill, new_laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 CLUSTER = "resized"
 DEPLOY_S = 300.0
@@ -46,16 +46,16 @@ def test_the_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: 
 
     write_stack(laptop, guest=AWAITED)
     killed = laptop.start(*resize(1))
-    await_true(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY_S)
+    wait_until(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY_S)
     kill(killed, group=False)
     refusal = f"stack {CLUSTER} is {PROGRESS}: wait until CloudFormation has finished, try again"
     assert refusal in laptop.refused(*resize(1))
     assert sizes(CLUSTER) == [ONE, TWO]
     signal_guest(CLUSTER)
-    await_true(lambda: stack_status(CLUSTER) == COMPLETE, "the update's end", timeout_s=COMMAND_S)
+    wait_until(lambda: stack_status(CLUSTER) == COMPLETE, "the update's end", timeout_s=COMMAND_S)
     laptop.run(*resize(1))
     assert sizes(CLUSTER) == [ONE, ONE]
     assert laptop.settings["worker_count"] == 1
-    await_true(lambda: members(CLUSTER) == before, "the newest worker's end", timeout_s=DEPLOY_S)
+    wait_until(lambda: members(CLUSTER) == before, "the newest worker's end", timeout_s=DEPLOY_S)
     laptop.run("cdk", "destroy", "--force")
     assert not stack_status(CLUSTER)

@@ -19,7 +19,7 @@ from cli.commands.access.jupyter import PACKAGE
 from tests.e2e.conftest import DeployedCluster
 from tests.e2e.jupyter import address_and_token
 from tests.e2e.notebooks.kernel import call, run_cell
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.soak
 
@@ -82,4 +82,4 @@ def test_a_cell_runs_in_the_pytorch_environment_through_the_tunnel(
     assert token not in cluster.on(MASTER, "ps -eo args")
     lab.send_signal(signal.SIGINT)
     assert lab.wait(60) == 130
-    await_true(lambda: is_nothing_left(cluster), "the end of JupyterLab and its kernel", timeout_s=END_S, every_s=0.5)
+    wait_until(lambda: is_nothing_left(cluster), "the end of JupyterLab and its kernel", timeout_s=END_S, every_s=0.5)

@@ -13,7 +13,7 @@ from local.run.user import User
 from tests.e2e.checkouts import DEPLOY_S
 from tests.e2e.conftest import group_instances
 from tests.endpoints import Endpoints, https_from
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 NAME: Final = "existing"
 """Name of the cluster in it."""
@@ -101,7 +101,7 @@ def existing_file_system(vpc: ExistingVpc) -> Iterator[str]:
         [description] = efs.describe_file_systems(FileSystemId=file_system)["FileSystems"]
         return bool(description["LifeCycleState"] == "available")
 
-    await_true(is_available, f"{file_system} to be available", timeout_s=60)
+    wait_until(is_available, f"{file_system} to be available", timeout_s=60)
     made = efs.create_mount_target(FileSystemId=file_system, SubnetId=vpc.private, SecurityGroups=[group])
     yield str(file_system)
     efs.delete_mount_target(MountTargetId=made["MountTargetId"])

@@ -17,7 +17,7 @@ from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, copy_checkout
 from tests.e2e.private.existing_vpc import NAME, PRIVATE_BLOCK, ExistingVpc, PrivateCluster, existing_vpc
 from tests.e2e.shared_directory import STATE, check_that_ranks_share
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 TIMEOUT_S = 1500
 """Limit for a test: the first one deploys, and the last one destroys the cluster after a new master booted."""
@@ -71,7 +71,7 @@ def lustre(vpc: ExistingVpc) -> Iterator[Lustre]:
         [description] = fsx.describe_file_systems(FileSystemIds=[file_system])["FileSystems"]
         return bool(description["Lifecycle"] == "AVAILABLE")
 
-    await_true(is_available, f"{file_system} to be AVAILABLE", timeout_s=60)
+    wait_until(is_available, f"{file_system} to be AVAILABLE", timeout_s=60)
     mount_name = made["LustreConfiguration"]["MountName"]
     yield Lustre(file_system=file_system, host=made["DNSName"], mount_name=mount_name, group=group)
     fsx.delete_file_system(FileSystemId=file_system)
@@ -148,7 +148,7 @@ def test_new_master_mounts_the_file_system(cluster: PrivateCluster) -> None:
     assert instance_id == cluster.instances[0]["InstanceId"]
     await_states(cluster, "mounted")
     assert cluster.user.ssh(MASTER, "cat /shared/told.txt") == "from rank 0"
-    await_true(
+    wait_until(
         lambda: [node["shared_storage"] for node in status(cluster)["nodes"]] == ["mounted"] * NODES,
         "the status to show all nodes mounted",
         timeout_s=CHANGE_S,

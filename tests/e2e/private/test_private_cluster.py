@@ -50,7 +50,7 @@ from tests.e2e.private.existing_vpc import (
 )
 from tests.e2e.shared_directory import STATE, check_that_ranks_share
 from tests.endpoints import SERVICES
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 NODES = 3
 LONG_COMMANDS_TIMEOUT_S = 1500
@@ -223,7 +223,7 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
 
 def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, file_system: str) -> None:
     hosts = [MASTER, *(f"{NAME}-worker{number}" for number in range(2, NODES + 1))]
-    await_true(
+    wait_until(
         lambda: {cluster.user.ssh(host, STATE).strip() for host in hosts} == {"mounted"}, "all mounts", timeout_s=90
     )
     # The root directory of a file system that exists keeps its owner: its administrator opens it.
@@ -315,7 +315,7 @@ def test_a_lost_master_and_worker_are_reached_again_by_the_same_names(cluster: P
     lost = {host: on(host, show_id).strip() for host in node_types}
     client("ec2").terminate_instances(InstanceIds=[*lost.values()])
     for host, node_type in node_types.items():
-        await_true(partial(is_another, host), f"another {host}", timeout_s=DEPLOY_S, every_s=1)
+        wait_until(partial(is_another, host), f"another {host}", timeout_s=DEPLOY_S, every_s=1)
         assert on(host, "cat /srv/set-up") == f"root set up a {node_type}\n"
-    await_true(is_complete, "a job on all nodes, the new ones too", timeout_s=DEPLOY_S, every_s=1)
+    wait_until(is_complete, "a job on all nodes, the new ones too", timeout_s=DEPLOY_S, every_s=1)
     assert len(cluster.instances) == NODES

@@ -38,7 +38,7 @@ from tests.e2e.ec2_nodes import (
 )
 from tests.e2e.group_states import states
 from tests.e2e.laptop import Laptop, new_laptop
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 CPU, ONE_CARD = "c5.large", "g4dn.8xlarge"
 HOSTS: Final = ("worker2", "worker3")
@@ -229,7 +229,7 @@ def four_cards(laptop: Laptop) -> dict[str, str]:
         node = faults.node(broken)
         return node.is_up and node.path(f"/sys/class/infiniband/{ADAPTER}").exists()
 
-    await_true(shows_adapters, "the boot of the node", timeout_s=HEAL_S, every_s=0.05)
+    wait_until(shows_adapters, "the boot of the node", timeout_s=HEAL_S, every_s=0.05)
     take_adapter(broken)
     recommended = instance_of(3)
     faults.rebalance_recommendation(recommended)

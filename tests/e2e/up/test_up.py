@@ -35,7 +35,7 @@ from tests.e2e.up.kills import (
     UNLOCKS,
     kill_up_at,
 )
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
 ROOM = ZONES[2]
@@ -147,7 +147,7 @@ def check_shared_directory(laptop: Laptop) -> None:
     def states() -> list[str]:
         return [laptop.user.ssh(host, STATE).strip() for host in hosts]
 
-    await_true(lambda: states() == ["mounted"] * NODES, "all mounts", timeout_s=MOUNT_S, every_s=1.0)
+    wait_until(lambda: states() == ["mounted"] * NODES, "all mounts", timeout_s=MOUNT_S, every_s=1.0)
     check_that_ranks_share(lambda command: laptop.user.ssh("deeplearning-master", command), nodes=NODES)
 
 
@@ -169,7 +169,7 @@ def test_lost_node_is_replaced_in_the_same_zone(laptop: Laptop) -> None:
         ready = [each for each in status["nodes"] if each["state"] == "running"]
         return lost not in members() and len(ready) == NODES == len(members())
 
-    await_true(is_whole, "the lost node's replacement", timeout_s=HEAL_S, every_s=2.0)
+    wait_until(is_whole, "the lost node's replacement", timeout_s=HEAL_S, every_s=2.0)
     nodes = members()
     assert {*nodes} - before
     assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}

@@ -16,7 +16,7 @@ import pytest
 from launcher.frameworks.orted import rendezvous
 from launcher.frameworks.orted.names import socket_name
 from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, read_lines, wait_until_gone
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 FIRST, SECOND, THIRD = ADDRESSES
 MPIRUN = """
@@ -144,7 +144,7 @@ def test_a_command_comes_only_from_the_same_user(name: str, monkeypatch: pytest.
     taking = threading.Thread(target=lambda: taken.append(rendezvous.await_command(name, seconds=60)))
     taking.start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as refused:
-        await_true(lambda: refused.connect_ex(f"\0{name}") == 0, "the receiver to listen", timeout_s=60)
+        wait_until(lambda: refused.connect_ex(f"\0{name}") == 0, "the receiver to listen", timeout_s=60)
         refused.settimeout(60)
         assert refused.recv(1) == b""
     assert rendezvous.deliver(name, b"ours", seconds=60) == 0

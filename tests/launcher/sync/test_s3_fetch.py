@@ -18,7 +18,7 @@ from launcher.runner.sync.s3_fetch import fetch
 from tests.launcher.conftest import parent, variables
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
 from tests.launcher.sync.conftest import Site, tree
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 DENIED = Answer(403, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
 
@@ -105,7 +105,7 @@ def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp
         """Refuse the last range once the others are noted."""
         if wanted != last:
             return None
-        await_true(lambda: journal_lines(tmp_path / "data") == 3, "two ranges", timeout_s=50, every_s=0.01)
+        wait_until(lambda: journal_lines(tmp_path / "data") == 3, "two ranges", timeout_s=50, every_s=0.01)
         return DENIED
 
     bucket.fault = refuse_last
@@ -215,7 +215,7 @@ def test_fetching_processes_end_with_their_parent(bucket: Bucket, tmp_path: Path
             (program,) = [pid for pid in running if parent(pid) == os.getpid()]
             assert len(running) > 1
             os.kill(program, signal.SIGKILL)
-            await_true(lambda: not downloads(tmp_path / "home"), "the end of all processes", timeout_s=20, every_s=0.01)
+            wait_until(lambda: not downloads(tmp_path / "home"), "the end of all processes", timeout_s=20, every_s=0.01)
         finally:
             may_answer.set()
         assert str(fetching.exception(50)) == "s3://bucket/set: the download ended without a result"

@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 
 from local.aws.scarcity.limits import Capacity, write_capacities, write_quotas
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
 REGION = "us-east-1"
@@ -207,7 +207,7 @@ class Places:
 
 def await_server(condition: Callable[[], bool], what: str) -> None:
     """Poll until the condition holds; the server changes without requests only when one of its timers expires."""
-    await_true(condition, what, timeout_s=60, every_s=0.05)
+    wait_until(condition, what, timeout_s=60, every_s=0.05)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

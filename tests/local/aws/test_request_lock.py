@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.local.aws.harness import Aws, start_server
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 DEADLINE_S = 60.0
 
@@ -61,5 +61,5 @@ def test_background_changes_are_reported(change_log: ChangeLog) -> None:
     # The time may run out before the request's answer is read.
     least = change_log.count() + of_a_request
     formation.create_stack(StackName="stack", TemplateBody=silent("PT1S"))
-    await_true(lambda: change_log.count() > least, "the end of the signal's time", timeout_s=DEADLINE_S, every_s=0.05)
+    wait_until(lambda: change_log.count() > least, "the end of the signal's time", timeout_s=DEADLINE_S, every_s=0.05)
     assert formation.describe_stacks(StackName="stack")["Stacks"][0]["StackStatus"].startswith("ROLLBACK")

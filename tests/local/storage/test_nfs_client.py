@@ -18,7 +18,7 @@ import pytest
 from local.storage import nfs_mount_helper, on_node
 from local.storage.nfs_client.connection import FRESH_S
 from local.storage.rpc import read_record, reply
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
 SYSTEM = "fs-0123"
@@ -164,7 +164,7 @@ def test_two_mounts_show_the_same_files_and_locks(node: Node, tmp_path: Path) ->
         node.run(f"printf {text} > {one}/file.new && mv {one}/file.new {one}/file")
         assert node.run(f"cat {two}/file") == text
     holder = node.start("flock", f"{one}/file", "-c", f"touch {one}/held; while [ -e {one}/held ]; do sleep 0.05; done")
-    await_true(lambda: "held" in node.run(f"ls {two}"), "the lock", timeout_s=30)
+    wait_until(lambda: "held" in node.run(f"ls {two}"), "the lock", timeout_s=30)
     assert node.run(f"flock -n {two}/file true || printf 'it is held'") == "it is held"
     waiting = node.start("flock", f"{two}/file", "rm", f"{two}/file")
     given_up = node.start("flock", "-w", "0.2", f"{two}/file", "true")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.waiting import await_true
+from tests.waiting import wait_until
 from trainer.mxnet_backend.watchdog import Wait, Watchdog
 
 DEADLINE_S = 60
@@ -38,7 +38,7 @@ class Clock:
     def await_reads(self, count: int) -> None:
         """Wait until the watchdog has read the time so often."""
         enough = self.reads + count
-        await_true(lambda: self.reads >= enough, f"{count} polls", timeout_s=DEADLINE_S, every_s=0.01)
+        wait_until(lambda: self.reads >= enough, f"{count} polls", timeout_s=DEADLINE_S, every_s=0.01)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.ports import held_port
 from tests.trainer.programs import forked
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEADLINE_S = 240.0
@@ -34,7 +34,7 @@ class Rank:
             assert found or not ended, self.log.read_text()
             return found
 
-        await_true(is_there, f"{text!r} in {self.log}", timeout_s=deadline_s, every_s=POLL_S)
+        wait_until(is_there, f"{text!r} in {self.log}", timeout_s=deadline_s, every_s=POLL_S)
 
     @property
     def digests(self) -> list[str]:

@@ -15,7 +15,7 @@ from local.aws.ec2.capacity_reservations import TERMINATED_BEFORE
 from local.errors import LocalError
 from tests.local.aws.harness import REGION, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 MARKET = {"MarketType": "capacity-block"}
 HOUR = timedelta(hours=1)
@@ -71,7 +71,7 @@ def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, s
     kept = [reservation[name] for name in ("State", "ReservationType", "AvailableInstanceCount")]
     assert (status, len(members), before) == ("CREATE_COMPLETE", 2, {"running"})
     assert kept == ["active", "capacity-block", 0]
-    await_true(lambda: states(aws, members) == {"terminated"}, "EC2's termination", timeout_s=90)
+    wait_until(lambda: states(aws, members) == {"terminated"}, "EC2's termination", timeout_s=90)
     # The group wants others, but the block accepts none in its last half hour.
     assert described(aws, block)["AvailableInstanceCount"] == 2
 

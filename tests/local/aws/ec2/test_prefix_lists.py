@@ -11,7 +11,7 @@ from local.aws.ec2.prefix_lists import MODIFY_S
 from local.node.inventory import read_inventory
 from tests.local.aws.harness import Aws, Stacks
 from tests.local.aws.templates import attribute, cluster, resource
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 OFFICE, HOME = "203.0.113.0/24", "198.51.100.9/32"
 
@@ -44,7 +44,7 @@ def modify(aws: Aws, list_id: str, version: int | None = None, *, add: Any = (),
 
 
 def await_settled(aws: Aws, list_id: str) -> None:
-    await_true(lambda: described(aws, list_id)["State"] == "modify-complete", "the change", timeout_s=60, every_s=0.1)
+    wait_until(lambda: described(aws, list_id)["State"] == "modify-complete", "the change", timeout_s=60, every_s=0.1)
 
 
 def described(aws: Aws, list_id: str) -> Any:

@@ -9,7 +9,7 @@ from local.aws.autoscaling import lifecycle
 from local.aws.request_lock import LOCK
 from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
 from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 SHORT = (
     "We currently do not have sufficient c5.large capacity in the Availability Zone you requested (us-east-1a). "
@@ -62,7 +62,7 @@ def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> N
     with LOCK:  # the next try waits for it
         for _ in range(3):
             lifecycle.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
-    await_true(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
+    wait_until(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
 
 
 def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, places: Places) -> None:

@@ -10,7 +10,7 @@ from stacks.cluster_role import RoleRules
 from stacks.lifetime.expiry import Expiry
 from tests.local.aws.harness import Aws, Group
 from tests.local.aws.templates import cluster, group
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 NAME = "ends"
 GROUPS = tuple(group_name(NAME, node_type) for node_type in NODE_TYPES)
@@ -35,6 +35,6 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
 def await_paused(aws: Aws) -> None:
     for name in GROUPS:
         group = Group(aws=aws, name=name)
-        await_true(lambda: not group.members(), "the schedule", timeout_s=60)  # noqa: B023
+        wait_until(lambda: not group.members(), "the schedule", timeout_s=60)  # noqa: B023
         size = group.described()
         assert (size["MinSize"], size["DesiredCapacity"], size["MaxSize"]) == (0, 0, 0)

@@ -15,7 +15,7 @@ from stacks.settings.lifetime import DELETE_AFTER
 from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
 from tests.local.aws.scheduler.expiring_cluster import GROUPS, await_paused, template
 from tests.local.aws.templates import resource
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 
 def launches(aws: Aws, name: str) -> int:
@@ -68,7 +68,7 @@ def test_schedule_deletes_the_stack_at_its_time(aws: Aws, stacks: Stacks) -> Non
     pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]
     stacks.create(made | {"Resources": {name: each for name, each in made["Resources"].items() if name not in pauses}})
     assert len(pauses) == 2
-    await_true(lambda: stacks.names[-1] not in existing(aws), "the deletion", timeout_s=60)
+    wait_until(lambda: stacks.names[-1] not in existing(aws), "the deletion", timeout_s=60)
     left = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[*GROUPS])
     assert left["AutoScalingGroups"] == []
 
@@ -124,7 +124,7 @@ def test_schedule_acts_again_after_a_refused_call(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(schedules.ScheduleTarget, "call", call)
     monkeypatch.setitem(schedules._UNIT_S, "minute", 0.002)
     schedule = Schedule(properties(after_s=0), REGION)
-    await_true(lambda: len(calls) >= 3, "the third call", timeout_s=60)
+    wait_until(lambda: len(calls) >= 3, "the third call", timeout_s=60)
     schedule.end()
     schedule._thread.join(60)
     made = len(calls)
@@ -147,7 +147,7 @@ def test_yearly_time_with_an_end_fires_once_and_never_if_past(in_s: float, monke
     made = properties(after_s=0) | {"ScheduleExpression": "cron(30 11 23 11 ? *)", "EndDate": "2027-05-01T10:50:00Z"}
     schedule = Schedule(made, REGION, now=now)
     if in_s > 0:
-        await_true(lambda: calls, "the call", timeout_s=60)
+        wait_until(lambda: calls, "the call", timeout_s=60)
     time.sleep(0.5)
     schedule.end()
     assert len(calls) == (1 if in_s > 0 else 0)

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from local.aws.sessions.gateway import Gateway, Session
 from tests.local.aws.harness import REGION, Aws, Role, policy, user_with_policy
-from tests.waiting import await_true
+from tests.waiting import wait_until
 
 ACCOUNT = "123456789012"
 PLUGIN = Path(__file__).parents[4] / "local/bin/session-manager-plugin"
@@ -109,7 +109,7 @@ def start_when_connected(aws: Aws, keys: dict[str, str], instance_id: str) -> di
             sessions.append(start(aws, keys, instance_id))
         return bool(sessions)
 
-    await_true(starts, "the agent to be connected", timeout_s=60)
+    wait_until(starts, "the agent to be connected", timeout_s=60)
     return sessions[0]
 
 
@@ -201,8 +201,8 @@ def test_disconnected_agent_is_no_longer_listed() -> None:
     gateway.listen("127.0.0.1")
     with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=60)) as agent:
         agent.sendall(gateway.ticket("control", "i-1").encode() + b"\n")
-        await_true(lambda: gateway.is_connected("i-1"), "the agent to be connected", timeout_s=60)
-    await_true(lambda: not gateway.is_connected("i-1"), "the agent to be gone", timeout_s=60)
+        wait_until(lambda: gateway.is_connected("i-1"), "the agent to be connected", timeout_s=60)
+    wait_until(lambda: not gateway.is_connected("i-1"), "the agent to be gone", timeout_s=60)
     gateway.sessions["s"] = Session(session_id="s", instance_id="i-1", port=22)
     with closing(socket.create_connection(("127.0.0.1", gateway.port), timeout=60)) as client:
         client.sendall(gateway.ticket("client", "s").encode() + b"\n")
