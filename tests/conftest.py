@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
 from botocore.loaders import JSONFileLoader
 
@@ -55,3 +56,9 @@ def _services_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", lambda _, file_path: read(file_path))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_default_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make boto3 read each test's own credentials: its default session would keep those of the first test."""
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
