@@ -295,6 +295,8 @@ class TorchBackend:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:
-        # Free DistributedDataParallel first: as the last owner of its group, it may wait for gloo's threads forever.
-        del self._reducer, self._forward
+        # A run that had completed closes before restore(), so with autotune there is nothing to free yet.
+        # DistributedDataParallel goes first: as the last owner of its group, it may wait for gloo's threads forever.
+        for name in ("_reducer", "_forward"):
+            self.__dict__.pop(name, None)
         self._collective.close()

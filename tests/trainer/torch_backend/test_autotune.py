@@ -127,6 +127,14 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     assert np.array_equal(second.state().optimizer[MODE_KEY], state.optimizer[MODE_KEY])
 
 
+def test_backend_without_a_mode_can_be_closed() -> None:
+    # As by a restarted job whose run had completed: it restores nothing.
+    config = TrainConfig(fast="auto")
+    backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    backend.close()
+    backend.close()
+
+
 def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixture) -> None:
     tried: list[ComputeMode] = []
 
