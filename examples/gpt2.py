@@ -13,6 +13,7 @@ README.md says where the checkpoints are, and what a restarted run does.
 """
 
 import argparse
+import gc
 import math
 import os
 import shutil
@@ -355,7 +356,9 @@ def main():
     val = Tokens(args.data / "val.bin", args) if (args.data / "val.bin").exists() else None
     device = connect(args, train, val)
     is_stopped = run(args, train, val, device)
-    # After run() has freed the model: a process may hang that frees DistributedDataParallel after its group.
+    # Free run()'s DistributedDataParallel before its group, whose last owner joins gloo's threads while it holds the
+    # GIL, which may hang. The first one that a process makes is in a reference cycle, so only the collector frees it.
+    gc.collect()
     dist.destroy_process_group()
     if is_stopped:
         sys.exit(128 + signal.SIGTERM)  # 0 would tell launch that the run is complete

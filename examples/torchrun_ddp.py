@@ -5,6 +5,7 @@ launch --nproc-per-node 2 torchrun_ddp.py          every node of the cluster; le
 """
 
 import argparse
+import gc
 import os
 
 import torch
@@ -44,8 +45,10 @@ def main():
     with torch.no_grad():
         known = (model(torch.from_numpy(held_out).to(device)).argmax(1).cpu() == torch.from_numpy(answers)).float()
     print(f"worker {rank}/{size} accuracy={known.mean():.3f}", flush=True)
-    # A process may hang that frees DistributedDataParallel after its group.
+    # Free DistributedDataParallel before its group, whose last owner joins gloo's threads while it holds the GIL, which
+    # may hang. The first one that a process makes is in a reference cycle, so only the collector frees it.
     del model
+    gc.collect()
     dist.destroy_process_group()
 
 

@@ -1,6 +1,7 @@
 """Check which files of the trainer a reader opens to follow one training step, by running steps under a profiler."""
 
 import ast
+import gc
 import re
 import sys
 from collections.abc import Iterator
@@ -117,6 +118,8 @@ def twin_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda sums: sums.mul_(RANKS))
     yield
+    # As in TorchBackend.close: free DistributedDataParallel before its group.
+    gc.collect()
     torch.distributed.destroy_process_group()
 
 

@@ -4,17 +4,15 @@ The variable ``STOPPED`` states when, as ``RANK STEP SIGNAL``: after that step h
 the run, check that the model is freed before its process group.
 """
 
-import gc
 import os
 import runpy
 import signal
 from itertools import count
 from pathlib import Path
-from unittest.mock import patch
 
-import torch.distributed
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from tests.trainer.programs.freed_ddp import checking_order
 
 SCRIPT = Path(__file__).parents[3] / "examples/gpt2.py"
 VARIABLE = "STOPPED"
@@ -31,14 +29,8 @@ def stop_in_time() -> None:
     register_optimizer_step_post_hook(stop)
 
 
-def check_and_destroy() -> None:
-    assert not any(type(thing) is DistributedDataParallel for thing in gc.get_objects()), "a model has outlived run()"
-    destroy_process_group()
-
-
 if __name__ == "__main__":
-    destroy_process_group = torch.distributed.destroy_process_group
     if VARIABLE in os.environ:
         stop_in_time()
-    with patch("torch.distributed.destroy_process_group", check_and_destroy):
+    with checking_order():
         runpy.run_path(str(SCRIPT), run_name="__main__")

@@ -1,7 +1,6 @@
 """Test DistributedDataParallel on CPUs, over gloo: its results match those of our own reducers."""
 
 import signal
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from tests.trainer.networks import Skipping, normalized
-from tests.trainer.programs import bucketed_trainer
-from tests.trainer.programs.processes import run, running
+from tests.trainer.programs import bucketed_trainer, freed_ddp
+from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
@@ -124,18 +123,18 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
     assert sent == [("gloo:all_reduce", [[gradients]]), ("gloo:all_reduce", [[small]])] * 2
 
 
-@pytest.mark.usefixtures("single_process_group")
-def test_close_frees_the_wrapper_before_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = TorchBackend(
-        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS)
-    )
-    backend.compute_gradients(np.ones((2, 1, 2, 2), np.float32), np.zeros(2, np.int64))
-    wrapper = weakref.ref(backend._forward)
-    outlived = []
-    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: outlived.append(wrapper() is not None))
-    backend.close()
-    monkeypatch.undo()
-    assert outlived == [False]
+@pytest.mark.parametrize(
+    ("script", "options", "ranks"),
+    [
+        ("trainer", (*OPTIONS, "--num-epochs", "1", "--reduction", "ddp"), RANKS),
+        (str(REPOSITORY / "examples/torchrun_ddp.py"), ("--epochs", "1"), 1),
+    ],
+    ids=["trainer", "example"],
+)
+def test_model_is_freed_before_its_group(tmp_path: Path, script: str, options: tuple[str, ...], ranks: int) -> None:
+    digits = {"DIGITS": str(REPOSITORY / "trainer/data/bundled")}
+    program = (str(Path(freed_ddp.__file__)),)
+    run(script, *options, directory=tmp_path, count=ranks, program=program, variables=digits)
 
 
 @pytest.mark.usefixtures("single_process_group")
