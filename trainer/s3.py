@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,9 @@ NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
 NO_METADATA: Final[Mapping[str, str]] = {}
 NODE_CONFIG: Final = Path("/etc/deeplearning/node.json")
+"""File with the node's region; same as bootstrap.contract.NODE_CONFIG, which the trainer does not import."""
 REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+PROFILE_VARIABLES: Final = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE")
 
 
 class S3Folder:
@@ -91,11 +95,23 @@ def _environment() -> dict[str, str]:
     Nodes set no variable for it. Without a region, ``aws`` asks us-east-1, which knows no bucket of GovCloud or China.
     """
     environment = dict(os.environ)
-    file = Path(environment.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser()
-    named_by_user = any(environment.get(name) for name in REGION_VARIABLES) or file.is_file()
+    named_by_user = any(environment.get(name) for name in REGION_VARIABLES) or _has_region_in_file(environment)
     if not named_by_user and (region := node_region()) is not None:
         environment["AWS_DEFAULT_REGION"] = region
     return environment
+
+
+def _has_region_in_file(environment: Mapping[str, str]) -> bool:
+    """Return True if the user's profile in AWS's configuration file has a region; those of SSO often have none."""
+    profile = next(filter(None, map(environment.get, PROFILE_VARIABLES)), "default")
+    config = ConfigParser(strict=False, interpolation=None)
+    try:
+        config.read(Path(environment.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser(), encoding="utf-8")
+    except (ConfigParserError, ValueError):
+        return False  # ``aws`` reports what is wrong with the file.
+    # Only the default profile may do without the word.
+    sections = [f"profile {profile}", *(["default"] if profile == "default" else [])]
+    return any(config.get(section, "region", fallback="") for section in sections)
 
 
 def _aws(arguments: Sequence[str], *, deadline_s: float, allowed: Sequence[int] = (0,), about: str = "") -> str:

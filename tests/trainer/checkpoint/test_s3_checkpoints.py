@@ -160,19 +160,26 @@ def test_missing_aws_command_line_is_reported(tmp_path: Path, monkeypatch: pytes
         ({"AWS_REGION": "eu-west-1"}, "eu-west-1"),
         ({"AWS_DEFAULT_REGION": "us-gov-west-1"}, "us-gov-west-1"),
         ({"AWS_CONFIG_FILE": "{directory}/config"}, "the file's"),
+        ({"AWS_CONFIG_FILE": "{directory}/config", "AWS_PROFILE": "team"}, "the file's"),
+        ({"AWS_CONFIG_FILE": "{directory}/config", "AWS_PROFILE": "sso"}, "cn-north-1"),
+        ({"AWS_CONFIG_FILE": "{directory}/broken"}, "cn-north-1"),
     ],
-    ids=["node", "region", "default", "file"],
+    ids=["node", "region", "default", "file", "profile", "profile without region", "broken file"],
 )
 def test_region_is_that_of_the_user_or_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], region: str
 ) -> None:
-    (tmp_path / "config").write_text("[default]\nregion = us-gov-east-1\n")
+    (tmp_path / "config").write_text(
+        "[default]\nregion = us-gov-east-1\n[profile team]\nregion=us-gov-west-1\n"
+        "[profile sso]\nsso_region = eu-west-1\ns3 =\n  max_concurrent_requests = 20\n"
+    )
+    (tmp_path / "broken").write_text("region = us-gov-east-1\n")
     (tmp_path / "node.json").write_text(json.dumps({"region": "cn-north-1"}))
     monkeypatch.setattr(s3, "NODE_CONFIG", tmp_path / "node.json")
     program = tmp_path / "aws"
     program.write_text('#!/bin/sh\necho "date time size ${AWS_REGION:-${AWS_DEFAULT_REGION:-the file\'s}}"\n')
     program.chmod(0o755)
-    for name in s3.REGION_VARIABLES:
+    for name in (*s3.REGION_VARIABLES, *s3.PROFILE_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "AWS_CONFIG_FILE": "/nonexistent", **variables}
     for name, value in environment.items():

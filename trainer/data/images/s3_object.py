@@ -15,7 +15,6 @@ from trainer.s3 import SCHEME, node_region
 
 VENDOR: Final = Path(__file__).resolve().parents[3] / "vendor"
 """Libraries of the release on the cluster's nodes, for a Python without boto3."""
-"""File with the region of the cluster's node (bootstrap.config)."""
 CONNECT_S: Final = 10
 """Longest wait for a connection, in seconds."""
 SILENCE_S: Final = 30
