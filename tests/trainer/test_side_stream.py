@@ -33,10 +33,10 @@ def test_wait_for_times_out() -> None:
 
 
 def test_cpu_has_no_events_and_to_host_copies() -> None:
-    values, beside = torch.ones(3), SideStream(CPU)
+    values, side_stream = torch.ones(3), SideStream(CPU)
     assert record_event(CPU) is None
-    with beside.after(record_event(CPU)):
+    with side_stream.after(record_event(CPU)):
         copied = copy_to_host(values, timeout_s=0)
-    beside.join()
+    side_stream.join()
     values.zero_()
     assert copied.tolist() == [1, 1, 1]

@@ -15,7 +15,7 @@ SCALES: Final = (0.08, 1.0)
 RATIOS: Final = (3 / 4, 4 / 3)
 """Smallest and largest ratio of width to height."""
 ATTEMPTS: Final = 10
-"""Number of parts drawn until one fits into the image; after that, take the largest centerd part."""
+"""Number of parts drawn until one fits into the image; after that, take the largest centered part."""
 RESIZED_CROP: Final = 2
 """Random stream of these crops, distinct from those of the sample order and of other augmentation."""
 

@@ -134,8 +134,8 @@ class _Normalize(torch.autograd.Function):
         sums = torch.stack([gradient.sum(axes), (gradient * normal).sum(axes)])
         context.all_reduce(sums)  # type: ignore[attr-defined]  # as above
         mean, along = sums / count.clamp(min=1)
-        centerd = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
-        return centerd * _by_channel(scale, gradient), None, None, None, None
+        centered = gradient - _by_channel(mean, gradient) - normal * _by_channel(along, gradient)
+        return centered * _by_channel(scale, gradient), None, None, None, None
 
 
 def _moments(values: torch.Tensor, all_reduce: AllReduce) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

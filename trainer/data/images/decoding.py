@@ -108,7 +108,7 @@ def make_dataset_of_images(
 
 
 def _decode_whole(image: Any, mode: str, size: tuple[int, int]) -> Any:
-    """Return the largest centerd part with the proportions of ``size``, scaled to that size."""
+    """Return the largest centered part with the proportions of ``size``, scaled to that size."""
     width, height = size
     # JPEG decodes faster at 1/2, 1/4 or 1/8 of the size; keep at least twice the target size.
     image.draft(None, (2 * width, 2 * height))
