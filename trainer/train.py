@@ -134,7 +134,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
 
     # Model and optimizer.
     backend = factory.create(config, world=world, shard=shard, learning_rate=learning_rate)
-    log.info("global batch size %d, learning rate %g", global_batch_size, learning_rate)
+    log.info("global batch size %d, peak learning rate %g", global_batch_size, learning_rate)
     check_same_data(backend, data, shard=shard, source=config.dataset)
     if world.rank == 0:
         log.info("dataset %s: %s", config.dataset, data.describe_counts())

@@ -131,7 +131,7 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
         nodes = Nodes(all_gather(own), own=world.rank, limit=limit)
         pairs = measure_confirmed(nodes.measure_pairs, len(nodes.facts))
         all_nodes_gb_per_s = nodes.measure_all()
-        limit.enter("the last meeting of the ranks", waits=True)
+        limit.enter("the last barrier of the ranks", waits=True)
         torch.distributed.barrier()
     limit.stop()
     return Report(

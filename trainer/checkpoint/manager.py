@@ -15,10 +15,10 @@ from trainer.checkpoint.resume import (
     RankReport,
     SourceProgress,
     StartTime,
-    blank_completed_runs,
-    blank_other_runs,
     completed_run_start,
     has_other_data,
+    ignore_completed_runs,
+    ignore_other_runs,
     newer_settings,
     reason_to_refuse,
 )
@@ -118,14 +118,14 @@ class CheckpointManager:
     def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
         """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
         all_reports = self._gather_reports(backend, in_another_directory)
-        reports = blank_other_runs(all_reports)
+        reports = ignore_other_runs(all_reports)
         completed = completed_run_start(reports)
         if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
             self._started = completed
             if self._shard.is_lead:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
-        positions = [report.position for report in blank_completed_runs(reports)]
+        positions = [report.position for report in ignore_completed_runs(reports)]
         source = positions.index(max(positions))
         if not any(positions[source]):
             return self._start_new_run(backend, after=max(report.completed for report in all_reports))

@@ -67,8 +67,8 @@ class SourceProgress(NamedTuple):
         )
 
 
-def blank_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Blank the reports about other runs in other directories if rank 0 has a run to resume.
+def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Ignore the reports about other runs in other directories if rank 0 has a run to resume.
 
     The list keeps one report per rank.
     """
@@ -84,8 +84,8 @@ def blank_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
     return result
 
 
-def blank_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
-    """Blank the checkpoints of completed runs: a machine that was unreachable at the end still has its own.
+def ignore_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
+    """Ignore the checkpoints of completed runs: a machine that was unreachable at the end still has its own.
 
     Keep those of a run that this job completed: its final checkpoint was lost with a machine, so resume from them. The
     list keeps one report per rank.

@@ -25,7 +25,7 @@ class S3Checkpoints:
         self._clock = clock
         self._uploaded_at = clock()
         self._uploaded: str | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="s3")
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="s3")
         self._uploading: Future[None] | None = None
 
     def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
@@ -52,7 +52,7 @@ class S3Checkpoints:
         # Upload from a second link, because newer checkpoints replace the file.
         link = temporary_path(path)
         link_or_copy(path, link)
-        self._uploading = self._thread.submit(self._upload_and_delete_previous, link, path.name)
+        self._uploading = self._executor.submit(self._upload_and_delete_previous, link, path.name)
 
     def _upload_and_delete_previous(self, link: Path, name: str) -> None:
         try:

@@ -36,7 +36,7 @@ from trainer.timeouts import WRITE_S
 
 log = logging.getLogger(__name__)
 
-KEPT: Final = 2
+KEEP_LATEST: Final = 2
 """Number of checkpoints to keep: the newest, and the one before in case the newest is damaged."""
 WARN_S: Final = 5.0
 """Seconds to wait for a slow disk before warning about it."""
@@ -203,7 +203,7 @@ class CheckpointStore:
                 self.save_best(path)
             # By modification time: with a wrong clock an older run may have a later name.
             others = sorted((other for other in self._paths() if other != path), key=_modified)
-            for old in others[: 1 - KEPT]:
+            for old in others[: 1 - KEEP_LATEST]:
                 old.unlink(missing_ok=True)
             if self._s3_checkpoints is not None:
                 self._s3_checkpoints.upload_if_due(path)

@@ -72,7 +72,7 @@ def _add_network_options(parser: _Parser) -> None:
         "--num-layers",
         type=number(int, COUNT),
         metavar="N",
-        help="the number in a network's name: resnet and 20 are resnet20",
+        help="layers, appended to --network: resnet and 20 select resnet20",
     )
     add(
         "--gpus",
@@ -80,14 +80,14 @@ def _add_network_options(parser: _Parser) -> None:
         const=(),
         type=parse_gpus,
         metavar="0,1,...",
-        help="GPUs of each machine; empty or left out: a GPU for each process where there are any, or else the CPU",
+        help="GPUs of each node; default: one GPU per process if the node has GPUs, else the CPU",
     )
     add(
         "--batch-size",
         dest="batch_size_per_node",
         type=number(int, COUNT),
         metavar="N",
-        help=f"samples per step on each machine (default {default.batch_size_per_node})",
+        help=f"samples per step on each node (default {default.batch_size_per_node})",
     )
     add("--num-epochs", type=number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
 
@@ -107,7 +107,8 @@ def _add_training_options(parser: _Parser) -> None:
         "--label-smoothing",
         type=number(float, "a number of at least 0 and below 1"),
         metavar="E",
-        help=f"fraction of a label that is spread over all classes (default {default.label_smoothing:g})",
+        help="label smoothing factor: probability spread evenly over all classes "
+        f"(default {default.label_smoothing:g})",
     )
     add("--engine", help=f"one of {', '.join(BACKENDS)} (default {default.engine})")
     stores = "; ".join(f"{backend}: {', '.join(names)}" for backend, names in KV_STORES_OF.items())
@@ -120,7 +121,7 @@ def _add_training_options(parser: _Parser) -> None:
     add(
         "--sync-bn",
         action="store_true",
-        help="BatchNorm over the samples of all ranks (default: each rank normalizes by its own samples)",
+        help="synchronize BatchNorm's statistics over all ranks (default: each rank normalizes by its own samples)",
     )
 
 
@@ -180,7 +181,8 @@ def _add_speed_options(parser: _Parser) -> None:
         "--gradient-accumulation",
         type=number(int, COUNT),
         metavar="N",
-        help=f"batches per step: the same as a batch N times as large (default {default.gradient_accumulation})",
+        help="micro-batches per optimizer step; the effective batch is N times as large "
+        f"(default {default.gradient_accumulation})",
     )
     add(
         "--gc-type",

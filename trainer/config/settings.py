@@ -44,11 +44,11 @@ class TrainConfig(RateSettings, SpeedSettings):
     engine: str = "torch"
     """Backend that computes and communicates."""
     gpus: tuple[int, ...] = ()
-    """GPUs of each machine, one process per GPU. Default: a GPU for each process, or else the CPU."""
+    """GPUs of each node, one process per GPU. Default: one GPU per process if the node has GPUs, else the CPU."""
     batch_size_per_node: int = 64
-    """Batch size per machine, split over its processes."""
+    """Batch size per node, split over its processes."""
     num_epochs: int = 12
-    """Number of epochs; enough for the digits with up to 8 machines."""
+    """Number of epochs; enough for the digits with up to 8 nodes."""
     mom: float = 0.9
     """Momentum."""
     wd: float = 0.0001
@@ -60,7 +60,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     kv_store: str | None = None
     """Communication between ranks. Default: dist_sync if the launcher started several processes, device for one."""
     sync_bn: bool = False
-    """Normalize BatchNorm by the samples of all ranks. Default: by those of the rank."""
+    """Synchronize BatchNorm's statistics over all ranks (SyncBatchNorm)."""
     seed: int = 0
     """Seed of the initial weights and of the sample order."""
     model_prefix: str | None = None
@@ -89,7 +89,7 @@ class TrainConfig(RateSettings, SpeedSettings):
     augment: str = "auto"
     """Augmentation of training images, one of AUGMENTATIONS. Default: standard for encoded images, none for others."""
     label_smoothing: float = 0.0
-    """Share of a label that is spread over all classes (Szegedy et al. 2016, section 7)."""
+    """Label smoothing factor: probability spread evenly over all classes (Szegedy et al. 2016, section 7)."""
     random_crop: bool = False
     """Crop training images at random positions. Default: in the middle."""
     random_mirror: bool = False

@@ -33,15 +33,15 @@ class NodePlace(NamedTuple):
 class ProcessGroups:
     """Process groups of a rank. The default treats each rank as a node."""
 
-    inside: ProcessGroup | None = None
+    intra_node: ProcessGroup | None = None
     """Ranks of this rank's node."""
-    across: ProcessGroup | None = None
+    inter_node: ProcessGroup | None = None
     """Ranks with the same local rank on all nodes; None means all ranks."""
 
     @property
     def subgroups(self) -> list[ProcessGroup]:
         """Return the groups other than the group of all ranks."""
-        return [group for group in (self.inside, self.across) if group is not None]
+        return [group for group in (self.intra_node, self.inter_node) if group is not None]
 
 
 def create_process_groups(world: World, *, device: torch.device, timeout: timedelta) -> ProcessGroups | None:
@@ -73,11 +73,11 @@ def create_process_groups(world: World, *, device: torch.device, timeout: timede
         by_node = [list(range(first, first + size)) for first in range(0, world.world_size, size)]
         by_local_rank = [list(range(first, world.world_size, size)) for first in range(size)]
         make = torch.distributed.new_subgroups_by_enumeration
-        inside, across = (
+        intra_node, inter_node = (
             make(members, timeout=timeout)[0]  # type: ignore[no-untyped-call]  # untyped in torch
             for members in (by_node, by_local_rank)
         )
-        return ProcessGroups(inside=inside, across=across)
+        return ProcessGroups(intra_node=intra_node, inter_node=inter_node)
 
 
 def is_regular(places: Sequence[tuple[int, int]]) -> bool:

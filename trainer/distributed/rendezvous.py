@@ -33,7 +33,7 @@ def join_ranks(device: torch.device, *, world: World, timeout: timedelta) -> Non
     log.info("waiting for %d ranks at %s, at most %.0f s", world.world_size, address, timeout.total_seconds())
     if world.rank > 0:
         wait_for_listener(host, port, timeout=timeout)
-    with report_lost_ranks(f"meeting {world.world_size} ranks at {address}", timeout=timeout):
+    with report_lost_ranks(f"rendezvous of {world.world_size} ranks at {address}", timeout=timeout):
         torch.distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             init_method="env://",

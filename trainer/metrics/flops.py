@@ -81,7 +81,7 @@ def count_flops(model: nn.Module, image_shape: ImageShape) -> float | None:
             torch.autograd.grad(loss, [value for value in state.values() if value.requires_grad], allow_unused=True)
     # A user's network may read values, which the meta device lacks, or use an operation without a formula.
     except (RuntimeError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
-        log.info("operations of the network are not known: %s", str(error).partition("\n")[0])
+        log.info("cannot count the network's FLOPs: %s", str(error).partition("\n")[0])
         return None
     return float(counter.get_total_flops()) / SAMPLES
 
@@ -110,8 +110,8 @@ def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.de
     name = torch.cuda.get_device_name(device)
     peak = find_peak(name, dtype, allow_tf32=torch.backends.cuda.matmul.allow_tf32)
     if peak is None:
-        log.info("model FLOP utilization unknown: no datasheet of %s in %s", name, dtype)
+        log.info("MFU unknown: no peak FLOP/s for %s in %s in PEAK_FLOPS", name, dtype)
         return None
     most, source = peak
-    log.info("%.3g FLOP a sample, at most %.3g a second (%s)", flops, most, source)
+    log.info("%.3g FLOP per sample, peak %.3g FLOP/s (%s)", flops, most, source)
     return most / flops

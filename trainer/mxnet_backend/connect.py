@@ -43,7 +43,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         log.info(
             "waiting for %s workers and %s servers at %s", workers, environment.get("DMLC_NUM_SERVER"), server_address
         )
-    with watchdog.waiting(f"meeting {workers} workers at {server_address}"):
+    with watchdog.waiting(f"rendezvous of {workers} workers at {server_address}"):
         store = mx.kv.create(config.effective_kv_store)
     joined_stores.append(store)
     # Prefer the launcher's number: ps-lite numbers the workers as they arrive.

@@ -61,7 +61,7 @@ class AsyncCollective(KVStoreCollective):
         self._met_at = time.monotonic()
         if store.rank == 0:
             store.set_optimizer(optimizer)
-        self._barrier("meeting at the servers")
+        self._barrier("rendezvous at the servers")
 
     def exchange(self, gradients: Sequence[nd.NDArray], weights: Sequence[nd.NDArray]) -> None:
         """Start updating the servers' weights with the gradients, and loading them."""
@@ -77,10 +77,10 @@ class AsyncCollective(KVStoreCollective):
 
     def synchronize(self, weights: Sequence[nd.NDArray]) -> None:
         """Wait for all ranks' updates, and load the same weights on all ranks."""
-        self._barrier("meeting at an epoch's end")
+        self._barrier("barrier at an epoch's end")
         for key, weight in enumerate(weights):
             self._store.pull(key, out=weight)
-        self._barrier("meeting at an epoch's end")
+        self._barrier("barrier at an epoch's end")
 
     def _sum(self, action: str, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """Send this rank's row, and add up the rows of all ranks."""

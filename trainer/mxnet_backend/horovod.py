@@ -31,7 +31,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
     watchdog = Watchdog(rendezvous_s=timeout_s)
     # By default, Gloo fails after 30 s with its own message; the watchdog's should come first.
     os.environ.setdefault(GLOO_TIMEOUT, f"{timeout_s + STEP_S:.0f}")
-    with watchdog.waiting("meeting the other ranks"):
+    with watchdog.waiting("rendezvous with the other ranks"):
         hvd.init()
     world = World(
         rank=hvd.rank(),

@@ -40,7 +40,7 @@ class KVStoreCollective:
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
         """Start to replace each gradient by its sum; the first layers' sums are needed first."""
         if not self._has_gradient_keys:
-            with self._watchdog.waiting("meeting at the servers"):
+            with self._watchdog.waiting("rendezvous at the servers"):
                 for key, gradient in enumerate(gradients):
                     self._store.init(key, nd.zeros_like(gradient))
             self._has_gradient_keys = True

@@ -13,7 +13,7 @@ import pytest
 from trainer.backend import TrainingState
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_checkpoint, save_checkpoint
-from trainer.checkpoint.store import KEPT, CheckpointStore
+from trainer.checkpoint.store import KEEP_LATEST, CheckpointStore
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 
@@ -48,7 +48,7 @@ def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: Checkpoi
     for epoch in range(5):
         store.save(partial(checkpoint, epoch=epoch))
     store.wait()
-    names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEPT, 5)}
+    names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEEP_LATEST, 5)}
     assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
     store.delete_all()
     assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]

@@ -126,7 +126,7 @@ class RecordingGroup:
 
 
 def test_timeout_applies_to_all_groups() -> None:
-    groups: Any = {"inside": RecordingGroup(), "across": RecordingGroup()}
+    groups: Any = {"intra_node": RecordingGroup(), "inter_node": RecordingGroup()}
     Collective(world_size=4, groups=ProcessGroups(**groups)).set_timeout(timedelta(seconds=5))
     assert [group.timeouts for group in groups.values()] == [[timedelta(seconds=5) + TIMEOUT_MARGIN]] * 2
 

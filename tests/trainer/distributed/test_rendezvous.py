@@ -23,7 +23,7 @@ def port() -> Iterator[int]:
 def test_missing_ranks_time_out(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
-    with pytest.raises(TrainerError, match=r"meeting 2 ranks at 127.0.0.1:.* or was silent for 1 s") as caught:
+    with pytest.raises(TrainerError, match=r"rendezvous of 2 ranks at 127.0.0.1:.* or was silent for 1 s") as caught:
         join_ranks(CPU, world=World(rank=0, world_size=2), timeout=timedelta(seconds=1))
     assert "\n" not in str(caught.value)
 

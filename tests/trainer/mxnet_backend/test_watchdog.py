@@ -70,13 +70,13 @@ def start(ended: Ended, clock: Clock) -> Iterator[Start]:
 
 
 def test_watchdog_ends_a_process_that_waits_too_long(start: Start, ended: Ended, clock: Clock) -> None:
-    with start(rendezvous_s=5.0).waiting("meeting 3 workers"):
+    with start(rendezvous_s=5.0).waiting("rendezvous of 3 workers"):
         clock.now = 4.9
         clock.await_reads(3)
         assert not ended.event.is_set()
         clock.now = 5.1
         assert ended.event.wait(DEADLINE_S)
-    assert ended.message == "meeting 3 workers failed: another rank ended, or was silent for 5 s"
+    assert ended.message == "rendezvous of 3 workers failed: another rank ended, or was silent for 5 s"
 
 
 def test_step_timeout_applies_after_the_first_step(start: Start, ended: Ended, clock: Clock) -> None:

@@ -35,15 +35,15 @@ SCALE_BYTES: Final = 4
 
 def all_reduce_compressed(vector: torch.Tensor, dtype: torch.dtype, *, groups: ProcessGroups) -> None:
     """Replace the float32 tensor by its sum over all ranks. A value that is not finite makes its part not finite."""
-    if groups.inside is None:
-        _all_reduce_rounded(vector, dtype, group=groups.across)
+    if groups.intra_node is None:
+        _all_reduce_rounded(vector, dtype, group=groups.inter_node)
         return
-    parts = _cut(vector, group=groups.inside)
+    parts = _cut(vector, group=groups.intra_node)
     others = torch.empty_like(parts)
-    torch.distributed.all_to_all_single(others, parts, group=groups.inside)
+    torch.distributed.all_to_all_single(others, parts, group=groups.intra_node)
     own = others.sum(dim=0, keepdim=True)
-    _all_reduce_rounded(own, dtype, group=groups.across)
-    torch.distributed.all_gather_into_tensor(parts, own, group=groups.inside)
+    _all_reduce_rounded(own, dtype, group=groups.inter_node)
+    torch.distributed.all_gather_into_tensor(parts, own, group=groups.intra_node)
     vector.copy_(parts.view(-1)[: vector.numel()])
 
 
