@@ -118,7 +118,7 @@ def twin_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     monkeypatch.setattr("torch.distributed.all_reduce", lambda sums: sums.mul_(RANKS))
     yield
-    # As in TorchBackend.close: free DistributedDataParallel before its group.
+    # As in Collective.close: free DistributedDataParallel before its group.
     gc.collect()
     torch.distributed.destroy_process_group()
 

@@ -4,7 +4,6 @@ One process per device. Between GPUs DistributedDataParallel sums the gradients 
 between CPUs a ring of TCP connections sums them after it, as part of a flat tensor (distributed/reduce/all_reduce.py).
 """
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -296,10 +295,6 @@ class TorchBackend:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:
-        # A run that had completed closes before restore(), so with autotune there is nothing to free yet.
-        for name in ("_reducer", "_forward"):
-            self.__dict__.pop(name, None)
-        # Free DistributedDataParallel before its group, whose last owner joins gloo's threads while it holds the GIL,
-        # which may hang. The first one that a process makes is in a reference cycle, so only the collector frees it.
-        gc.collect()
+        # Let go of DistributedDataParallel. A run that had completed closes before restore(): it may have none yet.
+        self.__dict__.update(_reducer=None, _forward=None)
         self._collective.close()

@@ -5,6 +5,7 @@ the backward pass. It sums them, and the other values of the step, with Collecti
 between CPUs.
 """
 
+import gc
 import select
 import socket
 import warnings
@@ -167,10 +168,13 @@ class Collective:
                     group.set_timeout(timeout if self._ring is not None else timeout + TIMEOUT_MARGIN)
 
     def close(self) -> None:
-        """Disconnect from the other ranks."""
+        """Disconnect from the other ranks; DistributedDataParallel must not be in use any more."""
         if self._ring is not None:
             self._ring.close()
         if self.is_distributed:
+            # Free DistributedDataParallel before its group, whose last owner joins gloo's threads while it holds the
+            # GIL, which may hang. The first one of a process is in a reference cycle, so only the collector frees it.
+            gc.collect()
             torch.distributed.destroy_process_group()
 
 
