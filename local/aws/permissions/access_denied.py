@@ -75,6 +75,12 @@ def expired_credentials_response(call: Call) -> Response:
     return _response(_EXPIRED_CREDENTIALS[call.protocol], call)
 
 
+def session_refused_response(call: Call) -> Response:
+    """Return the answer to a call of STS that temporary credentials may not make."""
+    message = f"Cannot call {call.action} with session credentials"
+    return _response(ServiceError(status=403, code="AccessDenied", message=message), call)
+
+
 def _response(refused: ServiceError, call: Call) -> Response:
     made = response(refused, call)
     if call.method == "HEAD":

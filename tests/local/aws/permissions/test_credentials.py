@@ -1,6 +1,5 @@
 """Test which keys the services know, and that each service refuses the others in its own words."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,12 +129,7 @@ def test_key_that_is_deleted_or_inactive_is_unknown(aws: Aws) -> None:
     assert code(describe) == "AuthFailure"
 
 
-def test_session_token_has_its_users_permissions_and_identity(aws: Aws, keys: dict[str, str]) -> None:
-    aws.client("iam").put_user_policy(
-        UserName="bob",
-        PolicyName="own",
-        PolicyDocument=json.dumps(policy({"Action": ["ec2:DescribeInstances", "sts:*"], "Resource": "*"})),
-    )
+def test_session_token_needs_no_permission_and_has_its_users_own(aws: Aws, keys: dict[str, str]) -> None:
     issued = session_token(aws, keys, 900)
     assert issued["aws_access_key_id"].startswith("ASIA")
     ec2 = aws.client("ec2", **issued)
@@ -143,6 +137,22 @@ def test_session_token_has_its_users_permissions_and_identity(aws: Aws, keys: di
     assert code(ec2.describe_vpcs) == "UnauthorizedOperation"
     identity = aws.client("sts", **issued).get_caller_identity()
     assert identity["Arn"] == f"arn:aws:iam::{ACCOUNT}:user/bob"
+
+
+def test_temporary_credentials_get_no_session_token(aws: Aws, role: Role, keys: dict[str, str]) -> None:
+    expected = (403, "AccessDenied", "Cannot call GetSessionToken with session credentials")
+    for temporary in (role.session("i-1"), session_token(aws, keys, 900), session_token(aws, {}, 900)):
+        assert refusal(aws.client("sts", **temporary).get_session_token) == expected
+
+
+def test_session_token_without_mfa_calls_no_iam_and_two_actions_of_sts(aws: Aws, role: Role) -> None:
+    issued = session_token(aws, {}, 900)
+    assert refusal(aws.client("iam", **issued).list_users) == (403, "InvalidClientTokenId", INVALID)
+    sts = aws.client("sts", **issued)
+    assert code(lambda: sts.get_federation_token(Name="guest")) == "AccessDenied"
+    assert code(lambda: sts.decode_authorization_message(EncodedMessage="text")) == "AccessDenied"
+    sts.get_caller_identity()
+    sts.assume_role(RoleArn=role.arn, RoleSessionName="i-1")
 
 
 def test_session_token_ends_with_its_user(aws: Aws) -> None:
