@@ -44,7 +44,7 @@ class Authorization:
     required: tuple[Permission, ...] = ()
     refused: Permission | None = None
     """First permission that the caller lacks."""
-    answer: Response | None = field(default=None, compare=False)
+    response: Response | None = field(default=None, compare=False)
     """Error for a refused call."""
 
 
@@ -52,9 +52,9 @@ def authorize(call: Call) -> Authorization:
     """Authorize a call by the current policies and state."""
     access_key = call.credential.access_key
     if has_expired(access_key):
-        return Authorization(answer=access_denied.expired_credentials_response(call))
+        return Authorization(response=access_denied.expired_credentials_response(call))
     if refusal := _refuse_session(call):
-        return Authorization(answer=refusal)
+        return Authorization(response=refusal)
     caller = caller_of(access_key)
     if caller is None:
         return Authorization() if call.is_local and is_administrator(access_key) else _authorize_unknown_key(call)
@@ -67,8 +67,8 @@ def authorize(call: Call) -> Authorization:
     if refused is None:
         return Authorization(caller=caller, required=required)
     permission, decision = refused
-    answer = access_denied.denied_response(call, caller, permission, decision)
-    return Authorization(caller=caller, required=required, refused=permission, answer=answer)
+    response = access_denied.denied_response(call, caller, permission, decision)
+    return Authorization(caller=caller, required=required, refused=permission, response=response)
 
 
 def _refuse_session(call: Call) -> Response | None:
@@ -87,7 +87,7 @@ def _refuse_session(call: Call) -> Response | None:
 def _authorize_unknown_key(call: Call) -> Authorization:
     """Refuse a call whose key is unknown, or a node's whose key is missing or an administrator's."""
     log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
-    return Authorization(answer=access_denied.invalid_credentials_response(call))
+    return Authorization(response=access_denied.invalid_credentials_response(call))
 
 
 def _required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
