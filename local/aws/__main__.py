@@ -43,15 +43,19 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m local.aws", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=5000, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=5000, help="0 picks a free port")
     parser.add_argument("--region", default="us-east-1", help="where the machine images are known")
-    parser.add_argument("--request-log", type=Path, metavar="PATH", help="append a line of JSON a request")
+    parser.add_argument("--request-log", type=Path, metavar="PATH", help="append one JSON line per request")
     parser.add_argument("--api-faults", type=Path, metavar="PATH", help="which requests of nodes fail, as JSON")
     parser.add_argument("--capacities", type=Path, metavar="PATH", help="how many instances fit in a zone, as JSON")
     parser.add_argument("--quotas", type=Path, metavar="PATH", help="limits of the account by quota, as JSON")
     parser.add_argument("--changes", type=Path, metavar="PATH", help="append a byte when what exists may have changed")
     parser.add_argument(
-        "--schedule-minute", type=float, default=60.0, metavar="SECONDS", help="a minute of a schedule's rate (60)"
+        "--schedule-minute",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="real seconds per minute of a schedule's rate() (default 60)",
     )
     return parser
 

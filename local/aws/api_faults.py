@@ -86,7 +86,7 @@ def injected_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceE
 
 
 def response(error: ServiceError, call: Call) -> Response:
-    """Build the answer in the protocol of the request."""
+    """Build the response in the protocol of the request."""
     if call.protocol == "json":
         namespace = "com.amazonaws.dynamodb.v20120810#" if call.service == "dynamodb" else ""
         text = json.dumps({"__type": namespace + error.code, "message": error.message})
@@ -133,7 +133,7 @@ class ApiFaults:
         self._read: tuple[int, int] | None = None
         self._dice: dict[ApiFault, random.Random] = {}
 
-    def answer(self, call: Call, *, instance_id: str | None) -> Response | None:
+    def response(self, call: Call, *, instance_id: str | None) -> Response | None:
         """Return an error for a node's request, or None to serve it."""
         self._refresh()
         if instance_id is None:

@@ -43,14 +43,14 @@ def install() -> None:
     wrap(ResourceGroupsTaggingAPIBackend, "_get_resources_generator", _of_region)
 
 
-def _of_region(original: Any, backend: ResourceGroupsTaggingAPIBackend, **named: Any) -> Iterator[TaggedResource]:
+def _of_region(original: Any, backend: ResourceGroupsTaggingAPIBackend, **kwargs: Any) -> Iterator[TaggedResource]:
     buckets = s3_backends[backend.account_id][backend.partition].buckets.values()
     elsewhere = {bucket.arn for bucket in buckets if bucket.region_name != backend.region_name}
-    return (found for found in original(backend, **named) if found.arn not in elsewhere)
+    return (found for found in original(backend, **kwargs) if found.arn not in elsewhere)
 
 
-def _create(original: Any, name: str, definition: _Properties, account: str, region: str, **named: Any) -> FakeBucket:
-    bucket: FakeBucket = original(name, definition, account, region, **named)
+def _create(original: Any, name: str, definition: _Properties, account: str, region: str, **kwargs: Any) -> FakeBucket:
+    bucket: FakeBucket = original(name, definition, account, region, **kwargs)
     _configure(bucket, definition.get("Properties", {}), account, region)
     return bucket
 

@@ -32,9 +32,9 @@ def install() -> None:
 
 
 def _create(
-    original: Any, name: str, definition: dict[str, Any], account: str, region: str, **named: Any
+    original: Any, name: str, definition: dict[str, Any], account: str, region: str, **kwargs: Any
 ) -> FileSystem:
-    made: FileSystem = original(name, definition, account, region, **named)
+    made: FileSystem = original(name, definition, account, region, **kwargs)
     _put_policy(efs_backends[account][region], made, definition["Properties"])
     return made
 
@@ -61,9 +61,9 @@ def _put_policy(backend: EFSBackend, made: FileSystem, properties: dict[str, Any
         )
 
 
-def _check_policy(original: Any, backend: EFSBackend, file_system_id: str, policy: str, **named: Any) -> None:
+def _check_policy(original: Any, backend: EFSBackend, file_system_id: str, policy: str, **kwargs: Any) -> None:
     try:
         parse_policy(json.loads(policy))
     except (PolicyError, ValueError) as error:
         raise _InvalidPolicyError(f"invalid policy: {error}") from error
-    original(backend, file_system_id, policy, **named)
+    original(backend, file_system_id, policy, **kwargs)

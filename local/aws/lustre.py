@@ -36,18 +36,18 @@ def install() -> None:
     wrap(FileSystem, "to_dict", _to_dict)
 
 
-def _create(original: Any, backend: FSxBackend, **named: Any) -> Any:
-    if named["file_system_type"] != TYPE:
-        return original(backend, **named)
+def _create(original: Any, backend: FSxBackend, **kwargs: Any) -> Any:
+    if kwargs["file_system_type"] != TYPE:
+        return original(backend, **kwargs)
     ec2: EC2Backend = ec2_backends[backend.account_id][backend.region_name]
-    subnet = _subnet(ec2, named["subnet_ids"] or ())
-    groups = _groups(ec2, subnet, named["security_group_ids"] or ())
+    subnet = _subnet(ec2, kwargs["subnet_ids"] or ())
+    groups = _groups(ec2, subnet, kwargs["security_group_ids"] or ())
     own: Any = backend
     interface = ec2.create_network_interface(
         subnet, [subnet.get_available_subnet_ip(own)], group_ids=[group.id for group in groups], description="AWS FSx"
     )
-    file_system: Any = original(backend, **named)
-    given = named["lustre_configuration"] or {}
+    file_system: Any = original(backend, **kwargs)
+    given = kwargs["lustre_configuration"] or {}
     kind = given.get("DeploymentType", _OLDEST)
     mount_name = "fsx" if kind == _OLDEST else uuid4().hex[:8]
     file_system.lustre_configuration = {**given, "DeploymentType": kind, "MountName": mount_name}
@@ -56,17 +56,17 @@ def _create(original: Any, backend: FSxBackend, **named: Any) -> Any:
     return file_system
 
 
-def _describe(original: Any, backend: FSxBackend, **named: Any) -> Any:
+def _describe(original: Any, backend: FSxBackend, **kwargs: Any) -> Any:
     """Refuse IDs that do not exist; moto leaves them out of its answer."""
-    for file_system_id in named["file_system_ids"] or ():
+    for file_system_id in kwargs["file_system_ids"] or ():
         if file_system_id not in backend.file_systems:
             raise FileSystemNotFound(file_system_id)
-    return original(backend, **named)
+    return original(backend, **kwargs)
 
 
-def _delete(original: Any, backend: FSxBackend, **named: Any) -> Any:
-    file_system: Any = backend.file_systems.get(named["file_system_id"])
-    answer = original(backend, **named)
+def _delete(original: Any, backend: FSxBackend, **kwargs: Any) -> Any:
+    file_system: Any = backend.file_systems.get(kwargs["file_system_id"])
+    answer = original(backend, **kwargs)
     if interface := getattr(file_system, "interface", None):
         interface.ec2_backend.delete_network_interface(interface.id)
         interface.subnet.del_subnet_ip(interface.private_ip_address)

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def wrap(owner: Any, name: str, function: Callable[..., Any]) -> None:
-    """Call ``function(original, *arguments)`` wherever moto calls ``owner.name(*arguments)``.
+    """Call ``function(original, *args)`` wherever moto calls ``owner.name(*args)``.
 
     Works for functions of modules, methods, class and static methods, and the getters of properties.
     """
@@ -34,7 +34,7 @@ def add(owner: Any, name: str, function: Callable[..., Any]) -> None:
 def _function_calling(function: Callable[..., Any], original: Any) -> Callable[..., Any]:
     """Return a plain function: unlike a partial, it becomes a method."""
 
-    def call(*arguments: Any, **named: Any) -> Any:
-        return function(original, *arguments, **named)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(original, *args, **kwargs)
 
     return call

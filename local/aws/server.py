@@ -120,7 +120,7 @@ _MOTO_EXTENSIONS = (
 Each comment names such a function. The order of the others does not matter."""
 
 
-_ANSWERED_HERE: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}
+_EXTRA_SERVICES: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}
 """Services that moto lacks."""
 
 
@@ -200,18 +200,18 @@ class Application:
         authorization = authorize(call)
         if self._log:
             self._log.write(call, authorization)
-        answer = self._injected_error(call) or authorization.answer
-        if answer is None and call.service in _ANSWERED_HERE:
-            answer = _ANSWERED_HERE[call.service](call)
-        response: Iterable[bytes] = (answer or self._moto)(environ, start_response)
-        return response
+        response = self._injected_error(call) or authorization.response
+        if response is None and call.service in _EXTRA_SERVICES:
+            response = _EXTRA_SERVICES[call.service](call)
+        output: Iterable[bytes] = (response or self._moto)(environ, start_response)
+        return output
 
     def _injected_error(self, call: Call) -> Response | None:
         if self._api_faults is None:
             return None
         session = session_of(call.credential.access_key)
         instance_id = _instance_id(session.user_id) if session else None
-        return self._api_faults.answer(call, instance_id=instance_id)
+        return self._api_faults.response(call, instance_id=instance_id)
 
 
 def _instance_id(user_id: str) -> str | None:

@@ -31,9 +31,9 @@ def install() -> None:
     wrap(VPCBackend, "create_vpc_endpoint", _create)
 
 
-def _create(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> VPCEndPoint:
+def _create(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> VPCEndPoint:
     """Give an endpoint EC2's defaults; moto gives private DNS names to gateway endpoints too."""
-    made: VPCEndPoint = original(backend, *arguments, **named)
+    made: VPCEndPoint = original(backend, *args, **kwargs)
     made.vpc_endpoint_type = made.vpc_endpoint_type or "Gateway"
     if not _is_interface(made):
         made.private_dns_enabled = False

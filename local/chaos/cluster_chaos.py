@@ -37,7 +37,7 @@ def run_chaos(
     finally:
         faults.heal()
     after = observer.await_agreement(RECOVERY_TIMEOUT_S, previous=before)
-    _log(f"whole again: generation {after.generation}, {after.instances}")
+    _log(f"recovered: generation {after.generation}, {after.instances}")
 
 
 def _log(text: str) -> None:

@@ -1,6 +1,7 @@
 """List the faults and the repairs that the command line and chaos plans offer.
 
-A new entry needs no further registration, unless the command line parses arguments for it (local.faults.command_line).
+To add a fault: write its method in `Faults` (faults.py), then add an entry here. Only faults with arguments also need
+`command_line.py`.
 The outage of the shared storage takes arguments, and no plan draws it, so it has no entry.
 """
 

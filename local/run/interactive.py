@@ -118,7 +118,7 @@ def enter(run: Run, command: Sequence[str]) -> int:
 def shell() -> int:
     """Open a shell inside a fresh local AWS, which ends with the shell."""
     with started_run() as run:
-        print(f"{first_steps(run)}Leaving this shell (exit, Ctrl-D) ends it all.\n", flush=True)
+        print(f"{first_steps(run)}Exiting this shell (exit, Ctrl-D) shuts the local AWS down.\n", flush=True)
         return enter(run, ())
 
 

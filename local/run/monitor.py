@@ -28,7 +28,7 @@ class Monitor:
         for name, program in list(self._programs.items()):
             if (code := program.poll()) is not None:
                 del self._programs[name]
-                what = f"error: the local AWS's {name} has ended ({code}), no node starts or ends any more"
+                what = f"error: the local AWS's {name} exited with code {code}: nodes no longer start or stop"
                 self._warn(f"{what}: {self._last_line(name)}")
         for instance_id, reason in reported(self._run_dir).items():
             if instance_id not in self._reported:
@@ -37,7 +37,7 @@ class Monitor:
 
     def _last_line(self, name: str) -> str:
         lines = (self._run_dir / "log" / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it warnings nothing"
+        return lines[-1] if lines else "its log is empty"
 
     def start(self) -> Callable[[], None]:
         """Start checking every second in the background; return the function that stops it."""

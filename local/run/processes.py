@@ -37,6 +37,6 @@ def await_end(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
         process.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise LocalError(
-            f"waited {timeout_s:.0f} s for the local AWS to end; it goes on ending in the background, and make status "
-            "shows when it is gone"
+            f"waited {timeout_s:.0f} s for the local AWS to end; it is still shutting down in the background, and "
+            "make status shows when it is gone"
         ) from error

@@ -79,7 +79,7 @@ def session_user() -> Iterator[User]:
 
 @contextmanager
 def temporary_user() -> Iterator[User]:
-    """Create a key pair and an agent for it, and import the public half; the agent ends with the block."""
+    """Yield a user with a new key pair (imported into EC2) and an SSH agent; both are removed at the end."""
     directory = Path("/run/user-of-the-demo")
     directory.mkdir(mode=0o700)
     key, agent_socket = directory / "id_ed25519", directory / "agent.sock"

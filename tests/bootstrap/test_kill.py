@@ -51,10 +51,10 @@ class Writes:
                     aws.dynamodb.meta.events.unregister(f"before-call.dynamodb.{name}", self._count_call)
 
     def _counted(self, name: str, write: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any, **named: Any) -> Any:
-            if name not in ("unlink", "rmtree") or arguments[0].exists():
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if name not in ("unlink", "rmtree") or args[0].exists():
                 self._count(name)
-            return write(*arguments, **named)
+            return write(*args, **kwargs)
 
         return counted
 

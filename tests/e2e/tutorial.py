@@ -37,8 +37,10 @@ def ssh_configured(user: User) -> Iterator[None]:
     config = Path.home() / ".ssh/config"
     config.parent.mkdir(mode=0o700, exist_ok=True)
     config.write_text(f"Include {user.ssh_config}\n")
-    yield
-    config.unlink()
+    try:
+        yield
+    finally:
+        config.unlink()
 
 
 def run_page(laptop: Laptop, page: Path) -> list[tuple[Step, list[str]]]:

@@ -38,9 +38,9 @@ def check_reservation(properties: Mapping[str, Any]) -> None:
         raise ValidationError(f"{message}: got {_SPECIFICATION} {preference}")
 
 
-def _create_from_template(original: Any, name: str, definition: dict[str, Any], *others: Any, **named: Any) -> Any:
+def _create_from_template(original: Any, name: str, definition: dict[str, Any], *others: Any, **kwargs: Any) -> Any:
     check_reservation(definition["Properties"])
-    return original(name, definition, *others, **named)
+    return original(name, definition, *others, **kwargs)
 
 
 def _answer(original: Any, response: AutoScalingResponse) -> Any:
@@ -63,12 +63,12 @@ def _set_launch_configuration(
         raise ValidationError(f"{message} (InstanceMarketOptions) {when}. {advice}")
 
 
-def _put_warm_pool(original: Any, backend: AutoScalingBackend, group_name: str, *others: Any, **named: Any) -> None:
+def _put_warm_pool(original: Any, backend: AutoScalingBackend, group_name: str, *others: Any, **kwargs: Any) -> None:
     for group in backend.describe_auto_scaling_groups([group_name]):
         if group.mixed_instances_policy or _has_market(group):
             what = "a mixed instances policy or a launch template or launch configuration that requests Spot Instances"
             raise ValidationError(f"You can't add a warm pool to an Auto Scaling group that has {what}.")
-    original(backend, group_name, *others, **named)
+    original(backend, group_name, *others, **kwargs)
 
 
 def _has_market(group: FakeAutoScalingGroup) -> bool:

@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def _set_launch_configuration(
-    original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **named: Any
+    original: Any, group: FakeAutoScalingGroup, configuration: str, template: _Data, *others: Any, **kwargs: Any
 ) -> None:
     """Refuse a template that cannot be launched, even at size 0; do not check the group's current template again."""
     if template:
@@ -46,7 +46,7 @@ def _set_launch_configuration(
         current = group.ec2_launch_template
         if current is None or current.get_version(group.launch_template_version) is not version:
             _verify(group.ec2_backend, version, group.availability_zones)
-    original(group, configuration, template, *others, **named)
+    original(group, configuration, template, *others, **kwargs)
 
 
 def _verify(backend: EC2Backend, version: LaunchTemplateVersion, zones: list[str]) -> None:

@@ -46,7 +46,7 @@ def _in_grace_period(group: FakeAutoScalingGroup, member: InstanceState) -> bool
     return age < timedelta(seconds=group.health_check_grace_period or 0)
 
 
-def _create_group(original: Any, backend: AutoScalingBackend, **named: Any) -> FakeAutoScalingGroup:
-    group: FakeAutoScalingGroup = original(backend, **named)
-    group.health_check_grace_period = int(named.get("health_check_period") or 0)
+def _create_group(original: Any, backend: AutoScalingBackend, **kwargs: Any) -> FakeAutoScalingGroup:
+    group: FakeAutoScalingGroup = original(backend, **kwargs)
+    group.health_check_grace_period = int(kwargs.get("health_check_period") or 0)
     return group

@@ -53,9 +53,9 @@ def update(group: FakeAutoScalingGroup, old: list[_Specification], new: list[_Sp
 
 
 def _create_group(
-    original: Any, name: str, definition: dict[str, Any], account: str, region: str, **named: Any
+    original: Any, name: str, definition: dict[str, Any], account: str, region: str, **kwargs: Any
 ) -> FakeAutoScalingGroup:
-    group: FakeAutoScalingGroup = original(name, definition, account, region, **named)
+    group: FakeAutoScalingGroup = original(name, definition, account, region, **kwargs)
     for specification in definition["Properties"].get("LifecycleHookSpecificationList", []):
         put(autoscaling_backends[account][region], group.name, specification)
     return group

@@ -25,7 +25,7 @@ def _update(
     max_size: int | None,
     min_size: int | None,
     *others: Any,
-    **named: Any,
+    **kwargs: Any,
 ) -> None:
     minimum = (group.min_size if min_size is None else min_size) or 0
     maximum = (group.max_size if max_size is None else max_size) or 0
@@ -38,4 +38,4 @@ def _update(
         raise ValidationError(
             f"Desired capacity:{desired} must be between the specified min size:{minimum} and max size:{maximum}"
         )
-    original(group, availability_zones, desired, max_size, min_size, *others, **named)
+    original(group, availability_zones, desired, max_size, min_size, *others, **kwargs)

@@ -74,14 +74,14 @@ def _update_stack(
     template: str,
     parameters: list[dict[str, Any]],
     tags: dict[str, str] | None,
-    **named: Any,
+    **kwargs: Any,
 ) -> Stack:
     stack = backend.get_stack(name)
     require_settled(stack)
     same_parameters = backend._resolve_update_parameters(stack, parameters) == stack.parameters
     if stack.has_template(template) and same_parameters and tags in (None, stack.tags):
         raise ValidationError(message="No updates are to be performed.")
-    original(backend, name=name, template=template, parameters=parameters, tags=tags, **named)
+    original(backend, name=name, template=template, parameters=parameters, tags=tags, **kwargs)
     return stack
 
 

@@ -149,27 +149,27 @@ def _fits(reservation: Reservation, instance_type: str, zone: str, placement: Ma
     return is_same and not placement.get("GroupName")
 
 
-def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
-    data = template_data(backend, named)
+def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **kwargs: Any) -> Any:
+    data = template_data(backend, kwargs)
     specification = data.get("CapacityReservationSpecification", {})
     if not (reservation_id := specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")):
-        return original(backend, image_id, count, *others, **named)
+        return original(backend, image_id, count, *others, **kwargs)
     reservation = find(reservation_id)
-    zone = backend.get_subnet(named["subnet_id"]).availability_zone if named.get("subnet_id") else reservation.zone
+    zone = backend.get_subnet(kwargs["subnet_id"]).availability_zone if kwargs.get("subnet_id") else reservation.zone
     _check_target(
         reservation,
-        market=market_type(named, data),
+        market=market_type(kwargs, data),
         preference=specification.get("CapacityReservationPreference"),
     )
     if (
-        not _fits(reservation, requested_type(named, data), zone, data.get("Placement", {}))
+        not _fits(reservation, requested_type(kwargs, data), zone, data.get("Placement", {}))
         or reservation.state != "active"
         or reservation.is_ending
         or reservation.available < count
     ):
         message = "The requested reservation does not have sufficient compatible and available capacity"
         raise EC2ClientError("ReservationCapacityExceeded", f"{message} for this request.")
-    launched = original(backend, image_id, count, *others, **named)
+    launched = original(backend, image_id, count, *others, **kwargs)
     for instance in launched.instances:
         instance.capacity_reservation_id = reservation_id
         if reservation.is_block:

@@ -178,11 +178,11 @@ def _root_gib(backend: EC2Backend, instance: Instance) -> int:
     return int(backend.volumes[root.volume_id].size) if root else 8
 
 
-def _describe_images(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
+def _describe_images(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> Any:
     for image in backend.amis.values():
         if image.state == "pending" and is_complete(Path(os.environ[RUN_DIR_VARIABLE]), image.id):
             image.state = "available"
-    return original(backend, *arguments, **named)
+    return original(backend, *args, **kwargs)
 
 
 def _reboot_unless_told(original: Any, response: AmisResponse) -> ActionResult:

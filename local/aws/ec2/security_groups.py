@@ -92,12 +92,12 @@ def _default_rules(group: SecurityGroup) -> set[str]:
 
 
 def _create_group(
-    original: Any, name: str, definition: _Properties, account: str, region: str, **named: Any
+    original: Any, name: str, definition: _Properties, account: str, region: str, **kwargs: Any
 ) -> SecurityGroup:
     properties = definition["Properties"]
     no_rules: _Properties = {"SecurityGroupIngress": [], "SecurityGroupEgress": []}
     bare = definition | {"Properties": properties | no_rules}
-    group: SecurityGroup = original(name, bare, account, region, **named)
+    group: SecurityGroup = original(name, bare, account, region, **kwargs)
     _set_inline_rules(group, {}, properties)
     return group
 

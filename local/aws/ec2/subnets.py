@@ -23,9 +23,9 @@ def install() -> None:
 
 
 def _create_subnet(
-    original: Any, name: str, definition: dict[str, Any], *account_and_region: str, **named: Any
+    original: Any, name: str, definition: dict[str, Any], *account_and_region: str, **kwargs: Any
 ) -> Subnet:
-    subnet: Subnet = original(name, definition, *account_and_region, **named)
+    subnet: Subnet = original(name, definition, *account_and_region, **kwargs)
     public = definition["Properties"].get("MapPublicIpOnLaunch", False)
     subnet.map_public_ip_on_launch = str(public).lower() == "true"
     return subnet

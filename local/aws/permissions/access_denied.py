@@ -49,7 +49,7 @@ def denial_message(caller: Caller, permission: Permission, decision: Decision, *
 
 
 def denied_response(call: Call, caller: Caller, permission: Permission, decision: Decision) -> Response:
-    """Return the answer to a call that the policies do not allow."""
+    """Return the response to a call that the policies do not allow."""
     message = denial_message(caller, permission, decision, quoted=call.service == "s3")
     if call.service == "ec2":
         # Leave out the encoded message that follows in EC2, because nobody could decode it here.
@@ -66,13 +66,19 @@ def denied_response(call: Call, caller: Caller, permission: Permission, decision
 
 
 def invalid_credentials_response(call: Call) -> Response:
-    """Return the answer to a call that is unsigned or signed with an unknown key."""
+    """Return the response to a call that is unsigned or signed with an unknown key."""
     return _response(_INVALID_CREDENTIALS[call.protocol], call)
 
 
 def expired_credentials_response(call: Call) -> Response:
-    """Return the answer to a call that is signed with temporary credentials whose time is over."""
+    """Return the response to a call that is signed with temporary credentials whose time is over."""
     return _response(_EXPIRED_CREDENTIALS[call.protocol], call)
+
+
+def session_refused_response(call: Call) -> Response:
+    """Return the response to a call of STS that temporary credentials may not make."""
+    message = f"Cannot call {call.action} with session credentials"
+    return _response(ServiceError(status=403, code="AccessDenied", message=message), call)
 
 
 def _response(refused: ServiceError, call: Call) -> Response:

@@ -9,18 +9,30 @@ needs such a call's action on every resource.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from werkzeug.wrappers import Response
 
 from local.aws.buckets import bucket_policy
 from local.aws.calls import Call
-from local.aws.permissions import access_denied
-from local.aws.permissions.callers import Caller, UnknownCallError, caller_of, has_expired, is_administrator
+from local.aws.permissions import access_denied, session_tokens
+from local.aws.permissions.callers import (
+    Caller,
+    UnknownCallError,
+    caller_of,
+    has_expired,
+    is_administrator,
+    session_of,
+)
 from local.aws.permissions.required import required_permissions
 from local.iam.conditions import PolicyError
 from local.iam.policies import Decision, Permission, evaluate
 
 log = logging.getLogger(__name__)
+_CALLS_OF_KEYS: Final = frozenset({"GetFederationToken", "GetSessionToken"})
+"""Calls of STS that no temporary credentials may make, a role's or a user's."""
+_CALLS_OF_SESSION_TOKENS: Final = frozenset({"AssumeRole", "GetCallerIdentity"})
+"""The only calls of STS that the credentials of GetSessionToken may make."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +44,7 @@ class Authorization:
     required: tuple[Permission, ...] = ()
     refused: Permission | None = None
     """First permission that the caller lacks."""
-    answer: Response | None = field(default=None, compare=False)
+    response: Response | None = field(default=None, compare=False)
     """Error for a refused call."""
 
 
@@ -40,7 +52,9 @@ def authorize(call: Call) -> Authorization:
     """Authorize a call by the current policies and state."""
     access_key = call.credential.access_key
     if has_expired(access_key):
-        return Authorization(answer=access_denied.expired_credentials_response(call))
+        return Authorization(response=access_denied.expired_credentials_response(call))
+    if refusal := _refuse_session(call):
+        return Authorization(response=refusal)
     caller = caller_of(access_key)
     if caller is None:
         return Authorization() if call.is_local and is_administrator(access_key) else _authorize_unknown_key(call)
@@ -53,14 +67,27 @@ def authorize(call: Call) -> Authorization:
     if refused is None:
         return Authorization(caller=caller, required=required)
     permission, decision = refused
-    answer = access_denied.denied_response(call, caller, permission, decision)
-    return Authorization(caller=caller, required=required, refused=permission, answer=answer)
+    response = access_denied.denied_response(call, caller, permission, decision)
+    return Authorization(caller=caller, required=required, refused=permission, response=response)
+
+
+def _refuse_session(call: Call) -> Response | None:
+    """Refuse the calls that temporary credentials may not make, whatever the policies allow."""
+    access_key = call.credential.access_key
+    is_session_token = session_tokens.issued_token(access_key) is not None
+    if call.service == "iam" and is_session_token:
+        return access_denied.invalid_credentials_response(call)
+    if call.service != "sts" or not (is_session_token or session_of(access_key)):
+        return None
+    if call.action in _CALLS_OF_KEYS or (is_session_token and call.action not in _CALLS_OF_SESSION_TOKENS):
+        return access_denied.session_refused_response(call)
+    return None
 
 
 def _authorize_unknown_key(call: Call) -> Authorization:
     """Refuse a call whose key is unknown, or a node's whose key is missing or an administrator's."""
     log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
-    return Authorization(answer=access_denied.invalid_credentials_response(call))
+    return Authorization(response=access_denied.invalid_credentials_response(call))
 
 
 def _required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:

@@ -13,8 +13,8 @@ from local.aws.permissions.callers import Caller, UnknownCallError
 from local.iam.policies import Permission
 
 PermissionsOfCall = Callable[[Call, Caller], Iterator[Permission]]
-NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity"})
-"""Calls that every caller may make ("GetCallerIdentity" in the AWS STS API Reference)."""
+NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
+"""Calls that need no permission ("GetCallerIdentity" and "GetSessionToken" in the AWS STS API Reference)."""
 
 
 def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:

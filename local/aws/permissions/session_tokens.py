@@ -1,6 +1,7 @@
 """Issue the temporary credentials of GetSessionToken, for which moto answers with those of an example.
 
-They may do what the key may do that asked for them, until they expire ("GetSessionToken", AWS STS API Reference).
+They may do what the key may do that asked for them, until they expire, but neither call IAM nor issue other temporary
+credentials than a role's ("GetSessionToken", AWS STS API Reference; no session here has authenticated with MFA).
 Unlike AWS, the local STS grants less than 900 seconds as well, so that expired credentials need no quarter of an hour.
 """
 
@@ -56,7 +57,7 @@ def _get_session_token(original: Callable[..., ActionResult], response: TokenRes
     access_key = generate_access_key_id_from_account_id(account, prefix="ASIA", total_length=20)
     credentials["AccessKeyId"], credentials["SecretAccessKey"] = access_key, random_alphanumeric(40)
     credentials["SessionToken"] = random_session_token()
-    owner = parse_credential({"HTTP_AUTHORIZATION": response.headers["Authorization"]}).access_key
+    owner = parse_credential(response.normalized_request.environ).access_key
     _ISSUED[access_key] = IssuedToken(owner=owner, expiration=credentials["Expiration"])
     return made
 

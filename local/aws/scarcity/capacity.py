@@ -73,20 +73,20 @@ def check_offering(region: str, instance_type: str, zones: Iterable[str]) -> Non
         raise EC2ClientError(UNSUPPORTED, f"{message} ({', '.join(asked)}). {advice} {', '.join(offering)}.")
 
 
-def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **named: Any) -> Any:
-    data = template_data(backend, named)
-    market = market_type(named, data)
+def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **kwargs: Any) -> Any:
+    data = template_data(backend, kwargs)
+    market = market_type(kwargs, data)
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
     if target or market in _RESERVED:
-        launched = original(backend, image_id, count, *others, **named)
+        launched = original(backend, image_id, count, *others, **kwargs)
         _SOURCE.reserved |= {instance.id for instance in launched.instances}
         return launched
-    instance_type, zone, spot = requested_type(named, data), _zone(backend, named), market == "spot"
+    instance_type, zone, spot = requested_type(kwargs, data), _zone(backend, kwargs), market == "spot"
     check_offering(backend.region_name, instance_type, [zone])
     running = [each.instance_type for each in _holding(backend) if (each.lifecycle == "spot") == spot]
     check_quota(instance_type, spot=spot, count=count, running=running)
     _check(backend, (instance_type, zone, spot), count)
-    return original(backend, image_id, count, *others, **named)
+    return original(backend, image_id, count, *others, **kwargs)
 
 
 def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:

@@ -68,16 +68,16 @@ def _described(service: str, code: str, *, title: str, value: int) -> dict[str, 
     return named | {"Value": float(value), "Unit": "None", "Adjustable": True, "GlobalQuota": False}
 
 
-def _allocate_address(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
+def _allocate_address(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> Any:
     if _is_reached(ELASTIC_IPS, len(backend.addresses)):
         raise EC2ClientError("AddressLimitExceeded", "The maximum number of addresses has been reached.")
-    return original(backend, *arguments, **named)
+    return original(backend, *args, **kwargs)
 
 
-def _create_vpc(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
+def _create_vpc(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> Any:
     if _is_reached(VPCS, len(backend.vpcs)):
         raise EC2ClientError("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
-    return original(backend, *arguments, **named)
+    return original(backend, *args, **kwargs)
 
 
 def _is_reached(name: str, used: int) -> bool:

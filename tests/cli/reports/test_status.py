@@ -197,14 +197,14 @@ def test_status_shows_idle_time_and_pause_time(fleet: Fleet, capsys: pytest.Capt
     table, now = boto3.client("dynamodb", region_name=REGION), datetime.now(timezone.utc)
     idle_since = now.replace(microsecond=0) - timedelta(minutes=12, seconds=5)
     pauses_at = idle_since + timedelta(minutes=30)
-    output = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(fleet.instance_ids[2],))
-    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(output)})
+    record = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(fleet.instance_ids[2],))
+    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(record)})
     unhealthy = "worker3 is unhealthy: its agent reports nothing, so it no longer counts as busy"
     assert below_the_table(capsys) == [
         f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC if it stays idle",
         unhealthy,
     ]
-    announced = replace(output, pauses_at=pauses_at)
+    announced = replace(record, pauses_at=pauses_at)
     table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(announced)})
     assert below_the_table(capsys) == [f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC", unhealthy]
     assert main(["status", "--json"]) == 0

@@ -50,11 +50,11 @@ class Killer:
         """Return the step with its two points."""
 
         @functools.wraps(step)
-        def run(*words: Any, **named: Any) -> Any:
+        def run(*words: Any, **kwargs: Any) -> Any:
             mine, self._steps = self._steps == self._point // 2, self._steps + 1
             if mine and self._point % 2 == 0:
                 self._kill()
-            answer = step(*words, **named)
+            answer = step(*words, **kwargs)
             if mine:
                 self._kill()
             return answer
@@ -97,11 +97,11 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
     """Return the stand-in for the CDK, whose calls of AWS do not count."""
     plain = inspect.unwrap(getattr(BaseClient, CALL))
 
-    def run(*words: Any, **named: Any) -> Any:
+    def run(*words: Any, **kwargs: Any) -> Any:
         counted = getattr(BaseClient, CALL)
         patch.setattr(BaseClient, CALL, plain)
         try:
-            return cdk(*words, **named)
+            return cdk(*words, **kwargs)
         finally:
             patch.setattr(BaseClient, CALL, counted)
 

@@ -186,9 +186,9 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     observer: ClusterObserver, before: Observation, node_index: int
 ) -> None:
     # A node with a rebalance recommendation requests its replacement, and its group waits for it to leave.
-    preempted_host, witness = before.instances[node_index], before.instances[2]
+    draining_instance, witness = before.instances[node_index], before.instances[2]
 
-    Faults.current().rebalance_recommendation(preempted_host)
+    Faults.current().rebalance_recommendation(draining_instance)
     wait_until(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
         "the leaver to be in no list",
@@ -196,11 +196,11 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     )
     left_at = workers_path(witness).stat().st_mtime
     await_replacement(observer, before, node_index)
-    assert state(preempted_host) == "terminated"
-    assert terminated_at(preempted_host) >= int(left_at)
+    assert state(draining_instance) == "terminated"
+    assert terminated_at(draining_instance) >= int(left_at)
 
 
-def test_scaled_in_survivors_close_the_gap_in_one_generation(
+def test_scaled_in_survivors_close_the_gap(
     cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     """When a worker with a low index is removed, the survivor with the highest index takes it; no other index changes.
@@ -229,12 +229,14 @@ def test_scaled_in_survivors_close_the_gap_in_one_generation(
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
     wait_until(
-        lambda: len(Faults.current().instances(STACK)) == 3, "the cluster to be whole again", timeout_s=HEAL_TIMEOUT_S
+        lambda: len(Faults.current().instances(STACK)) == 3,
+        "the cluster to have three nodes again",
+        timeout_s=HEAL_TIMEOUT_S,
     )
     observer.await_agreement(HEAL_TIMEOUT_S)
 
 
-def test_job_runs_on_the_healed_cluster_without_login(cluster: DeployedCluster) -> None:
+def test_job_runs_on_the_healed_cluster_without_agent_forwarding(cluster: DeployedCluster) -> None:
     job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
     done = log_in(cluster, "deeplearning-master", job, "-a")
     assert done.returncode == 0, done.stderr

@@ -256,11 +256,11 @@ def test_grace_sets_the_time_between_term_and_kill(cluster: Cluster, tmp_path: P
 
 def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, failed = (Failure(exit_code=1, reason="r", preempted=preempted) for preempted in (True, False))
-    ends, output = [taken, taken, failed, taken, failed, failed], []
+    ends, calls = [taken, taken, failed, taken, failed, failed], []
 
     async def run(*_: object, restart_count: int = 0, label: str = "start", has_waited: bool = False) -> Failure:
-        output.append((restart_count, label))
-        return ends[len(output) - 1]
+        calls.append((restart_count, label))
+        return ends[len(calls) - 1]
 
     monkeypatch.setattr(runs, "first_run", run)
     monkeypatch.setattr(runs, "restart_job", run)
@@ -268,10 +268,10 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
     assert asyncio.run(runs.run_job(job, context)) is failed
     uncounted = "restart (not counted)"
-    assert output == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
-    output.clear()
+    assert calls == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
+    calls.clear()
     assert asyncio.run(runs.run_job(JOB, context)) is taken
-    assert output == [(0, "start")]
+    assert calls == [(0, "start")]
 
 
 @pytest.mark.parametrize(("short_s", "uncounted"), [(0.0, True), (60.0, False)])

@@ -152,7 +152,7 @@ def test_requested_share_of_the_calls_is_refused(control: Control) -> None:
 
 
 def answers(faults: ApiFaults, *, times: int = 30) -> list[bool]:
-    return [faults.answer(Call(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
+    return [faults.response(Call(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
 
 
 def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:

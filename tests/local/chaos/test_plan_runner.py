@@ -24,10 +24,10 @@ class Recorder:
         if not hasattr(Faults, name):
             raise AttributeError(name)
 
-        def note(*arguments: Any, **named: Any) -> None:
-            if arguments == ("i-3",):
+        def note(*args: Any, **kwargs: Any) -> None:
+            if args == ("i-3",):
                 raise LocalError("i-3 has no node that runs")
-            self.calls.append((self.now, name, (*arguments, *named.items())))
+            self.calls.append((self.now, name, (*args, *kwargs.items())))
 
         return note
 

@@ -21,24 +21,24 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_each_change_triggers_one_pass(file: Path) -> None:
-    teller, listener = ChangeWriter(file), ChangeReader(file, Clock())
-    assert [listener.is_due() for _ in range(3)] == [True, False, False]
-    teller.signal()
-    assert [listener.is_due() for _ in range(2)] == [True, False]
+    writer, reader = ChangeWriter(file), ChangeReader(file, Clock())
+    assert [reader.is_due() for _ in range(3)] == [True, False, False]
+    writer.signal()
+    assert [reader.is_due() for _ in range(2)] == [True, False]
     for _ in range(3):
-        teller.signal()
-    assert [listener.is_due() for _ in range(2)] == [True, False]
+        writer.signal()
+    assert [reader.is_due() for _ in range(2)] == [True, False]
 
 
 def test_passes_are_periodic_without_a_change(file: Path) -> None:
     clock = Clock()
-    listener = ChangeReader(file, clock)
-    assert listener.is_due()
+    reader = ChangeReader(file, clock)
+    assert reader.is_due()
     clock.now += AT_LEAST_EVERY_S - 0.1
-    assert not listener.is_due()
+    assert not reader.is_due()
     clock.now += 0.2
-    assert listener.is_due()
-    assert not listener.is_due()
+    assert reader.is_due()
+    assert not reader.is_due()
 
 
 @pytest.mark.parametrize(("action", "changes"), [("DescribeFileSystems", False), ("CreateFileSystem", True)])

@@ -23,7 +23,7 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         if not hasattr(Faults, name):
             raise AttributeError(name)
-        return lambda *arguments, **named: self.calls.append((name, arguments, named))
+        return lambda *args, **kwargs: self.calls.append((name, args, kwargs))
 
     def target(self, name: str) -> FaultTarget:
         return FaultTarget(instance_id=f"i-{name}", alias=name, address="10.0.1.4")

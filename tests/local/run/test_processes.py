@@ -43,7 +43,9 @@ def test_file_without_process_id_means_no_process(tmp_path: Path, text: str) -> 
 
 
 def test_fails_in_plain_words_when_a_local_aws_ends_slowly(process: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(LocalError, match=r"^waited 0 s for the local AWS to end; it goes on ending in the background"):
+    with pytest.raises(
+        LocalError, match=r"^waited 0 s for the local AWS to end; it is still shutting down in the background"
+    ):
         await_end(process, timeout_s=0.01)
     assert process.poll() is None
     process.kill()

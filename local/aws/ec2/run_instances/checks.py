@@ -42,14 +42,14 @@ def check_launch(
         check_interfaces(interfaces, instance_type=instance_type)
 
 
-def _run_instances(original: Any, backend: EC2Backend, image_id: str, *arguments: Any, **named: Any) -> Any:
-    data, own = template_data(backend, named), named.get("nics")
+def _run_instances(original: Any, backend: EC2Backend, image_id: str, *args: Any, **kwargs: Any) -> Any:
+    data, own = template_data(backend, kwargs), kwargs.get("nics")
     check_launch(
         backend,
-        key_name=named.get("key_name") or data.get("KeyName"),
-        instance_type=requested_type(named, data),
+        key_name=kwargs.get("key_name") or data.get("KeyName"),
+        instance_type=requested_type(kwargs, data),
         interfaces=own or data.get("NetworkInterfaces", []),
         # A group's launch passes the security groups of the template's interface as those of the instance.
-        security_groups=named.get("security_group_ids", []) if own else data.get("SecurityGroupIds", []),
+        security_groups=kwargs.get("security_group_ids", []) if own else data.get("SecurityGroupIds", []),
     )
-    return original(backend, image_id, *arguments, **named)
+    return original(backend, image_id, *args, **kwargs)

@@ -82,9 +82,9 @@ def _is_public(interface: Mapping[str, Any]) -> bool:
     return str(interface.get("AssociatePublicIpAddress", False)).lower() == "true"
 
 
-def _run_instances(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
-    data = template_data(backend, named)
-    launched = original(backend, *arguments, **named)
+def _run_instances(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> Any:
+    data = template_data(backend, kwargs)
+    launched = original(backend, *args, **kwargs)
     for instance in launched.instances:
         primary: NetworkInterface = instance.nics[0]
         # The node's own link has this address.

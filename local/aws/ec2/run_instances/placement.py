@@ -19,9 +19,9 @@ def install() -> None:
     wrap(EC2Backend, "run_instances", _run_instances)
 
 
-def _run_instances(original: Any, backend: EC2Backend, *arguments: Any, **named: Any) -> Any:
-    placement = template_data(backend, named).get("Placement", {})
-    launched = original(backend, *arguments, **named)
+def _run_instances(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> Any:
+    placement = template_data(backend, kwargs).get("Placement", {})
+    launched = original(backend, *args, **kwargs)
     instance: Instance
     for instance in launched.instances:
         instance.placement.group_name = placement.get("GroupName", "")

@@ -21,10 +21,10 @@ def members(aws: Aws, stacks: Stacks) -> Group:
     return Group(aws=aws, name=stacks.physical_id("Group"))
 
 
-def launch(members: Group, count: int, zone: str | None = "a", **named: Any) -> Any:
+def launch(members: Group, count: int, zone: str | None = "a", **kwargs: Any) -> Any:
     placed: dict[str, Any] = {"AutoScalingGroupName": members.name, "RequestedCapacity": count}
     placed |= {"AvailabilityZones": [f"{REGION}{zone}"]} if zone else {}
-    return members.autoscaling.launch_instances(**placed | named)
+    return members.autoscaling.launch_instances(**placed | kwargs)
 
 
 def test_members_are_launched_in_the_named_zone_and_the_group_grows_by_them(aws: Aws, members: Group) -> None:

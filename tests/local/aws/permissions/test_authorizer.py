@@ -238,9 +238,9 @@ def test_log_names_calls_that_cannot_be_authorized(
 @pytest.mark.parametrize("key", ["local", ""])
 def test_invented_access_key_is_refused(service: str, code: str, key: str) -> None:
     made_up = authorizer.authorize(call(service, "Anything", key=key, address="10.0.0.5"))
-    assert made_up.answer
-    assert (code if key else "") in made_up.answer.get_data(as_text=True)
-    assert authorizer.authorize(call(service, "Anything", key=key)).answer is None
+    assert made_up.response
+    assert (code if key else "") in made_up.response.get_data(as_text=True)
+    assert authorizer.authorize(call(service, "Anything", key=key)).response is None
 
 
 def test_roles_of_the_cdk_toolkit_are_not_checked(aws: Aws) -> None:

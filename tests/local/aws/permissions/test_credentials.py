@@ -1,6 +1,5 @@
 """Test which keys the services know, and that each service refuses the others in its own words."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,10 +84,10 @@ def keys(aws: Aws) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def expired(aws: Aws) -> dict[str, str]:
-    """Return temporary credentials of the administrator whose time is over; they worked before."""
+    """Return temporary credentials of the administrator whose time is over; such credentials work before."""
+    assert code(aws.client("sts", **session_token(aws, {}, 900)).get_caller_identity) == ""
     keys = session_token(aws, {}, 1)
     identity = aws.client("sts", **keys).get_caller_identity
-    assert code(identity) == ""
     await_server(lambda: code(identity) != "", "the credentials to expire")
     return keys
 
@@ -114,9 +113,9 @@ def test_a_head_request_with_expired_credentials_gets_a_status_alone(aws: Aws, e
 
 
 def test_a_roles_session_expires(aws: Aws, role: Role) -> None:
+    assert code(aws.client("ec2", **role.session("i-1")).describe_instances) == ""
     keys = named(unvalidated_sts(aws, {}).assume_role(RoleArn=role.arn, RoleSessionName="i-1", DurationSeconds=1))
     describe = aws.client("ec2", **keys).describe_instances
-    assert code(describe) == ""
     await_server(lambda: code(describe) == "RequestExpired", "the session to expire")
 
 
@@ -130,12 +129,7 @@ def test_key_that_is_deleted_or_inactive_is_unknown(aws: Aws) -> None:
     assert code(describe) == "AuthFailure"
 
 
-def test_session_token_has_its_users_permissions_and_identity(aws: Aws, keys: dict[str, str]) -> None:
-    aws.client("iam").put_user_policy(
-        UserName="bob",
-        PolicyName="own",
-        PolicyDocument=json.dumps(policy({"Action": ["ec2:DescribeInstances", "sts:*"], "Resource": "*"})),
-    )
+def test_session_token_needs_no_permission_and_has_its_users_own(aws: Aws, keys: dict[str, str]) -> None:
     issued = session_token(aws, keys, 900)
     assert issued["aws_access_key_id"].startswith("ASIA")
     ec2 = aws.client("ec2", **issued)
@@ -145,7 +139,23 @@ def test_session_token_has_its_users_permissions_and_identity(aws: Aws, keys: di
     assert identity["Arn"] == f"arn:aws:iam::{ACCOUNT}:user/bob"
 
 
-def test_session_token_ends_with_the_key_that_asked_for_it(aws: Aws) -> None:
+def test_temporary_credentials_get_no_session_token(aws: Aws, role: Role, keys: dict[str, str]) -> None:
+    expected = (403, "AccessDenied", "Cannot call GetSessionToken with session credentials")
+    for temporary in (role.session("i-1"), session_token(aws, keys, 900), session_token(aws, {}, 900)):
+        assert refusal(aws.client("sts", **temporary).get_session_token) == expected
+
+
+def test_session_token_without_mfa_calls_no_iam_and_two_actions_of_sts(aws: Aws, role: Role) -> None:
+    issued = session_token(aws, {}, 900)
+    assert refusal(aws.client("iam", **issued).list_users) == (403, "InvalidClientTokenId", INVALID)
+    sts = aws.client("sts", **issued)
+    assert code(lambda: sts.get_federation_token(Name="guest")) == "AccessDenied"
+    assert code(lambda: sts.decode_authorization_message(EncodedMessage="text")) == "AccessDenied"
+    sts.get_caller_identity()
+    sts.assume_role(RoleArn=role.arn, RoleSessionName="i-1")
+
+
+def test_session_token_ends_with_its_user(aws: Aws) -> None:
     with user_with_policy(aws, "mia", policy({"Action": "*", "Resource": "*"})) as keys:
         describe = aws.client("ec2", **session_token(aws, keys, 900)).describe_instances
         assert code(describe) == ""
