@@ -53,9 +53,9 @@ def test_a_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ("ignored", "end"),
     [
         ([], "to the master"),
-        (["data/"], "to the master; .gitignore leaves out data/"),
-        (["a.pt", "b\x1b.pt", "x/y/", "data/"], "; .gitignore leaves out data/, x/y/, a.pt and 1 more"),
-        (["b\x1b.pt"], "; .gitignore leaves out b .pt"),
+        (["data/"], "to the master; git ignores data/"),
+        (["a.pt", "b\x1b.pt", "x/y/", "data/"], "; git ignores data/, x/y/, a.pt and 1 more"),
+        (["b\x1b.pt"], "; git ignores b .pt"),
     ],
 )
 def test_summary_names_what_gitignore_leaves_out(ignored: list[str], end: str) -> None:
