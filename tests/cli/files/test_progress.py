@@ -58,7 +58,7 @@ def test_a_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         (["b\x1b.pt"], "; git ignores b .pt"),
     ],
 )
-def test_summary_names_what_gitignore_leaves_out(ignored: list[str], end: str) -> None:
+def test_summary_names_what_git_ignores(ignored: list[str], end: str) -> None:
     sent = Upload(name="x", files=2, size=2, sent_files=1, sent_size=1, ignored=ignored)
     assert summary(sent).endswith(end)
     assert summary(replace(sent, sent_files=0)).startswith("the master's copy already has all 2 files")
