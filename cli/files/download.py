@@ -1,8 +1,8 @@
 """Copy a file or folder from a node.
 
 The node is not trusted: nothing is written outside of the destination, the user names the top entry, and no link is
-created or followed. Of the local files that differ, newer ones stay and older ones are replaced; the caller learns both,
-even if the download fails midway.
+created or followed. Of the local files that differ, newer ones stay and older ones are replaced; the caller learns
+both, even if the download fails midway.
 """
 
 import filecmp

@@ -248,8 +248,8 @@ def test_file_that_cannot_be_replaced_is_not_reported_as_replaced(
 
     monkeypatch.setattr(Path, "replace", full)
     differing = Differing()
+    source = remote_tar(str(results / "log"), MASTER, master=MASTER)
     with pytest.raises(ClusterError, match="No space left on device"):
-        source = remote_tar(str(results / "log"), MASTER, master=MASTER)
         download_into(connection, source, str(tmp_path), differing=differing)
     assert (differing.replaced, log.read_text()) == ([], "mine")
 
