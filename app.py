@@ -10,7 +10,7 @@ try:
     import aws_cdk as cdk
     from aws_cdk.cx_api import SynthesisMessageLevel
 
-    from stacks.settings.context import check_look_ups, check_place
+    from stacks.settings.context import check_look_ups, check_settings_are_in_context
     from stacks.settings.props import ClusterProps
     from stacks.settings.values import SettingsError
     from stacks.stack import ClusterStack
@@ -27,14 +27,14 @@ VALIDATION_REPORT: Final = "validation-report.json"
 def main() -> int:
     """Synthesize the stack, or print one line for a setting that cannot be used."""
     try:
-        check_place(Path("cdk.json"))  # the CDK runs this in the directory of cdk.json
+        check_settings_are_in_context(Path("cdk.json"))  # the CDK runs this in the directory of cdk.json
         app = cdk.App(context=WITHOUT_TRACES)
         env = _environment(os.environ)
         check_look_ups(app.node.get_all_context())
         props = ClusterProps.from_context(app.node.get_all_context())
-        if props.has_expired or props.missing_address or props.is_block:
-            # The error is then in the stack's metadata alone: it stops a deploy. In the report it would stop every
-            # synth, and with it cdk destroy.
+        if props.has_expired or props.missing_address or props.uses_capacity_block:
+            # Keep the error in the stack's metadata, where it stops only a deploy. In the validation report it would
+            # stop every synth, and with it cdk destroy.
             app = cdk.App(
                 context=WITHOUT_TRACES, post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}
             )
@@ -48,7 +48,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     messages = app.synth().get_stack_artifact(stack.artifact_id).messages
-    is_reported = not (props.has_expired or props.is_block)
+    is_reported = not (props.has_expired or props.uses_capacity_block)
     if is_reported and any(message.level == SynthesisMessageLevel.WARNING for message in messages):
         # The report of warnings takes the place of all other messages.
         print("\n".join(str(m.entry.data) for m in messages if m.level == SynthesisMessageLevel.INFO), file=sys.stderr)

@@ -184,7 +184,7 @@ PRIVATE_OUTPUT: Final = "ClusterPrivate"
 ALLOW_LIST_OUTPUT: Final = "ClusterAllowList"
 """ID of the prefix list from which SSH to the master is allowed; absent from a private cluster."""
 IMMUTABLE_ZONE: Final = "AvailabilityZone"
-"""ID of the construct that makes the zone immutable (stacks/immutable_settings.py), by ``CreatedWith`` in it."""
+"""ID of the construct whose parameter ``CreatedWith`` keeps the zone immutable (stacks/immutable_settings.py)."""
 NO_ZONE: Final = "not chosen"
 """Value of that parameter until the zone has been chosen among the candidates."""
 EXPIRES_OUTPUT: Final = "ClusterExpires"
@@ -278,7 +278,7 @@ MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_
 """States of a node's shared directory, in order: the file system is mounted and answers; its ID is not known yet; its
 name has no address because there is no mount target; nothing answers there; it refuses the mount; the kernel lacks the
 client; something else is mounted on the directory; the mount service has ended and is restarting."""
-ACTIVITY_FIELD: Final = "activity"
+IDLENESS_FIELD: Final = "activity"
 """Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is not
 part of the membership because it changes often."""
 PAUSE_FIELD: Final = "pause"

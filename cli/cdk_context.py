@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cli.errors import UsageError
-from stacks.settings.context import check_place
+from stacks.settings.context import check_settings_are_in_context
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError, shown
 
@@ -27,7 +27,7 @@ def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:
     looked_up = _read(directory / LOOKED_UP_FILE, needed=False)
     app = _context(directory / APP_FILE, needed=True)
     try:
-        check_place(directory / APP_FILE)
+        check_settings_are_in_context(directory / APP_FILE)
     except SettingsError as error:
         raise UsageError(str(error)) from error
     return {**_merged(_merged(user, looked_up), app), **dict(map(_pair, words))}

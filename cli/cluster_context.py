@@ -28,7 +28,7 @@ class ClusterContext:
             return self.membership.master
 
     def explain_if_paused(self) -> AbstractContextManager[None]:
-        """Return a block in which an error about a missing node becomes "the cluster is paused", if it is."""
+        """Return a context manager that replaces an error about a missing node with "the cluster is paused", if so."""
         return explain_if_paused(self.clients, self.cluster.name)
 
 

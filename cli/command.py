@@ -27,8 +27,8 @@ class ClusterCommand(click.Command):
             raise UsageError(f"{self.name} takes no command, got {' '.join(args[split:])!r}")
         extra = super().parse_args(ctx, args[:split])
         if extra and not ctx.resilient_parsing:
-            place = "; a command goes after --" if self.takes_command else "; a cluster is chosen with --cluster NAME"
-            raise UsageError(f"unexpected word {extra[0]!r}{place}")
+            place = "; a command goes after --" if self.takes_command else "; use --cluster NAME to select a cluster"
+            raise UsageError(f"unexpected argument {extra[0]!r}{place}")
         if self.takes_command:
             ctx.params["command"] = tuple(args[split + 1 :])
         return extra

@@ -7,7 +7,7 @@ from bootstrap.contract import JOB_NAME_FORM, JOB_NAME_PATTERN
 from launcher.errors import UsageError
 
 MAX_DIGITS = 9
-"""Largest accepted number; no count here needs more."""
+"""Largest number of digits that is accepted; no count here needs more."""
 
 
 def whole_number(text: str, *, name: str, minimum: int = 1, maximum: int | None = None) -> int:

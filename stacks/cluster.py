@@ -57,6 +57,7 @@ class DeepLearningCluster(Construct):
         self.network = self._network()
         self.security_groups = self._security_groups()
         self.key = kms.Key.from_key_arn(self, "Key", props.kms_key) if props.kms_key else None
+        # The ID is part of the table's logical ID: another one would replace the tables of deployed clusters.
         self.table = ClusterTable(self, "Storage", key=self.key, point_in_time_recovery=props.hardened).table
         self.bucket = cluster_bucket(self, cluster_name=props.cluster_name, adopted=props.bucket, key=self.key)
         self.shared_storage = self._shared_storage()
@@ -94,7 +95,7 @@ class DeepLearningCluster(Construct):
         if props.missing_address is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             annotations.add_error(props.missing_address)
-        annotations.add_info(f"costs {self.price} while all nodes run, and without {costs_by_use(props)}")
+        annotations.add_info(f"costs {self.price} with all nodes running, plus {costs_by_use(props)}")
         if not props.is_placed:
             annotations.add_info(f"no node starts: dlcluster up finds room in one of {', '.join(props.zones)}")
         for warning_id, sentence in {**props.warnings(), **zone_warning(self.zone)}.items():
@@ -198,7 +199,7 @@ class DeepLearningCluster(Construct):
             efa=self.props.instance if self.props.efa_interfaces else None,
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
-            is_block=self.props.is_block,
+            uses_capacity_block=self.props.uses_capacity_block,
         )
         sizes, setup_timeout = self.props.initial_sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(

@@ -63,7 +63,9 @@ def test_synth_warns_that_no_user_can_log_in(tmp_path: Path) -> None:
     text = run_app(tmp_path, {}).stderr
     assert "ssh_location is not set: the master accepts no SSH connection" in text
     assert "key_name is not set: nobody can log in over SSH" in text
-    assert re.search(r"^costs \d+\.\d+ USD an hour .* without bucket, logs and traffic", text, re.MULTILINE)
+    assert re.search(
+        r"^costs \d+\.\d+ USD an hour .* with all nodes running, plus bucket, logs and traffic", text, re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from bootstrap.cluster.records import (
     usable_members,
 )
 from bootstrap.contract import (
-    ACTIVITY_FIELD,
     DESIRED_NODES_FIELD,
     DRAINING_FIELD,
     GENERATION_FIELD,
     GENERATION_ID,
     HOST_KEY_FIELD,
+    IDLENESS_FIELD,
     INSTANCE_ID_FIELD,
     MASTER_TRAINS_FIELD,
     MEMBERS_FIELD,
@@ -66,7 +66,7 @@ NODE_FIELDS: Final = {
             MOUNT_FIELD,
             SETUP_FIELD,
             RELEASE_FIELD,
-            ACTIVITY_FIELD,
+            IDLENESS_FIELD,
         )
     )
 }
@@ -197,7 +197,7 @@ class Table:
             **_if_any(MOUNT_FIELD, record.mount),
             **_if_any(SETUP_FIELD, record.setup),
             **_if_any(RELEASE_FIELD, record.release),
-            **_if_any(ACTIVITY_FIELD, activity),
+            **_if_any(IDLENESS_FIELD, activity),
         }
         self.write_record(record.record_id, fields)
 
@@ -215,7 +215,7 @@ class Table:
                 log.warning("passing over a node's record: %s", error)
             else:
                 records[record.record_id] = record
-                self.activities[record.record_id] = str(item.get(ACTIVITY_FIELD, {}).get("S", ""))
+                self.activities[record.record_id] = str(item.get(IDLENESS_FIELD, {}).get("S", ""))
         return records
 
     def _items(self, record_ids: Sequence[str]) -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""Handle notices that this instance will end: a spot interruption, EC2's rebalance advice, or a termination.
+"""Handle notices that this instance will end: a spot interruption, EC2's rebalance recommendation, or a termination.
 
 Spot gives two minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of one is high.
 The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
@@ -27,7 +27,7 @@ DRAIN_GRACE_S: Final = 20.0
 """Seconds for every other node to read the membership that drops this node, even if one read fails."""
 MAX_DRAIN_S: Final = 45.0
 """Seconds after the notice until a node counts as dropped: there may be no coordinator to drop it."""
-TERM_S: Final = 30.0
+SIGTERM_DELIVERY_S: Final = 30.0
 """Seconds after the drop until every rank has got TERM, even if its launcher has ended: a runner notices that after its
 heartbeat timeout, 20 s."""
 SPOT_NOTICE_S: Final = 120.0
@@ -75,8 +75,8 @@ def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Termina
 class TerminationHandler:
     """Sends the node's Auto Scaling group the requests that a notice requires.
 
-    A termination waits until the other nodes have dropped this one, and then for its ranks: at most TERM_S and their
-    grace period, whose limit is MAX_GRACE_S.
+    A termination waits until the other nodes have dropped this one, and then for its ranks: at most
+    SIGTERM_DELIVERY_S and their grace period, whose limit is MAX_GRACE_S.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class TerminationHandler:
         now, grace_s = self._monotonic(), self._longest_grace_s()
         if not grace_s:
             return True
-        deadline = dropped_at + TERM_S + grace_s
+        deadline = dropped_at + SIGTERM_DELIVERY_S + grace_s
         if self._interrupted_at is not None:
             deadline = min(deadline, self._interrupted_at + SPOT_NOTICE_S)
         if now >= deadline:

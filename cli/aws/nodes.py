@@ -119,7 +119,7 @@ def read_membership(
         found = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
     except dynamodb.exceptions.ResourceNotFoundException as error:
         raise ClusterError(
-            f"{cluster} has no table {table} now: after a new deploy, print a new dlcluster ssh-config"
+            f"table {table} of {cluster} no longer exists; if it was redeployed, run dlcluster ssh-config again"
         ) from error
     item = found.get("Item")
     if item is None:
@@ -146,7 +146,7 @@ def cluster_instances(ec2: "EC2Client", cluster_name: str) -> "dict[str, Instanc
 
 
 def is_left_by_bake(instance: Any) -> bool:
-    """Return whether an instance was chosen for an image and is in no group, so that nothing but `bake` ends it."""
+    """Return True if an instance was chosen for an image and is in no group, so that nothing but `bake` ends it."""
     is_marked = tag_values(instance, SETUP_TAG) and not tag_values(instance, GROUP_TAG)
     return bool(is_marked) and instance["State"]["Name"] in STILL_THERE
 

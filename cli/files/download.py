@@ -1,7 +1,8 @@
 """Copy a file or folder from a node.
 
 The node is not trusted: nothing is written outside of the destination, the user names the top entry, and no link is
-created or followed. Of the local files that differ, newer ones stay and older ones are replaced; the result lists both.
+created or followed. Of the local files that differ, newer ones stay and older ones are replaced; the caller learns
+both, even if the download fails midway.
 """
 
 import filecmp
@@ -36,6 +37,16 @@ class Archive:
 
 
 @dataclass(slots=True)
+class Differing:
+    """Local files whose content differs from the node's."""
+
+    replaced: list[Path] = field(default_factory=list)
+    """Files that were older, or that the user wants to lose."""
+    kept: list[Path] = field(default_factory=list)
+    """Files that are newer; they stay as they are."""
+
+
+@dataclass(slots=True)
 class Download:
     """Result of a download."""
 
@@ -44,10 +55,6 @@ class Download:
     size: int = 0
     links: int = 0
     """Number of links, devices and the like that were skipped."""
-    replaced: list[Path] = field(default_factory=list)
-    """Local files of other content that were older, or that the user wants to lose."""
-    kept: list[Path] = field(default_factory=list)
-    """Local files of other content that are newer; they stay as they are."""
     is_empty: bool = True
     """True until the first entry arrives."""
     warnings: list[str] = field(default_factory=list)
@@ -64,10 +71,13 @@ def remote_tar(path: str, member: ClusterNode, *, master: ClusterNode) -> Archiv
     return Archive(command=line if member == master else on_worker, name=name)
 
 
-def download(connection: MasterConnection, source: Archive, destination: str, *, overwrites: bool = False) -> Download:
+def download(
+    connection: MasterConnection, source: Archive, destination: str, *, differing: Differing, overwrites: bool = False
+) -> Download:
     """Unpack an archive that the master sends; if `destination` is a directory or ends with a slash, unpack into it.
 
-    A local file that is newer and has other content is replaced only if the caller `overwrites`.
+    A local file that is newer and has other content is replaced only if the caller `overwrites`. `differing` receives
+    each file as soon as it was replaced or kept, so the caller has the names even after an error.
     """
     top = Path(destination)
     is_directory = top.is_dir() or destination.endswith(os.sep)
@@ -79,7 +89,7 @@ def download(connection: MasterConnection, source: Archive, destination: str, *,
                 for entry in archive:
                     parts = PurePosixPath(entry.name).parts
                     _check_name(entry.name, parts, expected=source.name)
-                    _unpack(archive, entry, _inside(result.path, parts[1:]), result, overwrites)
+                    _unpack(archive, entry, _inside(result.path, parts[1:]), result, differing, overwrites)
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             broken = error
         # tar pads its output; the command ends only once all is read. If the archive is broken, the command may explain
@@ -109,7 +119,14 @@ def _inside(top: Path, parts: Sequence[str]) -> Path:
     return path
 
 
-def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result: Download, overwrites: bool) -> None:
+def _unpack(
+    archive: tarfile.TarFile,
+    entry: tarfile.TarInfo,
+    path: Path,
+    result: Download,
+    differing: Differing,
+    overwrites: bool,
+) -> None:
     result.is_empty = False
     try:
         if entry.isdir():
@@ -120,7 +137,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result
             result.links += 1
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        is_written = _write(content, entry, path, result, overwrites)
+        is_written = _write(content, entry, path, differing, overwrites)
     except OSError as error:
         raise ClusterError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     if is_written:
@@ -128,7 +145,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, result
         result.size += entry.size
 
 
-def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path, result: Download, overwrites: bool) -> bool:
+def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path, differing: Differing, overwrites: bool) -> bool:
     """Write a file under a temporary name until it is complete; return False if a newer local file stays instead."""
     number, name = tempfile.mkstemp(prefix=PART_PREFIX, dir=path.parent)
     part = Path(name)
@@ -138,12 +155,13 @@ def _write(content: IO[bytes], entry: tarfile.TarInfo, path: Path, result: Downl
         part.chmod(entry.mode & PERMISSIONS & ~0o022)
         mtime_ns = _mtime_ns(entry)
         os.utime(part, ns=(mtime_ns, mtime_ns))
-        if path.is_file() and not filecmp.cmp(part, path, shallow=False):
-            if path.stat().st_mtime_ns > mtime_ns and not overwrites:
-                result.kept.append(path)
-                return False
-            result.replaced.append(path)
+        differs = path.is_file() and not filecmp.cmp(part, path, shallow=False)
+        if differs and path.stat().st_mtime_ns > mtime_ns and not overwrites:
+            differing.kept.append(path)
+            return False
         part.replace(path)
+        if differs:
+            differing.replaced.append(path)
         return True
     finally:
         part.unlink(missing_ok=True)

@@ -74,7 +74,7 @@ def is_sent(path: Path) -> bool:
 
 
 def find_ignored(directory: Path) -> list[str]:
-    """Return the files that .gitignore leaves out, and the folders, with a slash at the end in place of their files."""
+    """Return the files that git ignores, and the folders, with a slash at the end in place of their files."""
     top = directory.resolve()
     if _git_list(top) is None:
         ignored = _ignored_outside_git(top)

@@ -37,7 +37,7 @@ def upload_bar(size: int) -> Iterator[Progress]:
 
 def summary(sent: Upload) -> str:
     """Return one line about the files that were sent."""
-    left_out = f"; .gitignore leaves out {_first(sent.ignored)}" if sent.ignored else ""
+    left_out = f"; git ignores {_first(sent.ignored)}" if sent.ignored else ""
     if not sent.sent_files:
         return f"the master's copy already has all {plural(sent.files)}{left_out}"
     return f"sent {sent.sent_files} of {plural(sent.files)}, {readable(sent.sent_size)}, to the master{left_out}"

@@ -50,15 +50,15 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
             break
         time.sleep(POLL_S)
         left = _terminate_detached(ec2, cluster_name, detached, except_ids=pending)
-    for name, is_in_group in left.items():
-        if name in pending:
-            state = f"runs on until image {pending[name]} of it is complete"
-            _say(f"{name} {state}; dlcluster bake then terminates it, or: {TERMINATE_COMMAND} {name}")
+    for instance_id, is_in_group in left.items():
+        if instance_id in pending:
+            state = f"runs on until image {pending[instance_id]} of it is complete"
+            _say(f"{instance_id} {state}; dlcluster bake then terminates it, or: {TERMINATE_COMMAND} {instance_id}")
         elif not is_in_group:
-            _say(f"{name} was chosen for an image and is in no group: {how_to_terminate(name)}")
-        elif name == detached:
+            _say(f"{instance_id} was chosen for an image and is in no group: {how_to_terminate(instance_id)}")
+        elif instance_id == detached:
             waited = DETACH_POLLS * POLL_S
-            _say(f"{name} still has its group's tag after {waited:.0f} s: {how_to_terminate(name)}")
+            _say(f"{instance_id} still has its group's tag after {waited:.0f} s: {how_to_terminate(instance_id)}")
 
 
 def _terminate_detached(
@@ -67,13 +67,13 @@ def _terminate_detached(
     """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
     left = {}
     for instance in _marked(ec2, cluster_name):
-        name, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
-        is_ours = name == detached or bool(tag_values(instance, DETACHED_TAG))
-        if is_in_group or not is_ours or name in except_ids:
-            left[name] = is_in_group
+        instance_id, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))
+        is_ours = instance_id == detached or bool(tag_values(instance, DETACHED_TAG))
+        if is_in_group or not is_ours or instance_id in except_ids:
+            left[instance_id] = is_in_group
             continue
-        _say(f"terminating {name}, the worker of an image")
-        ec2.terminate_instances(InstanceIds=[name])
+        _say(f"terminating {instance_id}, the worker of an image")
+        ec2.terminate_instances(InstanceIds=[instance_id])
     return left
 
 

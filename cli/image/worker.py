@@ -79,27 +79,27 @@ def take_out(context: ClusterContext, worker: ClusterNode, setup: DeployedSetup)
     clients, cluster = context.clients, context.cluster
     _detach(clients, worker, group=group_name(cluster.name, WORKER), sha256=setup.sha256)
     print(f"dlcluster: {worker.short_name} leaves the cluster, and another takes its place", file=sys.stderr)
-    end = time.monotonic() + LEAVE_TIMEOUT_S
+    deadline = time.monotonic() + LEAVE_TIMEOUT_S
     while worker.instance_id in _member_ids(context):
-        if time.monotonic() >= end:
+        if time.monotonic() >= deadline:
             raise ClusterError(f"waited {LEAVE_TIMEOUT_S:.0f} s for {worker.instance_id} to leave the membership")
         time.sleep(POLL_S)
 
 
 def _detach(clients: Clients, worker: ClusterNode, *, group: str, sha256: str) -> None:
-    ec2, name = clients.ec2, worker.instance_id
-    mark_chosen(ec2, name, sha256=sha256)
+    ec2, instance_id = clients.ec2, worker.instance_id
+    mark_chosen(ec2, instance_id, sha256=sha256)
     # In its group, the cleaned worker would fail the health checks and be terminated before its image is there.
     try:
         clients.autoscaling.detach_instances(
-            AutoScalingGroupName=group, InstanceIds=[name], ShouldDecrementDesiredCapacity=False
+            AutoScalingGroupName=group, InstanceIds=[instance_id], ShouldDecrementDesiredCapacity=False
         )
     except ClientError:
         # After any other error, such as a lost answer, it may be detached.
         with suppress(ClientError):
-            unmark(ec2, name)
+            unmark(ec2, instance_id)
         raise
-    mark_detached(ec2, name, group=group)
+    mark_detached(ec2, instance_id, group=group)
 
 
 def _member_ids(context: ClusterContext) -> set[str]:

@@ -47,7 +47,7 @@ def start_job(
     secret_values = options.secret_values(os.environ)
     sync = [] if sent is None else ["--sync-dst-dir", sent.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
-    line = _reading(secret_values) + ending_with_connection(
+    line = _shell_read_variables(secret_values) + ending_with_connection(
         ["launch", "--detach", *sync, *options.to_args(), "--", *command]
     )
     try:
@@ -80,7 +80,7 @@ def send_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     return sent
 
 
-def _reading(names: Iterable[str]) -> str:
+def _shell_read_variables(names: Iterable[str]) -> str:
     """Return shell code that reads variables from the command's input: a command line would show their values."""
     return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 

@@ -22,7 +22,7 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         old=read_template(target.clients.cloudformation, name).sizes(name),
         new=target.props.initial_sizes,
     )
-    if target.props.is_block:
+    if target.props.uses_capacity_block:
         outcome = (
             f"the deploy terminates {change.terminated} nodes"
             if change.terminated

@@ -162,7 +162,7 @@ class Status:
         instance = self.instances[member.instance_id]
         state = instance.state
         if member.draining and state == RUNNING:
-            state = f"{state}, {'setup failed' if member.has_failed_setup else 'leaving'}"
+            state = f"{state}, {'setup failed' if member.has_failed_setup else 'draining'}"
         location_cells = (instance.instance_type, instance.zone, member.address, instance.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 

@@ -117,7 +117,7 @@ def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) 
 
 def _wait(read_progress: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:
     """Wait until nothing is missing; print each change and each reason on standard error."""
-    end, last_missing, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
+    deadline, last_missing, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
     while (now := read_progress()).missing:
         if now.missing != last_missing:
             print(f"dlcluster: waiting for {now.missing}", file=sys.stderr)
@@ -126,7 +126,7 @@ def _wait(read_progress: Callable[[], Progress], *, timeout_s: float, advice: st
             if failure.kind not in failures:
                 print(f"dlcluster: EC2 Auto Scaling: {printable(str(failure))}", file=sys.stderr)
         failures |= {failure.kind for failure in now.failures}
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise ClusterError(f"waited {timeout_s:.0f} s for {now.missing}: {advice}")
         time.sleep(POLL_S)
     return now

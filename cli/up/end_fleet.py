@@ -56,19 +56,19 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
 
 def _pause(clients: Clients, name: str) -> None:
     """Set both groups to zero, retrying while Auto Scaling is busy with them."""
-    end = time.monotonic() + CHANGE_TIMEOUT_S
+    deadline = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
         try:
             return pause_groups(clients, name)
         except ClientError as error:
-            if not error.response["Error"].get("Code", "").startswith(_BUSY) or time.monotonic() > end:
+            if not error.response["Error"].get("Code", "").startswith(_BUSY) or time.monotonic() > deadline:
                 raise
         time.sleep(POLL_S)
 
 
 def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, polls: int) -> None:
     """Wait until `polls` consecutive polls find no instance of the fleet. Raises ClusterError."""
-    end, empty = time.monotonic() + LATE_TIMEOUT_S, 0
+    deadline, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if polls > 1:
         print(f"dlcluster: watching {polls * POLL_S:.0f} s for late instances", file=sys.stderr)
     while True:
@@ -76,7 +76,7 @@ def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None,
         empty = 0 if late else empty + 1
         if empty >= polls:
             return
-        if late and time.monotonic() > end:
+        if late and time.monotonic() > deadline:
             advice = f"terminate them: {TERMINATE_COMMAND} {' '.join(late)}"
             raise ClusterError(f"waited {LATE_TIMEOUT_S:.0f} s for late nodes to terminate; {advice}")
         time.sleep(POLL_S)

@@ -62,7 +62,7 @@ def _find(
     scores: Mapping[str, int] | None,
 ) -> str:
     resume_point = recover(placement, props.fleet_sizes)
-    if resume_point.is_kept:
+    if resume_point.is_recorded:
         placement.write_zone(resume_point.zone)
         return resume_point.zone
     zone = resume_point.zone
@@ -75,7 +75,7 @@ def _find(
             if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)
         if not tried[-1].is_complete:
-            _refuse(tried, zones_without_type, props, prices, until=until, scores=scores)
+            _raise_no_capacity(tried, zones_without_type, props, prices, until=until, scores=scores)
         zone = tried[-1].zone
     print(f"dlcluster: all {props.worker_count + 1} nodes are launched in {zone}", file=sys.stderr)
     placement.deploy_in(zone)
@@ -100,7 +100,7 @@ def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) 
     )
 
 
-def _refuse(
+def _raise_no_capacity(
     tried: list[ZoneOutcome],
     zones_without_type: Mapping[str, str],
     props: ClusterProps,

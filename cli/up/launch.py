@@ -24,12 +24,12 @@ from cli.up.attempt import MAX_BATCH, ZoneAttempt
 ANSWER_TIMEOUT_S: Final = 300.0
 """Seconds during which an unanswered launch is repeated."""
 RETRY_S: Final = 5.0
-_UNANSWERED: Final = (
+_OUTCOME_UNKNOWN: Final = (
     *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
     *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
     *("InternalServerError", "ProvisionedThroughputExceeded"),  # From DynamoDB, which stores the lock.
 )
-"""Beginnings of the codes of a failed call that leave open whether it launches anything."""
+"""Prefixes of error codes after which it is unknown whether instances were launched."""
 NO_CODE: Final = "NoCode"
 """Our own code for an error of EC2 that has none."""
 ZONE_CAPACITY_CODES: Final = frozenset(
@@ -42,8 +42,8 @@ ZONE_CAPACITY_CODES: Final = frozenset(
 )
 """Codes in a response's Errors after which another zone, or a later attempt, may succeed.
 
-Some are also in _UNANSWERED: as the code of a failed call they leave the outcome open, but in the response's Errors
-they mean that nothing was launched.
+Some are also in _OUTCOME_UNKNOWN: as the code of a failed call they leave the outcome open, but in the response's
+Errors they mean that nothing was launched.
 """
 
 
@@ -106,7 +106,7 @@ class Launch:
 
     def _launch_batch(self, node_type: NodeType, batch: int, requested: int) -> tuple[int, str, str]:
         """Repeat one launch until AWS reports its outcome; return the instances, and EC2's code and message."""
-        group, end, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
+        group, deadline, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
         while True:
             try:
                 self.before_call()
@@ -119,7 +119,7 @@ class Launch:
                 )
             except ClientError as error:
                 problem = error.response["Error"].get("Code", "")
-                if not problem.startswith(_UNANSWERED):
+                if not problem.startswith(_OUTCOME_UNKNOWN):
                     raise
             except (HTTPClientError, NoConnectionError) as error:
                 problem = type(error).__name__
@@ -130,7 +130,7 @@ class Launch:
                 if count >= requested:
                     return count, "", ""
                 problem = f"{count} of {requested} instances were launched, and EC2 gave no error"
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {problem}")
             if not is_printed:
                 print(f"dlcluster: waiting for LaunchInstances of {group}: {problem}", file=sys.stderr)

@@ -1,8 +1,7 @@
-"""Let only one ``dlcluster up``, or ``bake``, at a time work on a cluster: two would end each other's nodes.
+"""Allow only one ``dlcluster up`` or ``bake`` at a time, because two would terminate each other's nodes.
 
-The owner is a record of the cluster's table, next to the members. Each write has the condition that the record is as
-it was read: of two calls that begin together one becomes the owner. A call that was overtaken, and so finds another's
-record or none, notices before its next launch, move or end of nodes.
+The lock is a conditional write to a record in the cluster's table: if two calls start together, one write succeeds. A
+call whose record was replaced or deleted notices this before it next launches, moves or terminates nodes.
 """
 
 import os
@@ -60,7 +59,7 @@ class _Owner:
 
     @property
     def is_dead(self) -> bool:
-        """Return whether the owner was killed: its process of this boot is gone, or it has been silent for long."""
+        """Return True if the owner was killed: its process of this boot is gone, or it has been silent for long."""
         if time.time() > self.expires:
             return True
         if not self.boot or self.boot != _boot():
@@ -111,7 +110,7 @@ class Lock:
         raise TakenError(f"{began}: try again")
 
     def is_held(self) -> bool:
-        """Return whether no other call has become the owner since."""
+        """Return True if no other call has become the owner since."""
         owner = self._read(self._table())
         return owner is not None and owner.owner == self._identity
 
@@ -138,7 +137,7 @@ class Lock:
         return _owner(item) if item else None
 
     def _write(self, table: str, read: _Owner | None) -> bool:
-        """Make this call the owner; return whether the record was still as it was read."""
+        """Make this call the owner; return True if the record was still as it was read."""
         now = int(time.time())
         item = {
             TABLE_KEY: {"S": self.command},

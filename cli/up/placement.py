@@ -41,7 +41,7 @@ class Placement:
 
     def settled_stack(self) -> "StackTypeDef | None":
         """Wait for a deploy that an earlier call started, and return the stack. Raises ClusterError."""
-        end, last_status = time.monotonic() + self.settle_timeout_s, ""
+        deadline, last_status = time.monotonic() + self.settle_timeout_s, ""
         while True:
             stack = describe_stack(self.clients.cloudformation, self.name)
             status = stack["StackStatus"] if stack else ""
@@ -50,7 +50,7 @@ class Placement:
                 raise ClusterError(f"stack {self.name} is {status}: {advice}")
             if not status.endswith("_IN_PROGRESS") or status == _ONLY_BEGUN:
                 return stack
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise ClusterError(f"waited {self.settle_timeout_s:.0f} s for stack {self.name}, which is {status}")
             if status != last_status:
                 print(f"dlcluster: waiting for stack {self.name}, which is {status}", file=sys.stderr)

@@ -91,8 +91,8 @@ def _add_rank_options(parser: _Parser) -> None:
         "-n",
         "--num-workers",
         metavar="N",
-        help="number of nodes, or of ranks with --launcher local (default: all hosts in the hosts file); the first "
-        "that no other job has, if jobs cannot share nodes",
+        help="number of nodes, or of ranks with --launcher local (default: all hosts in the hosts file); takes "
+        "the first free nodes where jobs cannot share them",
     )
     parser.add_argument("-np", "--num-proc", metavar="P", help="total number of ranks, as with mpirun")
     parser.add_argument(
@@ -134,7 +134,9 @@ def _add_restart_options(parser: _Parser) -> None:
 def _add_job_options(parser: _Parser) -> None:
     """Add the options for the job's name, its lifetime and its place in the queue."""
     parser.add_argument("--name", metavar="NAME", help="name of the job, for launch list, logs and stop")
-    parser.add_argument("--detach", action="store_true", help="run without this shell; see launch list, logs, stop")
+    parser.add_argument(
+        "--detach", action="store_true", help="keep running after this shell ends; see launch list, logs, stop"
+    )
     parser.add_argument(
         "--durable",
         action="store_true",

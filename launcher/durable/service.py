@@ -1,4 +1,4 @@
-"""Restart open durable jobs on the master after it, all nodes, or a node that a job needed was lost.
+"""Restart open durable jobs after the loss of the master, of all nodes, or of a node that a job needs.
 
 The service asks the bucket once, when it starts; from then on this master's own disk has all that is open, except the
 records that could not be read.
@@ -143,7 +143,7 @@ class DurableJobService:
             log.info("job %s runs: attempt %d", job_id, number)
             return
         backoff_s = self._short_attempts.record_failed_start(record, error)
-        log.error("job %s: attempt %d has not started: %s; the next one in %g s", job_id, number, error, backoff_s)
+        log.error("job %s: attempt %d did not start: %s; retrying in %g s", job_id, number, error, backoff_s)
 
 
 def _copy_open_job(record: DurableRecord) -> None:

@@ -81,7 +81,7 @@ class NodeStateReader:
 
 
 def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Failure | None:
-    """Return the job's failure if this node or one of its hosts is leaving the cluster; None if all stay.
+    """Return the job's failure if this node or one of its hosts is draining or lost; None if all stay.
 
     `hosts` maps each host to its instance at the start of the job.
     """
@@ -93,9 +93,8 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
             continue  # a machine outside the cluster
         if not view.has(instance):
             preempted = instance in view.draining_instances
-            return Failure(
-                exit_code=NODE_LOST, reason=f"{host}: is leaving the cluster", preempted=preempted, preempted_host=host
-            )
+            reason = f"{host} is draining" if preempted else f"{host} was lost"
+            return Failure(exit_code=NODE_LOST, reason=reason, preempted=preempted, preempted_host=host)
     return None
 
 

@@ -75,10 +75,11 @@ async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) ->
     failure = await first_run(job, context, has_waited=has_waited)
     while failure is not None and may_restart(failure, counted, max_restarts=max_restarts):
         restart_count += 1
-        counted += not failure.preempted
+        if not failure.preempted:
+            counted += 1
         label = "restart (not counted)" if failure.preempted else f"restart {counted} of {max_restarts}"
         failure = await restart_job(job, context, failure, restart_count=restart_count, label=label)
-    # Only a durable job continues after losing a node.
+    # A durable job gets another attempt if a node was lost, so find out whether one was.
     if failure is not None and job.durable:
         return await wait_for_node_loss(failure, context.streams[FrameType.STDERR])
     return failure
@@ -213,6 +214,7 @@ def node_specs(
     framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
 ) -> list[NodeSpec]:
     """Return each node's spec: the framework's processes, with the job's variables and GPUs."""
+    # Each node routes to a peer: rank 0's node to the second, all others to the first.
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
         NodeSpec(

@@ -1,4 +1,4 @@
-"""Wait between two jobs for as long as a new login would get the same session.
+"""Keep the runner idle between jobs while the files that a login session depends on are unchanged.
 
 The fingerprint covers the files from which a session is created: see sshd(8), login process; pam_env(8); pam_limits(8);
 bash(1), invocation.

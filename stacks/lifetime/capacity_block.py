@@ -50,7 +50,7 @@ def look_up_capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlo
     The look-up happens once. Its answer stays in cdk.context.json, so that each synth makes the same schedules.
     """
     block_id, stack = props.capacity_reservation, cdk.Stack.of(scope)
-    if not props.is_block or block_id is None:
+    if not props.uses_capacity_block or block_id is None:
         return None
     if cdk.Token.is_unresolved(stack.account) or cdk.Token.is_unresolved(stack.region):
         raise SettingsError(f"capacity_reservation {block_id} needs credentials, as the block's dates are looked up")

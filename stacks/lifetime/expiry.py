@@ -22,8 +22,8 @@ DELETE_STACK: Final = "cloudformation:deleteStack"
 class Expiry(Construct):
     """One schedule per group, with a role that may set a size to zero and do nothing else.
 
-    With ``deletes``, there is one more for the stack, with a role that may delete this stack as CloudFormation's own
-    role.
+    With ``deletes``, there is one more for the stack, with a role that may delete this stack, passing CloudFormation
+    the CDK's execution role.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class NodeTemplate:
     """Key of the root volume; None for the account's default key for volumes."""
     capacity_reservation: str | None = None
     """Reservation that provides every node, if any."""
-    is_block: bool = False
+    uses_capacity_block: bool = False
     """True if the reservation is a Capacity Block."""
 
 
@@ -197,7 +197,7 @@ class NodeGroup(Construct):
             # With a target, EC2 launches nowhere else, and refuses a preference beside it.
             target = {"CapacityReservationTarget": {"CapacityReservationId": template.capacity_reservation}}
             resource.add_property_override("LaunchTemplateData.CapacityReservationSpecification", target)
-            if template.is_block:
+            if template.uses_capacity_block:
                 resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", BLOCK_OPTIONS)
 
     def _tag(self, cluster_name: str) -> None:

@@ -81,7 +81,7 @@ def declared_parts(props: "ClusterProps") -> BilledParts:
         volume_gib=props.root_volume_gib,
         nat_gateways=nat_gateways,
         addresses=nat_gateways + (0 if props.private else 1),
-        prepaid_type=props.instance_type if props.is_block else None,
+        prepaid_type=props.instance_type if props.uses_capacity_block else None,
     )
 
 

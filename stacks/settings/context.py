@@ -29,7 +29,7 @@ _LOOK_UPS: Final = {
 """What is looked up, by the CDK's name of the provider."""
 
 
-def check_place(file: Path) -> None:
+def check_settings_are_in_context(file: Path) -> None:
     """Raise SettingsError if a cdk.json has its settings beside the context, where the CDK ignores them."""
     try:
         document = json.loads(file.read_text())

@@ -57,14 +57,14 @@ class PurchaseSettings(FabricSettings):
         return warnings
 
     @property
-    def is_block(self) -> bool:
+    def uses_capacity_block(self) -> bool:
         """Return True if the nodes live in a Capacity Block, which has a start and an end."""
         return self.purchase == CAPACITY_BLOCK
 
     @property
     def starts_nodes(self) -> bool:
         """Return True if a deploy starts nodes; in a Capacity Block, the schedules start them."""
-        return super().starts_nodes and not self.is_block
+        return super().starts_nodes and not self.uses_capacity_block
 
     @property
     def uses_placement_group(self) -> bool:

@@ -77,14 +77,15 @@ def test_known_hosts_fails_when_the_table_is_deleted(deploy: Deploy, capsys: pyt
         main(["known-hosts", "--cluster", "demo", "--table", "old", "--networks", NETWORKS, "deeplearning-worker3"])
         == 1
     )
-    sentence = "cluster demo has no table old now: after a new deploy, print a new dlcluster ssh-config"
+    sentence = "table old of cluster demo no longer exists; if it was redeployed, run dlcluster ssh-config again"
     assert error_line(capsys) == sentence
 
 
 def test_missing_table_and_name_are_reported(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["known-hosts", "--table", "nope", "--networks", NETWORKS]) == 1
     assert (
-        error_line(capsys) == "the cluster has no table nope now: after a new deploy, print a new dlcluster ssh-config"
+        error_line(capsys)
+        == "table nope of the cluster no longer exists; if it was redeployed, run dlcluster ssh-config again"
     )
 
 
@@ -192,8 +193,8 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("--regoin x status", "no such option '--regoin'. Did you mean '--region'?"),
         ("status --all", "no such option '--all'"),
         ("status --clus x", "no such option '--clus'. Did you mean '--cluster'?"),
-        ("status more", "unexpected word 'more'; a cluster is chosen with --cluster NAME"),
-        ("ssh worker2 hostname", "unexpected word 'hostname'; a command goes after --"),
+        ("status more", "unexpected argument 'more'; use --cluster NAME to select a cluster"),
+        ("ssh worker2 hostname", "unexpected argument 'hostname'; a command goes after --"),
         ("down", "unknown command 'down': cdk destroy removes a cluster"),
         ("cancel x", "unknown command 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("nodes", "unknown command 'nodes': dlcluster status lists the nodes"),

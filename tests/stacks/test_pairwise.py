@@ -92,7 +92,7 @@ def outdir(context: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, ch
         for props in settings
     }
     for number, props in enumerate(settings):
-        if props.is_block:
+        if props.uses_capacity_block:
             settings[number], pins = with_block(props, number)
             looked_up |= pins
     made = tmp_path_factory.mktemp("rows")
@@ -100,7 +100,7 @@ def outdir(context: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, ch
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     env = cdk.Environment(account=existing_vpc.ACCOUNT, region=existing_vpc.REGION)
     for number, props in enumerate(settings):
-        ClusterStack(app, f"Row{number}", props=props, env=env if props.vpc_id or props.is_block else None)
+        ClusterStack(app, f"Row{number}", props=props, env=env if props.vpc_id or props.uses_capacity_block else None)
     app.synth()
     return made
 

@@ -46,8 +46,8 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     instances = instance_ids(groups)
     survivors = pause_survivors(groups)
     if survivors or not is_paused(groups):
-        for name, reason in survivors.items():
-            print(f"dlcluster: {name} is {reason}, and is terminated too", file=sys.stderr)
+        for instance_id, reason in survivors.items():
+            print(f"dlcluster: {instance_id} is {reason}, and is terminated too", file=sys.stderr)
         if instances:
             warn_of_running_jobs(selection)
         advice = "pull results first: dlcluster pull"

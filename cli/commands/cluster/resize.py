@@ -46,7 +46,7 @@ def command(
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} cannot be combined with the argument")
     props = read_props(read_context(Path.cwd(), [*context, f"{SETTING}={workers}"]))
-    if props.is_block:
+    if props.uses_capacity_block:
         raise UsageError("resize is not for a Capacity Block: change worker_count in cdk.json, cdk deploy, then resume")
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")

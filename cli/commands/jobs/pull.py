@@ -12,7 +12,7 @@ from cli.aws.nodes import choose_node
 from cli.command import cluster_command
 from cli.completion import NODE_SEPARATOR, complete_remote
 from cli.errors import ClusterError
-from cli.files.download import download, remote_tar
+from cli.files.download import Differing, download, remote_tar
 from cli.files.local_files import is_sent
 from cli.files.progress import NAMED, plural, readable
 from cli.output import json_option, print_json, printable
@@ -50,32 +50,42 @@ def command(selection: Selection, *, remote: str, local: str, overwrite: bool, a
     node, colon, path = remote.partition(NODE_SEPARATOR)
     if not colon or "/" in node:
         node, path = MASTER, remote
+    differing = Differing()
     with connect_to_master(selection) as (context, connection):
         membership = context.membership
         member = choose_node(node, membership.members, cluster_name=context.cluster.name)
         try:
-            got = download(connection, remote_tar(path, member, master=membership.master), local, overwrites=overwrite)
+            source = remote_tar(path, member, master=membership.master)
+            got = download(connection, source, local, differing=differing, overwrites=overwrite)
         except ClusterError as error:
             if not str(error).endswith(MISSING):
                 raise
             raise ClusterError(f"{node} has no {path if path.startswith(('/', '~')) else f'~/{path}'}") from error
+        finally:
+            # Even if the connection broke midway, the user must learn which local files are lost.
+            if differing.replaced:
+                print(f"dlcluster: replaced {_names(differing.replaced)}, which differed", file=sys.stderr)
     for warning in got.warnings:
         print(f"dlcluster: {warning}", file=sys.stderr)
-    if got.replaced:
-        print(f"dlcluster: replaced {_names(got.replaced)}, which differed", file=sys.stderr)
     if is_sent(got.path):
         advice = "pull to a place outside, or name it in .gitignore"
         print(f"dlcluster: run and push from here will send {printable(str(got.path))}: {advice}", file=sys.stderr)
     if as_json:
         print_json(
-            cluster=context.cluster.name, path=str(got.path), files=got.files, bytes=got.size, left_out=got.links
+            cluster=context.cluster.name,
+            path=str(got.path),
+            files=got.files,
+            bytes=got.size,
+            left_out=got.links,
+            replaced=list(map(str, differing.replaced)),
+            kept=list(map(str, differing.kept)),
         )
     else:
         left = f", {got.links} links left out" if got.links else ""
         print(f"{printable(str(got.path))}: {plural(got.files)}, {readable(got.size)}{left}")
-    if got.kept:
+    if differing.kept:
         advice = "pull to another place, or give --overwrite"
-        raise ClusterError(f"kept {_names(got.kept)}: newer here than on {node}, and different; {advice}")
+        raise ClusterError(f"kept {_names(differing.kept)}: newer here than on {node}, and different; {advice}")
     return 0
 
 

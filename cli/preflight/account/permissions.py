@@ -119,7 +119,7 @@ def check_storage_permissions(target: PreflightTarget) -> Iterator[Finding]:
 
 def check_schedule_permissions(target: PreflightTarget) -> Iterator[Finding]:
     """Check that CloudFormation's role can create and delete the schedules of ``expires``, and pass them their role."""
-    if target.props.expires_at is None and not target.props.is_block:
+    if target.props.expires_at is None and not target.props.uses_capacity_block:
         return
     name = f"{target.props.cluster_name}-ClusterExpiry"
     schedule = f"arn:{target.partition}:scheduler:{target.region}:{target.account}:schedule/default/{name}"

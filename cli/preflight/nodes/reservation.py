@@ -43,7 +43,7 @@ def check_reservation(target: PreflightTarget) -> Iterator[Finding]:
         listing = f"list yours with: aws ec2 describe-capacity-reservations --region {target.region}"
         yield problem(SUBJECT, f"there is no {name} in {target.region}", listing)
         return
-    if (is_block := reservation.get("ReservationType") == CAPACITY_BLOCK) != target.props.is_block:
+    if (is_block := reservation.get("ReservationType") == CAPACITY_BLOCK) != target.props.uses_capacity_block:
         kind, word = ("a", CAPACITY_BLOCK) if is_block else ("no", RESERVATION)
         yield problem(SUBJECT, f"{name} is {kind} Capacity Block", f"set purchase to {word}")
         return
@@ -59,7 +59,7 @@ def check_reservation(target: PreflightTarget) -> Iterator[Finding]:
 
 def _faults(target: PreflightTarget, name: str, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
     props = target.props
-    state, usable = reservation.get("State", ""), ("scheduled", "active") if props.is_block else ("active",)
+    state, usable = reservation.get("State", ""), ("scheduled", "active") if props.uses_capacity_block else ("active",)
     if state not in usable:
         yield problem(SUBJECT, f"{name} is {state}", f"choose one that is {' or '.join(usable)}")
     if (reserved := reservation.get("InstanceType")) != props.instance_type:

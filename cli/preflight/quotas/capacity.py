@@ -20,7 +20,7 @@ def check_vcpu_quota(target: PreflightTarget) -> Iterator[Finding]:
     if props.purchase == SPOT:
         yield from _vcpus_of(target, {props.master_type: 1}, is_spot=False)
         yield from _vcpus_of(target, {props.instance_type: props.worker_count}, is_spot=True)
-    elif props.is_block:
+    elif props.uses_capacity_block:
         # Instances in a Capacity Block do not count against the quota of On-Demand Instances.
         others = {name: count for name, count in props.node_counts.items() if name != props.instance_type}
         yield from _vcpus_of(target, others, is_spot=False)

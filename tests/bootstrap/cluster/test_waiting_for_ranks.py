@@ -11,7 +11,13 @@ from itertools import pairwise
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, SPOT_NOTICE_S, TERM_S, TerminationNotice
+from bootstrap.cluster.termination_notice import (
+    DRAIN_GRACE_S,
+    MAX_DRAIN_S,
+    SIGTERM_DELIVERY_S,
+    SPOT_NOTICE_S,
+    TerminationNotice,
+)
 from bootstrap.contract import DRAIN_TIMEOUT_S, MAX_GRACE_S
 from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
@@ -87,14 +93,14 @@ def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: i
         drop(cluster, nodes, nodes[1])
         run_seconds(cluster, nodes[1:2], allowed_s, every_s=SPARSE_S)
         assert cluster.completed == []
-        assert completes_after(cluster, nodes[1:2], nodes[1], most=TERM_S + 15) >= TERM_S - 5
+        assert completes_after(cluster, nodes[1:2], nodes[1], most=SIGTERM_DELIVERY_S + 15) >= SIGTERM_DELIVERY_S - 5
 
 
 def test_ranks_of_a_lost_master_may_save(cluster: Cluster) -> None:
     _, ending, other = form_cluster(cluster)  # and the master is dead from now on
     with ranks(ending, grace_s=120):
         ending.metadata.notice = ENDING
-        longest = int(MAX_DRAIN_S + TERM_S + 120)
+        longest = int(MAX_DRAIN_S + SIGTERM_DELIVERY_S + 120)
         run_seconds(cluster, [ending, other], longest - 5, every_s=SPARSE_S)
         assert completes_after(cluster, [ending, other], ending, most=10) >= 5
 
@@ -172,5 +178,5 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cl
 
 
 def test_aws_grants_more_than_the_longest_wait() -> None:
-    longest = MAX_DRAIN_S + TERM_S + MAX_GRACE_S
+    longest = MAX_DRAIN_S + SIGTERM_DELIVERY_S + MAX_GRACE_S
     assert longest < MAX_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S

@@ -1,5 +1,6 @@
 """Test copies from a real sshd, and from one that lies."""
 
+import errno
 import io
 import os
 import shlex
@@ -11,12 +12,17 @@ import pytest
 
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError, UsageError
-from cli.files.download import Archive, download, remote_tar
+from cli.files.download import Archive, Differing, Download, remote_tar
+from cli.files.download import download as download_into
 from cli.ssh.remote import MasterConnection
 
 MASTER = ClusterNode(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
 LOG_TIME_NS = 1_234_567_890_123_456_789
 WORKER = replace(MASTER, node_index=2, node_type="worker")
+
+
+def download(connection: MasterConnection, source: Archive, destination: str) -> Download:
+    return download_into(connection, source, destination, differing=Differing())
 
 
 @pytest.fixture
@@ -79,8 +85,9 @@ def test_newer_local_file_of_other_content_stays_unless_overwritten(
     log.write_text(content)
     os.utime(log, ns=(LOG_TIME_NS + age_ns, LOG_TIME_NS + age_ns))
     source = remote_tar(str(results), MASTER, master=MASTER)
-    got = download(connection, source, str(tmp_path), overwrites=overwrites)
-    assert (log.read_text(), got.replaced, got.kept) == (outcome, [log] * replaced, [log] * kept)
+    differing = Differing()
+    got = download_into(connection, source, str(tmp_path), differing=differing, overwrites=overwrites)
+    assert (log.read_text(), differing.replaced, differing.kept) == (outcome, [log] * replaced, [log] * kept)
     assert (log.parent / "deep" / "weights.bin").exists()
     assert got.files == 2 - kept
     assert (log.stat().st_mtime_ns == LOG_TIME_NS) is not bool(kept)
@@ -210,6 +217,41 @@ def test_archive_that_ends_early_is_reported_with_its_count_of_files(
     cut = replace(whole, command=f"{whole.command} | head -c 100000")
     with pytest.raises(ClusterError, match=r"^the archive ended too early, after \d files \(unexpected end of data\)$"):
         download(connection, cut, str(tmp_path))
+
+
+def test_replaced_and_kept_files_are_known_after_an_error(
+    connection: MasterConnection, remote_home: Path, tmp_path: Path
+) -> None:
+    older, newer = (tmp_path / "out" / name for name in ("older", "newer"))
+    older.parent.mkdir()
+    for path in (older, newer):
+        path.write_text("mine")
+    os.utime(older, (-1, -1))
+    (tmp_path / "out" / "door").symlink_to(tmp_path)
+    differing = Differing()
+    entries = [regular(name) for name in ("out/older", "out/newer", "out/door/x")]
+    with pytest.raises(ClusterError, match="is a symbolic link"):
+        download_into(connection, lie(remote_home, *entries), str(tmp_path), differing=differing)
+    assert (differing.replaced, older.read_text()) == ([older], "evil")
+    assert (differing.kept, newer.read_text()) == ([newer], "mine")
+
+
+def test_file_that_cannot_be_replaced_is_not_reported_as_replaced(
+    connection: MasterConnection, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("mine")
+    os.utime(log, (1, 1))
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self), None, str(target))
+
+    monkeypatch.setattr(Path, "replace", full)
+    differing = Differing()
+    source = remote_tar(str(results / "log"), MASTER, master=MASTER)
+    with pytest.raises(ClusterError, match="No space left on device"):
+        download_into(connection, source, str(tmp_path), differing=differing)
+    assert (differing.replaced, log.read_text()) == ([], "mine")
 
 
 def test_file_changed_while_read_is_a_warning(connection: MasterConnection, results: Path, tmp_path: Path) -> None:

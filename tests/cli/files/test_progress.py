@@ -53,12 +53,12 @@ def test_a_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ("ignored", "end"),
     [
         ([], "to the master"),
-        (["data/"], "to the master; .gitignore leaves out data/"),
-        (["a.pt", "b\x1b.pt", "x/y/", "data/"], "; .gitignore leaves out data/, x/y/, a.pt and 1 more"),
-        (["b\x1b.pt"], "; .gitignore leaves out b .pt"),
+        (["data/"], "to the master; git ignores data/"),
+        (["a.pt", "b\x1b.pt", "x/y/", "data/"], "; git ignores data/, x/y/, a.pt and 1 more"),
+        (["b\x1b.pt"], "; git ignores b .pt"),
     ],
 )
-def test_summary_names_what_gitignore_leaves_out(ignored: list[str], end: str) -> None:
+def test_summary_names_what_git_ignores(ignored: list[str], end: str) -> None:
     sent = Upload(name="x", files=2, size=2, sent_files=1, sent_size=1, ignored=ignored)
     assert summary(sent).endswith(end)
     assert summary(replace(sent, sent_files=0)).startswith("the master's copy already has all 2 files")

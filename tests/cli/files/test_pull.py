@@ -10,7 +10,7 @@ import pytest
 
 from cli.commands.jobs import pull
 from cli.errors import ClusterError
-from cli.files.download import Download
+from cli.files.download import Differing, Download
 from cli.main import main
 from tests.cli.conftest import error_line
 
@@ -44,8 +44,13 @@ def test_warns_of_results_that_run_would_send_back(capsys: pytest.CaptureFixture
 def test_files_that_were_replaced_or_kept_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = Download(path=Path("../results"), replaced=[Path("a"), Path("b\x1b")], kept=list(map(Path, "cdef")))
-    monkeypatch.setattr(pull, "download", lambda *_, overwrites, **__: found if not overwrites else Download(Path("x")))
+    def found(*_: object, differing: Differing, overwrites: bool) -> Download:
+        if not overwrites:
+            differing.replaced += [Path("a"), Path("b\x1b")]
+            differing.kept += map(Path, "cdef")
+        return Download(path=Path("../results"))
+
+    monkeypatch.setattr(pull, "download", found)
     assert main(["pull", "project/runs", "../results"]) == 1
     replaced, kept = capsys.readouterr().err.splitlines()
     assert replaced == "dlcluster: replaced 2 files (a, b ), which differed"
@@ -54,12 +59,31 @@ def test_files_that_were_replaced_or_kept_are_named(
         "pull to another place, or give --overwrite"
     )
     assert main(["pull", "project/runs", "../results", "--overwrite"]) == 0
+    capsys.readouterr()
+    assert main(["pull", "project/runs", "../results", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["replaced"], document["kept"]) == (["a", "b\x1b"], ["c", "d", "e", "f"])
+
+
+def test_replaced_files_are_named_even_if_the_connection_breaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, differing: Differing, **__: object) -> Download:
+        differing.replaced.append(Path("a"))
+        raise ClusterError("the connection broke")
+
+    monkeypatch.setattr(pull, "download", broken)
+    assert main(["pull", "project/runs", "../results"]) == 1
+    replaced, error = capsys.readouterr().err.splitlines()
+    assert replaced == "dlcluster: replaced 1 file (a), which differed"
+    assert error.endswith("the connection broke")
 
 
 def test_json_counts_what_came(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pull", "project/runs", "../results", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "version": 1, "cluster": "demo", "path": "../results", "files": 1, "bytes": 1, "left_out": 0,
+        "replaced": [], "kept": [],
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Test ``dlcluster status``."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -171,6 +172,18 @@ def test_status_shows_mounts_of_shared_storage_and_failures(fleet: Fleet, capsys
 
 def test_each_state_of_a_mount_has_an_explanation() -> None:
     assert {*MOUNT_REASONS} == {*MOUNT_STATES} - {MOUNTED}
+
+
+def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    table = boto3.client("dynamodb", region_name=REGION)
+    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
+    members = json.loads(item["members"]["S"])
+    members[1].update(draining=True)
+    table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}})
+    assert main(["status"]) == 0
+    assert re.findall(r"^\d +(\w+) .*running, draining$", capsys.readouterr().out, re.MULTILINE) == ["worker2"]
+    assert main(["status", "--json"]) == 0
+    assert [node["leaving"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True, False]
 
 
 def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -217,7 +217,7 @@ def test_scaled_in_survivors_close_the_gap(
         stdout, stderr = job.communicate(timeout=HEAL_TIMEOUT_S)
     assert sorted(stdout.splitlines()) == [f"{alias} [0] saved" for alias in aliases()]
     # Before that line, bash also reports which of its children TERM has ended.
-    assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2: is leaving the cluster")
+    assert (job.returncode, stderr.splitlines()[-1]) == (1, "launch: deeplearning-worker2 is draining")
     expected = {1: before.instances[1], 2: before.instances[3]}
     wait_until(
         lambda: Faults.current().instances(STACK) == expected,

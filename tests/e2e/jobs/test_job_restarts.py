@@ -77,7 +77,7 @@ def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(clu
     text = "".join(seen)
     stopped = re.findall(r"rank (\d)/3 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)
     assert sorted(stopped) == ["0", "1", "2"]
-    assert "launch: deeplearning-worker3: is leaving the cluster; waiting at most 0 s for 3 nodes" in text
+    assert "launch: deeplearning-worker3 is draining; waiting at most 0 s for 3 nodes" in text
     # An attempt this short counts against --max-restarts.
     assert "launch: restart 1 of 1 on 2 of 3 nodes: deeplearning-worker1, deeplearning-worker2" in text
     [epoch] = re.findall(r"rank 0/2 resuming at epoch (\d+) ", text)

@@ -191,7 +191,7 @@ def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(lapto
         text += text_until(lines, r"rank 0/1 Epoch\[\d+\] ")
     stopped = re.findall(r"rank (\d)/2 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)
     assert sorted(stopped) == ["0", "1"]
-    assert "launch: deeplearning-worker2: is leaving the cluster; waiting at most 0 s for 2 nodes" in text
+    assert "launch: deeplearning-worker2 is draining; waiting at most 0 s for 2 nodes" in text
     assert "launch: restart 1 of 1 on 1 of 2 nodes: deeplearning-worker3" in text
     [epoch] = re.findall(r"rank 0/1 resuming at epoch (\d+) ", text)
     assert int(epoch) > 2

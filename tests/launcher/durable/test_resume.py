@@ -163,7 +163,9 @@ def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket
     assert counts == [1, 1, 1, 0]
 
 
-def test_failed_start_is_retried_with_backoff(master: Master, bucket: JobBucket, submit: Submit) -> None:
+def test_failed_start_is_retried_with_backoff(
+    master: Master, bucket: JobBucket, submit: Submit, caplog: pytest.LogCaptureFixture
+) -> None:
     record = submit("true")
     lose_the_master(record)
     master.service.fetch(bucket)
@@ -174,6 +176,8 @@ def test_failed_start_is_retried_with_backoff(master: Master, bucket: JobBucket,
         master.step(at=at)
         counts.append(len(master.started))
     assert counts == [1, 1, 2, 2, 3]
+    message = f"attempt 2 did not start: GPU 0 is in use; retrying in {FIRST_BACKOFF_S:g} s"
+    assert f"job {record.job.id}: {message}" in caplog.text
 
 
 @pytest.mark.parametrize("error", ["-n must be at most 4", None])

@@ -52,8 +52,8 @@ def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> st
 
 @pytest.mark.parametrize(("text", "reason"), [
     (state(), None),
-    (state(draining=[3]), "deeplearning-worker3: is leaving the cluster"),
-    (state(node_indexes=[1, 3]), "deeplearning-worker2: is leaving the cluster"),
+    (state(draining=[3]), "deeplearning-worker3 is draining"),
+    (state(node_indexes=[1, 3]), "deeplearning-worker2 was lost"),
     (state(draining=[1]), OWN_END),
 ])  # fmt: skip
 def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | None) -> None:
@@ -82,18 +82,12 @@ def test_a_node_that_joins_or_changes_its_index_fails_no_job() -> None:
 
 
 def test_a_replacement_under_the_same_name_is_another_node() -> None:
-    assert (
-        preempted_host(state(), {Host(name="deeplearning-worker2"): "i-old"})
-        == "deeplearning-worker2: is leaving the cluster"
-    )
+    assert preempted_host(state(), {Host(name="deeplearning-worker2"): "i-old"}) == "deeplearning-worker2 was lost"
 
 
 def test_machines_outside_the_cluster_are_not_watched() -> None:
     assert preempted_host(state(), {Host(name="10.9.9.9"): None}) is None
-    assert (
-        preempted_host(state(), {Host(name="deeplearning-worker9"): None})
-        == "deeplearning-worker9: is leaving the cluster"
-    )
+    assert preempted_host(state(), {Host(name="deeplearning-worker9"): None}) == "deeplearning-worker9 was lost"
 
 
 def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
@@ -141,7 +135,7 @@ def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[C
         replace_file(file, state(draining=[3]))
         stdout, stderr = launcher.communicate(timeout=60)
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] saved" for host in ADDRESSES]
-    assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {THIRD}: is leaving the cluster"])
+    assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {THIRD} is draining"])
 
 
 def test_the_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tuple[Cluster, Path]) -> None:
