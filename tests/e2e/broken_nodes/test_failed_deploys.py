@@ -180,7 +180,7 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
         checkout,
         Edit(
             file="bootstrap/agent.py",
-            old="found = cluster.coordinator.reconcile(stored)",
+            old="membership = cluster.coordinator.reconcile(stored)",
             new="raise ZeroDivisionError('broken on purpose')",
         ),
     )
