@@ -234,7 +234,7 @@ def test_no_such_cluster(prompt: Prompt, command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "sentence", "lists"),
     [
-        ("list", 0, "no cluster{} in {}", "clusters"),
+        ("list", 0, "no cluster{} in {}{}", "clusters"),
         ("delete-bucket", 0, "no cluster{} has made a bucket in {}", "buckets"),
         ("delete-storage", 0, "no cluster{} has left a file system in {}", "file_systems"),
     ],
@@ -242,13 +242,13 @@ def test_no_such_cluster(prompt: Prompt, command: str) -> None:
 def test_lists_are_empty_in_a_wrong_region_and_for_no_such_cluster(
     prompt: Prompt, command: str, code: int, sentence: str, lists: str
 ) -> None:
-    for option, value, named, region in (
-        ("--region", WRONG_REGION, "", WRONG_REGION),
-        ("--cluster", "two", " 'two'", REGION),
+    for option, value, named, region, advice in (
+        ("--region", WRONG_REGION, "", WRONG_REGION, "; cdk deploy creates one"),
+        ("--cluster", "two", " 'two'", REGION, ""),
     ):
         own = Prompt(capture=prompt.capture, options=[option, value])
         answer = own.run([command])
-        assert (answer.code, answer.error) == (code, sentence.format(named, region))
+        assert (answer.code, answer.error) == (code, sentence.format(named, region, advice))
         assert own.json([command])[lists] == []
 
 
