@@ -98,7 +98,7 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("image", "snapshot", "create-image", "build-image"), "dlcluster bake makes an image of a worker"),
     **dict.fromkeys(("version",), "dlcluster --version prints it"),
 }
-"""What to use in place of each word that people try as a command."""
+"""Advice for each word that people try as a command."""
 DESTRUCTIVE: Final = frozenset({"pause", "resize", "stop", "delete-bucket", "delete-storage"})
 """Commands never suggested for a misspelling, because they destroy something."""
 MIN_SIMILARITY: Final = 0.6

@@ -45,7 +45,7 @@ _TRANSITIONS: Final = {
     "CREATE_IN_PROGRESS": "it is being created; dlcluster list shows when it is complete",
     "DELETE_IN_PROGRESS": "it is being deleted",
 }
-"""What CloudFormation is doing with a stack that is no cluster yet, or no longer."""
+"""Description of what CloudFormation does to a stack that is not a cluster yet, or no longer one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ SAME_ON_LAPTOP: Final = (
         "name them in .gitignore if jobs write them, or give ",
     ),
 )
-"""What the launcher suggests (launcher.job.exit_hints, launcher.sync.sender), with what to do on the laptop."""
+"""Suggestions of the launcher (launcher.job.exit_hints, launcher.sync.sender), each with its laptop's counterpart."""
 
 
 def for_laptop(text: str) -> str:

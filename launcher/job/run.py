@@ -52,7 +52,7 @@ class JobObserver(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobContext:
-    """What stays the same over all runs of a job: its identity, its outputs, and what it shares with other jobs."""
+    """Everything that all runs of a job share: its identity, its outputs, and its connections."""
 
     job_id: str
     cwd: str

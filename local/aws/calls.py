@@ -12,7 +12,7 @@ _CREDENTIAL = re.compile(r"Credential=([^/,&]+)/[^/]+/([^/]+)/([^/]+)/")
 _FORM = "application/x-www-form-urlencoded"
 LOOPBACK = ("127.0.0.1", "::1", "")
 Protocol = Literal["ec2", "s3", "query", "json", "rest-json"]
-"""How a service words its errors. EC2 and S3 have an XML of their own."""
+"""Error format of a service. EC2 and S3 have XML formats of their own."""
 
 
 class Credential(NamedTuple):

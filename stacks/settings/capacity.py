@@ -25,7 +25,7 @@ class CapacitySettings(Settings):
     """Type of the master, such as ``m7i.xlarge`` for one that only starts jobs. Default: ``instance_type``. A change
     applies to nodes launched after the deploy."""
     master_trains: bool | None = None
-    """Whether jobs run on the master too. Default: only if it has the workers' type."""
+    """With true, jobs run on the master too. Default: true only if it has the workers' type."""
     gpu_count: int | None = None
     """GPUs per node. Set it to use an instance type that is not in the catalog."""
     worker_count: int = 1

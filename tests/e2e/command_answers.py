@@ -17,7 +17,7 @@ from tests.cli.json_page import undocumented_keys
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a command printed, and its exit code."""
+    """A command's output and exit code."""
 
     code: int
     out: str

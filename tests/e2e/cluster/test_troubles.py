@@ -76,7 +76,7 @@ FACTS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "jobs": lambda found: [job["id"] for job in found["jobs"]],
     "allow-ip": lambda found: [each["cidr"] for each in found["addresses"]],
 }
-"""What the text must contain of the JSON object."""
+"""Facts of each JSON object that the text must contain."""
 REFUSALS = {
     "stop": ("absent", EXIT_USAGE, "'absent' matches no job; the latest are: "),
     "tunnel": ("worker9 80", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}, there is: master (i-"),

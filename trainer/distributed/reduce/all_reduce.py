@@ -121,7 +121,7 @@ class Collective:
         self._ring = ring
         self._groups = groups or ProcessGroups()
         self.timeout = RENDEZVOUS_TIMEOUT
-        """How long a rank may be silent at present."""
+        """Longest time for which a rank may be silent at present."""
 
     @property
     def overlaps(self) -> bool:
