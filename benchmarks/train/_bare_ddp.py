@@ -4,6 +4,7 @@ It prints only its speed, without checks and checkpoints. Its samples are in mem
 step uses a random batch of them.
 """
 
+import gc
 import sys
 import time
 
@@ -48,6 +49,9 @@ def main(network: str, bucket_mb: float) -> None:
             if (step + 1) % work.window == 0:
                 seconds, start = time.perf_counter() - start, time.perf_counter()
                 print(f"Speed: {work.window * work.batch_size / seconds:.2f} samples/sec", flush=True)
+    # Free DistributedDataParallel before its group, as examples/torchrun_ddp.py explains.
+    del model
+    gc.collect()
     dist.destroy_process_group()
 
 
