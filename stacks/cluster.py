@@ -30,6 +30,7 @@ from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
 from stacks.nodes.secret_access import allow_secrets
 from stacks.nodes.setup_asset import SetupAsset
+from stacks.outputs import add_outputs
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import costs_by_use, declared_parts, describe_rate, hourly_rate
 from stacks.settings.props import ClusterProps
@@ -43,12 +44,11 @@ if TYPE_CHECKING:
     from stacks.storage.shared_storage import SharedStorage
 
 BOOTSTRAP_TIMEOUT_S: Final = 1200
-"""Seconds that an agent waits until its node is ready, in addition to a setup. Even after a slow boot and download, the
-wait ends well before CREATION_TIMEOUT, so that the node can report what it waited for."""
+"""Seconds that an agent waits for its node, not counting a setup; CREATION_TIMEOUT is longer even after a slow boot."""
 
 
 class DeepLearningCluster(Construct):
-    """A master and its workers, with their network, storage and roles."""
+    """A master and its workers, with their network, storage and roles; a stack can have one such cluster."""
 
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps) -> None:
         super().__init__(scope, construct_id)
@@ -87,6 +87,7 @@ class DeepLearningCluster(Construct):
         if props.hardened:
             acknowledge_rules(self)
         self.price = self._price()
+        add_outputs(self)
         self._annotate()
 
     def _annotate(self) -> None:
