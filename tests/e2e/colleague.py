@@ -10,9 +10,9 @@ from typing import Final
 
 from tests.e2e.conftest import DeployedCluster
 
-KEYS_S: Final = 60
+KEYS_S: Final = 180
 """Seconds until a deployed change of the keys has reached every node."""
-LOGIN_S: Final = 60
+LOGIN_S: Final = 180
 SSH_FAILED: Final = 255
 """Exit code of ssh itself."""
 

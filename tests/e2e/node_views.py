@@ -11,7 +11,7 @@ from local.faults.clients import client
 from tests.e2e.conftest import DeployedCluster, node_disk
 
 MASTER = "deeplearning-master"
-AGREE_TIMEOUT_S = 90.0
+AGREE_TIMEOUT_S = 180.0
 """Seconds until all nodes show a change of the cluster; an agent polls every few seconds."""
 READ_NODE = """
 cat /var/lib/cloud/data/instance-id /proc/sys/kernel/random/boot_id

@@ -27,8 +27,11 @@ BATCH = 100
 QUIET_S = 1.0
 """Seconds without an answer that end a scan."""
 CONNECT_TIMEOUT_S = 2.0
-FIREWALL_S = 60.0
+FIREWALL_S = 180.0
 """Seconds until a changed rule takes effect."""
+
+BACKLOG = 4096
+"""Connections that a listening program holds, which accepts none; with a full backlog, a port would look closed."""
 
 Address = tuple[str, int]
 
@@ -37,7 +40,11 @@ Address = tuple[str, int]
 def listening(instance_id: str) -> Iterator[None]:
     """Accept connections on a node, on every address and tried port except sshd's."""
     with ExitStack() as sockets:
-        for listener in in_namespace(instance_id, lambda: [socket.create_server(("0.0.0.0", port)) for port in PORTS]):
+
+        def listen() -> list[socket.socket]:
+            return [socket.create_server(("0.0.0.0", port), backlog=BACKLOG) for port in PORTS]
+
+        for listener in in_namespace(instance_id, listen):
             sockets.enter_context(closing(listener))
         yield
 

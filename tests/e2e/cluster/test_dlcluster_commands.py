@@ -41,7 +41,7 @@ class Laptop:
         """Return a command's output; the command must end with this exit code."""
         done = subprocess.run(
             ["dlcluster", *words], cwd=self.project, env={**self.user.environment, "HERE": "on the laptop's"},
-            capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout

@@ -22,7 +22,7 @@ SCRIPT = """\
 import hashlib, os, time
 both = os.environ["WANDB_API_KEY"] + os.environ["HUB_TOKEN"]
 print("digest", hashlib.sha256(both.encode()).hexdigest(), flush=True)
-time.sleep(300)
+time.sleep(1000)
 """
 STARTED_S = 120.0
 TOOLKIT = "CDKToolkit"
@@ -51,7 +51,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dlcluster(cluster: DeployedCluster, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["dlcluster", *words], cwd=project, env=dict(cluster.user.environment),
-        capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+        capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def found_on_node(cluster: DeployedCluster, alias: str, values: list[str]) -> li
 
 def files_with(pattern: Path, directory: Path) -> str:
     command = ["grep", "-rlasF", "-f", str(pattern), str(directory)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False).stdout
 
 
 def stored_texts() -> dict[str, str]:

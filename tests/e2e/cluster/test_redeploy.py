@@ -36,7 +36,7 @@ from tests.e2e.node_views import (
 FIRST = aliases()[0]
 """Name of the master as a worker."""
 WORKER = aliases()[1]
-TAKE_OVER_S = 60
+TAKE_OVER_S = 180
 AGENT_LOG = "sudo cat /var/log/deeplearning/agent.log"
 TAGS = {"tags": "team=vision"}
 MODEL = {"instance_type": "m5.large", "ami": image_id(FAMILIES[0])}

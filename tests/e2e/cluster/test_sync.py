@@ -1,6 +1,7 @@
 """Test that files reach every node, with the cluster's own key, security groups, roles and bucket."""
 
 import shlex
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,12 +10,27 @@ from local.faults.clients import client
 from tests.e2e.conftest import DeployedCluster, aliases
 
 MASTER = "deeplearning-worker1"
+REFUSED_S = 120.0
 
 
 def launch(cluster: DeployedCluster, arguments: str, *, cwd: str = "work") -> str:
     """Run launch on the master; return both streams and the exit code."""
     script = f"mkdir -p {cwd}; cd {cwd}; launch {arguments} 2>&1; echo exit code $?"
     return cluster.on(MASTER, f"bash -lc {shlex.quote(script)}")
+
+
+def refusal(cluster: DeployedCluster, arguments: str) -> list[str]:
+    """Return the lines of a launch that every node refuses, once it names them all.
+
+    It waits launcher.sync.rpc.CAUSE_S for the other nodes after the first answer, and shows its progress after some
+    seconds: a busy machine may take longer.
+    """
+    deadline = time.monotonic() + REFUSED_S
+    while True:
+        lines = launch(cluster, arguments, cwd=".").splitlines()
+        assert lines[-1] == "exit code 1", lines
+        if time.monotonic() > deadline or (len(lines) == 2 and ", 3 of 3 nodes: " in lines[0]):
+            return lines
 
 
 def on_all(text: str) -> set[str]:
@@ -72,7 +88,7 @@ def test_every_node_fetches_from_the_clusters_bucket(cluster: DeployedCluster) -
 
 
 def test_empty_s3_prefix_is_an_error(cluster: DeployedCluster) -> None:
-    output = launch(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"').splitlines()
+    output = refusal(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"')
     assert output[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
     assert output[-2].endswith("/nothing is empty")
     assert output[-1] == "exit code 1"
@@ -123,7 +139,7 @@ def test_nodes_read_the_named_part_of_a_bucket_and_write_only_with_rw(cluster: D
 @pytest.mark.usefixtures("buckets", "_refusals_expected")
 def test_a_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_setting(cluster: DeployedCluster) -> None:
     for path in ("team-other/set", "team-results/theirs"):
-        output = launch(cluster, f"--sync-s3 s3://{path} elsewhere 'echo started'", cwd=".").splitlines()
+        output = refusal(cluster, f"--sync-s3 s3://{path} elsewhere 'echo started'")
         assert output == [
             "launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more:"
             f" s3://{path}: this node may not read it: add {path} to data_buckets in cdk.json, then cdk deploy"

@@ -192,14 +192,14 @@ def test_every_command_answers_on_a_running_cluster(prompt: Prompt, cluster: Dep
 
 def test_commands_that_end_nodes_ask_first_and_check_waits_for_the_job(prompt: Prompt) -> None:
     settings(zones=[f"{REGION}a", f"{REGION}b"])
-    job = prompt.json(["run", "--no-sync", "--name", "held", "--", "sleep", "300"])["job"]
+    job = prompt.json(["run", "--no-sync", "--name", "held", "--", "sleep", "1000"])["job"]
     try:
         for command, (arguments, end) in AFTER_A_NOTE.items():
             for words in (line_of(command, arguments), [command, "--json", *arguments.split()]):
                 answer = prompt.run(words)
                 assert (answer.code, answer.out) == (EXIT_FAILED if command == "check" else EXIT_USAGE, ""), answer
                 assert end in answer.err.splitlines()[-1], answer
-        assert f"job {job} runs and would end: sleep 300" in prompt.run(["pause"]).err
+        assert f"job {job} runs and would end: sleep 1000" in prompt.run(["pause"]).err
     finally:
         stopped = prompt.json(["stop", "held"])
     assert stopped == {"version": 1, "cluster": STACK, "job": job, "state": "CANCELLED"}
