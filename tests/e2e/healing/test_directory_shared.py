@@ -16,7 +16,7 @@ from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
 from tests.waiting import wait_until
 
-CHANGE_S = 90.0
+CHANGE_S = 180.0
 STATUS_S = 240.0
 """Timeout for what all nodes report: a change of one node's record counts at most once a minute."""
 MASTER = "deeplearning-master"
