@@ -25,11 +25,12 @@ from tests.e2e.conftest import STACK, DeployedCluster, node_disk, stack_outputs
 from tests.waiting import wait_until
 
 ATTACK_S = 30
-HEAL_TIMEOUT_S = 120.0
+HEAL_TIMEOUT_S = 300.0
+"""Timeout for the agreement; the master counts a node's corrected record only a minute after the last change."""
 WELL_FORMED_ATTACK_S = 40
 OWN_RECORD_TIMEOUT_S = 240.0
 """Timeout for a node's own record: a node checks it in the membership once a minute, and it counts once a minute."""
-TIMEOUT_S = 600
+TIMEOUT_S = 1500
 ATTACK = Path(__file__).with_name("forge_records.py")
 ALIASES = ("deeplearning-master", "deeplearning-worker2")
 FILES = (
