@@ -230,8 +230,9 @@ def test_scaled_in_survivors_close_the_gap(
         timeout_s=HEAL_TIMEOUT_S,
     )
     assert observer.await_agreement(HEAL_TIMEOUT_S).instances == expected
-    count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
-    assert count == "DEEPLEARNING_WORKERS_COUNT=2"
+    # Not by a shared connection, which the next command would still use when a fault has ended this master.
+    count = cluster.user.ssh("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
+    assert count == "DEEPLEARNING_WORKERS_COUNT=2\n"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
     wait_until(
         lambda: len(Faults.current().instances(STACK)) == 3,
