@@ -17,7 +17,7 @@ from local.network.vpc_network import link_name
 from local.node.cgroups import run_cgroup
 from local.node.container import init_process
 
-COMMAND_TIMEOUT_S = 30.0
+COMMAND_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

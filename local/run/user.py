@@ -24,6 +24,8 @@ USER_SETTINGS = {"instance_type": "c5.large", "key_name": KEY_NAME, "ssh_locatio
 """Settings of this user's clusters: CPU nodes, logins from the user's address only."""
 DEPLOY_TIMEOUT_S = 900
 COMMAND_TIMEOUT_S = 600
+AGENT_TIMEOUT_S = 60
+"""Seconds for ssh-agent to start and to end, which take a busy machine longer than they need."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,16 +95,16 @@ def temporary_user() -> Iterator[User]:
         yield User(environment=environment, ssh_config=directory / "config")
     finally:
         agent.terminate()
-        agent.wait(timeout=10)
+        agent.wait(timeout=AGENT_TIMEOUT_S)
         ec2.delete_key_pair(KeyName=KEY_NAME)
         shutil.rmtree(directory)
 
 
 def _add_key(key: Path, *, environment: Mapping[str, str], agent_socket: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + AGENT_TIMEOUT_S
     while not _is_listened_to(agent_socket):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited 10 s for ssh-agent to listen at {agent_socket}")
+            raise TimeoutError(f"waited {AGENT_TIMEOUT_S} s for ssh-agent to listen at {agent_socket}")
         time.sleep(0.02)
     subprocess.run(["ssh-add", "-q", key], env=dict(environment), check=True)
 

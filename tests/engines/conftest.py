@@ -31,7 +31,7 @@ class EngineCluster:
 
     def on(self, alias: str, command: str) -> str:
         """Return a command's output, both streams, in a login shell like a person's."""
-        login = f"timeout 120 bash -l <<'END' 2>&1\n{command}\nEND"
+        login = f"timeout 400 bash -l <<'END' 2>&1\n{command}\nEND"
         try:
             return self.user.output(*self.user.ssh_command(alias, login, options=SHARED_CONNECTION)).strip()
         except subprocess.CalledProcessError as error:

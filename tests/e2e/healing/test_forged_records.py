@@ -25,11 +25,12 @@ from tests.e2e.conftest import STACK, DeployedCluster, node_disk, stack_outputs
 from tests.waiting import wait_until
 
 ATTACK_S = 30
-HEAL_TIMEOUT_S = 120.0
+HEAL_TIMEOUT_S = 300.0
+"""Timeout for the agreement; the master counts a node's corrected record only a minute after the last change."""
 WELL_FORMED_ATTACK_S = 40
 OWN_RECORD_TIMEOUT_S = 240.0
 """Timeout for a node's own record: a node checks it in the membership once a minute, and it counts once a minute."""
-TIMEOUT_S = 600
+TIMEOUT_S = 1500
 ATTACK = Path(__file__).with_name("forge_records.py")
 ALIASES = ("deeplearning-master", "deeplearning-worker2")
 FILES = (
@@ -152,6 +153,11 @@ def check(output: CommandResults, right: CommandResults) -> set[str]:
     return refused
 
 
+def await_answers(cluster: DeployedCluster, right: CommandResults) -> None:
+    """Wait until no command is refused: nodes may agree by their files before the master has replaced a bad record."""
+    wait_until(lambda: not check(ask(cluster), right), "no refusal", timeout_s=HEAL_TIMEOUT_S, every_s=1)
+
+
 def files(cluster: DeployedCluster) -> dict[tuple[str, str], str]:
     return {(name, path): (node_disk(name) / path).read_text() for name in cluster.addresses for path in FILES}
 
@@ -184,7 +190,7 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Dep
 
     after = observer.await_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
-    assert check(ask(cluster), right) == set()
+    await_answers(cluster, right)
     assert files(cluster) == right_files
     assert not Path(marker).exists()
     for name in cluster.addresses:
@@ -235,5 +241,5 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: De
     wait_until(lambda: not wrong_records(cluster), "the nodes' own records", timeout_s=OWN_RECORD_TIMEOUT_S, every_s=1)
     after = observer.await_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
-    assert files(cluster) == right_files
-    assert check(ask(cluster), right) == set()
+    wait_until(lambda: files(cluster) == right_files, "the right files", timeout_s=HEAL_TIMEOUT_S)
+    await_answers(cluster, right)

@@ -27,7 +27,7 @@ from local.node.spot_notices import INTERRUPTION
 from tests.e2e.conftest import node_disk
 from tests.waiting import wait_until
 
-DEADLINE_S = 120.0
+DEADLINE_S = 240.0
 CONNECT_TIMEOUT_S = 1.5
 SSH = 22
 NODES = 5
@@ -163,7 +163,7 @@ def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], f
     assert not other.reaches_sshd(frozen)
     assert state(frozen) == "running"
     faults.end_freeze(frozen.name)
-    assert other.pings(frozen)
+    wait_until(lambda: other.pings(frozen), "an answer to a ping", timeout_s=DEADLINE_S)
     await_sshd(other, frozen)
     assert boot_id_of(frozen) == boot_id
 

@@ -21,8 +21,11 @@ from local.network.vpc_network import in_namespace, routers
 from local.run.user import deploy_arguments
 from tests.e2e.conftest import NODES, STACK, DeployedCluster, group_instances
 from tests.e2e.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
+from tests.waiting import wait_until
 
 OTHER = "other"
+GONE_S = 120.0
+"""Timeout for what the data plane removes after the end of an instance."""
 CONTEXT = ("-c", f"cluster_name={OTHER}")
 STOP = "/tmp/no-more-trainings"
 TRAINING = "python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 8"
@@ -105,7 +108,8 @@ def test_destroying_one_cluster_leaves_the_other_training(
     accuracies = re.findall(r"Validation-accuracy=([\d.]+) images/s=", printed)
     assert accuracies, printed
     assert all(float(accuracy) >= 0.9 for accuracy in accuracies), printed
-    assert vpc not in routers()
-    assert not any(Path(os.environ["LOCAL_AWS_DIR"], "nodes", i["InstanceId"]).exists() for i in other)
+    disks = [Path(os.environ["LOCAL_AWS_DIR"], "nodes", i["InstanceId"]) for i in other]
+    wait_until(lambda: vpc not in routers(), "the other cluster's router to be gone", timeout_s=GONE_S)
+    wait_until(lambda: not any(disk.exists() for disk in disks), "its nodes to be gone", timeout_s=GONE_S)
     left = boto3.client("ec2").describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]
     assert [instance["VpcId"] for instance in left] == [cluster.master["VpcId"]]

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pytest
+
 from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, LOG_FILE
 from local.faults import Faults
 from local.faults.clients import client
@@ -30,7 +32,9 @@ echo has saved
 exec sleep 1000
 """
 """Training that saves once to the bucket, and ends when it is restarted."""
-RESUME_S = 120.0
+RESUME_S = 240.0
+TIMEOUT_S = 1500
+COMMAND_S = 600
 TAGS = {"tags": "team=vision"}
 """A change that reaches both groups."""
 
@@ -38,7 +42,7 @@ TAGS = {"tags": "team=vision"}
 def dlcluster(cluster: DeployedCluster, *args: str) -> str:
     done = subprocess.run(
         ["dlcluster", *args], env=dict(cluster.user.environment), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=COMMAND_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -59,7 +63,11 @@ def submit(cluster: DeployedCluster) -> str:
 
 
 def check_durable(cluster: DeployedCluster, job: str) -> None:
-    """Check that the job has continued without help, and that nothing remains to be started."""
+    """Check that the job has continued without help, and that nothing remains to be started.
+
+    A start that fails, as one may on new nodes that do not know the new master yet, is tried again: hence the least
+    number of attempts.
+    """
 
     def left() -> int:
         bucket, prefix = stack_outputs()["ClusterBucket"], "jobs/deeplearning/durable/"
@@ -67,9 +75,13 @@ def check_durable(cluster: DeployedCluster, job: str) -> None:
 
     wait_until(lambda: left() == 0, "the durable job's end", timeout_s=RESUME_S, every_s=0.5)
     ended = json.loads(cluster.user.ssh(MASTER, f"launch status --json {job}"))
-    assert (ended["state"], ended["attempt"], ended["exit_code"]) == ("SUCCEEDED", 2, 0)
+    assert (ended["state"], ended["exit_code"]) == ("SUCCEEDED", 0), ended
+    assert ended["attempt"] >= 2, ended
     assert ended["hosts"] == aliases()
-    assert cluster.user.ssh(MASTER, f"launch logs {job}").endswith(f"[0] goes on, rate 0.1, of {NODES}\n")
+    printed = cluster.user.ssh(MASTER, f"launch logs {job}").splitlines()
+    # An announced pause is added to the log, and withdrawn in it, at any time until the end of the job.
+    own = [line for line in printed if not line.startswith("launch: this cluster")]
+    assert own[-1].endswith(f"[0] goes on, rate 0.1, of {NODES}"), printed
 
 
 @contextmanager
@@ -87,6 +99,7 @@ def group_tags(**tags: str) -> Iterator[None]:
         client("autoscaling").delete_tags(Tags=filters)
 
 
+@pytest.mark.timeout(TIMEOUT_S)
 def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: DeployedCluster) -> None:
     job = submit(cluster)
     before = members()
@@ -101,7 +114,7 @@ def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Deplo
         nodes = json.loads(dlcluster(cluster, "resume", "--json"))["nodes"]
         log = Faults.current().node("master").path(LOG_FILE)
         # The agent follows the tags in each pass, so it has done so while the workers were starting.
-        wait_until(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=120.0)
+        wait_until(lambda: f"pauses at {end:%H:%M} UTC" in log.read_text(), "the notice", timeout_s=RESUME_S)
         assert not re.findall(r"wall .*(?:failed|exited).*|load cannot be read.*", log.read_text())
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()

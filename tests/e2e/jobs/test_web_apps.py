@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.conftest import DeployedCluster
 from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.user_venv import make_venv
+from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 
 DEADLINE_S: Final = 120
@@ -81,20 +82,26 @@ def test_tensorboard_shows_a_job_s_figures(cluster: DeployedCluster, tools: str,
     )
     with started(cluster, "tensorboard", "--venv", tools, "--logdir", logdir) as board:
         address = first_line(board).split()[0]
-        with urlopen(f"{address}data/runs", timeout=60) as answer:
-            assert json.load(answer) == ["first"]
+
+        def runs() -> list[str]:
+            with urlopen(f"{address}data/runs", timeout=DEADLINE_S) as answer:
+                return list(json.load(answer))
+
+        # TensorBoard answers before it has read the directory.
+        wait_until(runs, "a run", timeout_s=DEADLINE_S)
+        assert runs() == ["first"]
         board.send_signal(signal.SIGINT)
-        assert board.wait(60) == 130
+        assert board.wait(DEADLINE_S) == 130
     await_nothing_left(cluster, "tensorboard")
 
 
 def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: DeployedCluster, tools: str) -> None:
     with started(cluster, "jupyter", "--venv", tools) as lab:
         address, token = address_and_token(first_line(lab))
-        with urlopen(f"{address}lab?token={token}", timeout=60) as answer:
+        with urlopen(f"{address}lab?token={token}", timeout=DEADLINE_S) as answer:
             assert answer.read() == b"/home/ubuntu"
         with pytest.raises(HTTPError, match="403"):
-            urlopen(f"{address}lab?token=0", timeout=60)
+            urlopen(f"{address}lab?token=0", timeout=DEADLINE_S)
         assert token not in cluster.on("deeplearning-master", "ps -eo args")
         assert not any(token.encode() in args for args in command_lines())
         # As if the laptop had lost power, so that nothing closes the connection.

@@ -12,7 +12,7 @@ from tests.engines.conftest import WORKERS, EngineCluster
 def test_nothing_of_any_job_is_left(cluster: EngineCluster, alias: str) -> None:
     # End the processes that wait for the next launch.
     cluster.on_master("launch close")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     # The last session's sshd ends a little later than its launch.
     while left := Counter(cluster.processes(alias)) - Counter(cluster.before[alias]):
         assert time.monotonic() < until, left

@@ -13,8 +13,9 @@ import pytest
 from local.faults import Faults
 from tests.engines.conftest import WORKERS, EngineCluster
 from tests.engines.observed_job import ObservedJob, observed_job
+from tests.waiting import wait_until
 
-END_LIMIT_S = 60
+END_LIMIT_S = 120
 """Deadline in seconds for the end of the job and all of its processes."""
 SSH_FAILED = 255
 """Exit code of ssh when the command was ended by a signal."""
@@ -108,7 +109,7 @@ def test_killed_part_of_an_mpirun_job_leaves_nothing(
     with observed_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)
         # On each node: a rank, its child outside the session, and what the child waits for.
-        assert len(job.processes("sleep 1000")) >= 2 * 3
+        wait_until(lambda: len(job.processes("sleep 1000")) >= 2 * 3, "all processes", timeout_s=END_LIMIT_S)
         pid = job.launcher() if victim == "launcher" else job.processes(f"/bin/{victim}")[-1]
         os.kill(pid, signal.SIGKILL)
         ended = job.code()
