@@ -29,6 +29,8 @@ SEED ?= 1
 KILLS ?= 20
 ROWS ?= 64
 RACES ?= 50
+# The first live test of a part also waits for the part's deploy, beside other parts on the same cores.
+LIVE_PYTEST := python -m pytest --timeout 1500
 CHECKS ?= 20
 PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
@@ -113,27 +115,27 @@ e2e:
 
 # Only a cluster that heals makes some of the allowed calls, so the test for unused permissions runs in that part.
 e2e-cluster:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/cluster tests/e2e/after_all_tests \
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/cluster tests/e2e/after_all_tests \
 		--deselect tests/e2e/after_all_tests/test_aws_calls.py::test_nothing_is_allowed_that_no_node_calls
 
 e2e-healing:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/healing tests/e2e/after_all_tests
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/healing tests/e2e/after_all_tests
 
 # The tests on bare instances need no cluster; this part has them, the check and the web applications because it is short.
 # Its cluster is deployed by the first line of the tutorials, which the part runs to their end.
 e2e-jobs:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/jobs
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/jobs
 
 # Each of these tests deploys a cluster of its own: with nodes that cannot start, or into a private network.
 e2e-deploys:
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/broken_nodes tests/e2e/private
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/broken_nodes tests/e2e/private
 
 # Both parts deploy a cluster of their own: most of the time they wait.
 test-engines: root
 	@$(MAKE) --no-print-directory -j2 engines-digits engines-jobs
 
 engines-digits engines-jobs: engines-%:
-	@$(ENTER) python -m local run --engines -- python -m pytest tests/engines/$* tests/engines/after_all_tests
+	@$(ENTER) python -m local run --engines -- $(LIVE_PYTEST) tests/engines/$* tests/engines/after_all_tests
 
 # Needs only a checkout and a Python with torch and numpy.
 test-gpu:
@@ -142,22 +144,22 @@ test-gpu:
 soak: root
 	@$(ENTER) python -m local run -- python -m local.chaos.cluster_chaos --faults $(FAULTS) --seed $(SEED)
 	@$(ENTER) python -m local run -- python -m local.chaos.job_chaos --cases $(ROUNDS) --seed $(SEED)
-	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/broken_nodes
-	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/cluster
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/up
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/purchase
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/efa
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) -m soak tests/e2e/broken_nodes
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) -m soak tests/e2e/cluster
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/up
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/purchase
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/efa
 	@$(ENTER) python -m pytest -m soak tests/cli/up tests/stacks tests/trainer tests/test_packaging.py
-	@$(ENTER) CHECKS=$(CHECKS) SEED=$(SEED) python -m local run -- python -m pytest -m soak tests/e2e/jobs
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/blocks
-	@$(ENTER) python -m local run -- python -m pytest tests/e2e/lifetime
-	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/healing
-	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/private
-	@$(ENTER) python -m local run -- python -m pytest -m soak tests/e2e/project tests/e2e/bake
+	@$(ENTER) CHECKS=$(CHECKS) SEED=$(SEED) python -m local run -- $(LIVE_PYTEST) -m soak tests/e2e/jobs
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/blocks
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/lifetime
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) -m soak tests/e2e/healing
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) -m soak tests/e2e/private
+	@$(ENTER) python -m local run -- $(LIVE_PYTEST) -m soak tests/e2e/project tests/e2e/bake
 	@$(ENTER) EXAMPLES_PACKAGES="$$(python -m tests.e2e.examples.packages)"; \
-		python -m local run -- env EXAMPLES_PACKAGES="$$EXAMPLES_PACKAGES" python -m pytest -m soak tests/e2e/examples
+		python -m local run -- env EXAMPLES_PACKAGES="$$EXAMPLES_PACKAGES" $(LIVE_PYTEST) -m soak tests/e2e/examples
 	@$(ENTER) JUPYTER_WHEELS="$$(python -m tests.e2e.notebooks.wheels)"; \
-		python -m local run -- env JUPYTER_WHEELS="$$JUPYTER_WHEELS" python -m pytest -m soak tests/e2e/notebooks
+		python -m local run -- env JUPYTER_WHEELS="$$JUPYTER_WHEELS" $(LIVE_PYTEST) -m soak tests/e2e/notebooks
 	@$(ENTER) EXAMPLES=random python -m pytest tests/bootstrap/cluster tests/bootstrap/test_atomic_file.py
 	@$(ENTER) CONTEXTS=10000 python -m pytest tests/stacks/settings/test_contexts.py
 	@$(ENTER) ROWS=$(ROWS) SEED=$(SEED) python -m pytest tests/stacks/test_pairwise.py
