@@ -13,7 +13,7 @@ from tests.e2e.conftest import NODES, DeployedCluster
 REPOSITORY = Path(__file__).parents[2]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(".git", "cdk.out", "tests", "docs", "__pycache__", ".*_cache")
 
-DEPLOY_S = 300
+DEPLOY_S = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
