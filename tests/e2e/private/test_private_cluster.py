@@ -101,7 +101,7 @@ def cluster(
     assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
     try:
         made.in_checkout(*deploy)
-        made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
+        made.write_ssh_config()
         yield made
     finally:
         made.in_checkout("cdk", "destroy", "--force", *settings)
