@@ -3,8 +3,10 @@
 import functools
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -27,6 +29,7 @@ SLOWEST = (
 )
 """Files that run for half a minute or more; they start first, because everything would wait for one that starts
 last."""
+JSII_END_S = 120.0
 
 
 def pytest_configure() -> None:
@@ -47,6 +50,23 @@ def _no_bytecode_in_the_checkout() -> Iterator[None]:
     for package in REPOSITORY.glob("[a-z]*"):
         for directory in bytecode_below(package):
             shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _jsii_ends_in_peace() -> Iterator[None]:
+    """End jsii's runtime before this process ends.
+
+    At the end jsii kills a runtime that takes five seconds, and pytest-xdist a worker that takes ten; on a busy machine
+    both happen, and leave temporary directories.
+    """
+    yield
+    if "aws_cdk" in sys.modules:
+        from jsii._runtime import kernel
+
+        provider: Any = kernel.provider
+        runtime = provider._process._process
+        runtime.stdin.close()
+        runtime.wait(timeout=JSII_END_S)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,7 +33,7 @@ LEAKS = {
     "firewall table": "table inet faults",
     "file of a node": "/run/deeplearning",
     "file of the checkout": re.escape(str(LEFT_IN_THE_CHECKOUT)),
-    "temporary file": "jsii-kernel-left",
+    "temporary file": "left-in-tmpdir",
 }
 """Reports expected for each kind of leftover."""
 LEAK = f"""
@@ -50,7 +50,7 @@ LEAK = f"""
     ip netns add vpc-0123456789abcdef0
     ip link add igw type veth peer name eth1
     nft add table inet faults
-    touch /run/deeplearning "{LEFT_IN_THE_CHECKOUT}" "$TMPDIR/jsii-kernel-left"
+    touch /run/deeplearning "{LEFT_IN_THE_CHECKOUT}" "$TMPDIR/left-in-tmpdir"
     runs() {{ [ "$(tr '\\0' ' ' < /proc/$1/cmdline)" = "$2 " ]; }}
     until runs $one "sleep 61" && runs $other "sleep 62"; do sleep 0.05; done
 """
@@ -68,6 +68,7 @@ USER_PREFIXES = f"""
     mkdir /tmp/jsii-kernel-{OWN}
     until mkdir -p "{BYTECODE.parent}" && touch "{BYTECODE}"; do :; done
     cd "$TMPDIR" && mkdir pytest-of-root hypothesis torchelastic_6qu39e1j torchinductor_root
+    mkdir jsii-kernel-LasiDF cdk.outPM2688
 """
 
 

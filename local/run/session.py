@@ -28,7 +28,7 @@ from local.run_dir import RUN_DIR_VARIABLE
 log = logging.getLogger(__name__)
 REPOSITORY = Path(__file__).parents[2]
 REGION = "us-east-1"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 
 
 def session_variables(run_dir: Path) -> dict[str, str]:

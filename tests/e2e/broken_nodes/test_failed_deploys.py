@@ -20,8 +20,8 @@ from tests.e2e.checkouts import Edit, copy_checkout
 from tests.e2e.conftest import STACK, group_instances, stack_outputs
 from tests.e2e.leftovers import left_over, stack_buckets
 
-DEPLOY_S = 300
-"""Far below the product's own timeouts; edits shorten those that a fault must wait for."""
+DEPLOY_S = 400
+"""Below the product's own timeouts; edits shorten those that a fault must wait for."""
 INSTANCE_ID = re.compile(r"\bi-[0-9a-f]{17}\b")
 
 

@@ -18,6 +18,7 @@ from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.node_checks import limited_links
 from tests.e2e.private.existing_vpc import NAME, PrivateCluster
 from tests.e2e.user_venv import make_venv
+from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 
 SCRIPT: Final = """\
@@ -151,8 +152,13 @@ def check_tensorboard(commands: Commands, directory: Path) -> None:
     with commands.started("tensorboard", "--venv", "tools", "--logdir", "runs") as board:
         assert board.stdout is not None
         address = board.stdout.readline().split()[0]
-        with urlopen(f"{address}data/runs", timeout=60) as answer:
-            assert json.load(answer) == ["first"]
+
+        def runs() -> list[str]:
+            with urlopen(f"{address}data/runs", timeout=60) as answer:
+                return list(json.load(answer))
+
+        # It answers before it has read the directory.
+        wait_until(lambda: runs() == ["first"], "the run", timeout_s=60)
 
 
 def check_jupyter(commands: Commands) -> None:

@@ -70,6 +70,11 @@ class PrivateCluster:
         """Return the master and the workers, in any order of these."""
         return [*self.group("MasterAutoScalingGroup"), *self.group("WorkerAutoScalingGroup")]
 
+    def write_ssh_config(self) -> None:
+        """Write what dlcluster prints, with more time to connect: a session starts three programs on a busy machine."""
+        printed = self.in_checkout("dlcluster", "ssh-config", "--cluster", NAME)
+        self.user.ssh_config.write_text(f"ConnectTimeout 120\n{printed}")
+
     def try_in_checkout(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             command,

@@ -93,7 +93,7 @@ def cluster(
     endpoint = vpc.endpoints.create(["fsx"])["fsx"]
     try:
         made.in_checkout(*deploy)
-        made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
+        made.write_ssh_config()
         yield made
     finally:
         made.in_checkout("cdk", "destroy", "--force", *settings)

@@ -55,6 +55,8 @@ from tests.waiting import wait_until
 NODES = 3
 LONG_COMMANDS_TIMEOUT_S = 1500
 """Limit for the long commands, which resize, pause and bake twice, and for the deploy and destroy around them."""
+MAX_SCANS = 10
+"""Number of scans in which each port must answer once: a busy machine loses answers that it does not read in time."""
 MASTER = f"{NAME}-master"
 SETUP = {
     "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
@@ -99,7 +101,7 @@ def cluster(
     assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
     try:
         made.in_checkout(*deploy)
-        made.user.ssh_config.write_text(made.in_checkout("dlcluster", "ssh-config", "--cluster", NAME))
+        made.write_ssh_config()
         yield made
     finally:
         made.in_checkout("cdk", "destroy", "--force", *settings)
@@ -152,9 +154,10 @@ def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outsi
             assert (source, address, answers(source, address)) == (source, address, {})
         # The packets arrive: another node gets an answer from each port, and from these a connection.
         own, other = worker["PrivateIpAddress"], master["PrivateIpAddress"]
-        answered = in_namespace(worker["InstanceId"], lambda: answers(own, other))
-        lost = [port for port in ALL_PORTS if port not in answered]
-        answered |= in_namespace(worker["InstanceId"], lambda: answers(own, other, lost))
+        answered = dict[int, bool]()
+        for _ in range(MAX_SCANS):
+            if lost := [port for port in ALL_PORTS if port not in answered]:
+                answered |= in_namespace(worker["InstanceId"], partial(answers, own, other, lost))
         assert len(answered) == len(ALL_PORTS)
         assert {port for port, is_open in answered.items() if is_open} >= {SSH, *PORTS}
 
@@ -224,7 +227,7 @@ def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
 def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, file_system: str) -> None:
     hosts = [MASTER, *(f"{NAME}-worker{number}" for number in range(2, NODES + 1))]
     wait_until(
-        lambda: {cluster.user.ssh(host, STATE).strip() for host in hosts} == {"mounted"}, "all mounts", timeout_s=90
+        lambda: {cluster.user.ssh(host, STATE).strip() for host in hosts} == {"mounted"}, "all mounts", timeout_s=300
     )
     # The root directory of a file system that exists keeps its owner: its administrator opens it.
     cluster.user.ssh(MASTER, "sudo chmod 1777 /shared")
@@ -308,7 +311,7 @@ def test_a_lost_master_and_worker_are_reached_again_by_the_same_names(cluster: P
         return on(host, show_id).strip() not in ("", lost[host])
 
     def is_complete() -> bool:
-        printed = on(MASTER, f"timeout 20 launch {show_id}")
+        printed = on(MASTER, f"timeout 60 launch {show_id}")
         return all(str(instance["InstanceId"]) in printed for instance in cluster.instances)
 
     node_types = {MASTER: "master", f"{NAME}-worker2": "worker"}
