@@ -53,7 +53,7 @@ def _no_bytecode_in_the_checkout() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _jsii_ends_in_peace() -> Iterator[None]:
+def _jsii_runtime_ends_first() -> Iterator[None]:
     """End jsii's runtime before this process ends.
 
     At the end jsii kills a runtime that takes five seconds, and pytest-xdist a worker that takes ten; on a busy machine
