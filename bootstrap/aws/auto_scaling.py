@@ -38,7 +38,7 @@ class GroupRequests:
         self._replacement_requested = True
 
     def pause_cluster(self, cluster_name: str) -> None:
-        """Set both groups to zero, the workers' first, because this node's end must not leave any workers."""
+        """Set both groups to zero, the workers' first: the second call terminates this node."""
         for node_type in reversed(NODE_TYPES):
             self._connect().update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
 

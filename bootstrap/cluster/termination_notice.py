@@ -1,4 +1,5 @@
-"""Handle notices that this instance will end: a spot interruption, EC2's rebalance recommendation, or a termination.
+"""Handle notices of a termination of this instance: by spot or by its group, or the risk of one (EC2's rebalance
+recommendation).
 
 Spot gives two minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of one is high.
 The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
@@ -31,7 +32,7 @@ SIGTERM_DELIVERY_S: Final = 30.0
 """Seconds after the drop until every rank has got TERM, even if its launcher has ended: a runner notices that after its
 heartbeat timeout, 20 s."""
 SPOT_NOTICE_S: Final = 120.0
-"""Seconds from the notice of an interruption until EC2 ends the instance."""
+"""Seconds from the notice of an interruption until EC2 terminates the instance."""
 HEARTBEAT_S: Final = 10.0
 """Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
 LIFECYCLE: Final = "autoscaling/target-lifecycle-state"
@@ -97,7 +98,7 @@ class TerminationHandler:
         self._interrupted_at: float | None = None
         self._next_heartbeat = 0.0
         self._waits_for_ranks = False
-        self._may_end = False
+        self._may_terminate = False
         self._completed = False
 
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
@@ -111,9 +112,9 @@ class TerminationHandler:
         return notice.must_drain and membership.is_active(self._instance_id)
 
     def delay_termination(self) -> None:
-        """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the node may end."""
+        """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the group may terminate the node."""
         now = self._monotonic()
-        if self._may_end or self._completed or now < self._next_heartbeat:
+        if self._may_terminate or self._completed or now < self._next_heartbeat:
             return
         self._next_heartbeat = now + HEARTBEAT_S
         self._completed = not self._requests.extend_termination()
@@ -126,8 +127,8 @@ class TerminationHandler:
             self._requests.request_replacement("spot recommends a replacement")
         if not notice.ending or self._completed:
             return
-        self._may_end = self._may_end or self._drain_is_over(membership)
-        if self._may_end:
+        self._may_terminate = self._may_terminate or self._drain_is_over(membership)
+        if self._may_terminate:
             self._requests.complete_termination()
             self._completed = True
         else:

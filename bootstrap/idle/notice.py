@@ -16,7 +16,7 @@ from bootstrap.jobs.checkpoints_at_risk import JobsAtRisk
 log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY: Final = timedelta(minutes=15)
-"""Time before ``expires``, or before the end of a Capacity Block's nodes, at which the announcement starts."""
+"""Time before ``expires``, or before EC2 terminates a Capacity Block's nodes, at which the announcement starts."""
 MAX_NAMED: Final = 5
 """Largest number of jobs in an announcement."""
 EXPIRES: Final = "expires"

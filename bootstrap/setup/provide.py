@@ -51,7 +51,7 @@ class SetupServices:
     """Returns an object of a bucket. Raises errors of AWS until the node has credentials."""
     run: Run
     flush: Callable[[], None]
-    """Sends the output to the log group, because a failed node may end as soon as its failure is known."""
+    """Sends the output to the log group, because a failed node may be terminated as soon as its failure is known."""
     python: str = PYTORCH_PYTHON
     """Python whose environment gets the requirements."""
     monotonic: Callable[[], float] = time.monotonic
