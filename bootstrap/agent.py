@@ -94,8 +94,8 @@ class Agent:
         """Bring the record, the membership and the files up to date; signal once the node is ready."""
         cluster = self._connect()
         self._notice = self._read_notice()
-        if self._notice.ending:
-            self._attempt_and_log(cluster.termination.delay_termination)  # The rest of the pass may take long.
+        if self._notice.is_terminating:
+            self._attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -288,7 +288,7 @@ class Agent:
         until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
         if until_turn > 0 and not self._problem.failed_passes:
             return min(STEADY_PASS_S, max(EAGER_PASS_S, until_turn))
-        if self._notice.ending:
+        if self._notice.is_terminating:
             return EAGER_PASS_S
         if self._problem.failed_passes:
             return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))

@@ -293,7 +293,7 @@ SSH_PORT: Final = 22
 
 # ---- limits ----
 MAX_GRACE_S: Final = 600
-"""Longest time between TERM and KILL (``launch --grace``), for which a node that ends waits for its ranks."""
+"""Longest time between SIGTERM and SIGKILL (``launch --grace``), for which a draining node waits for its ranks."""
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""
 SIGNAL_TOO_LATE: Final = "cannot be signaled"

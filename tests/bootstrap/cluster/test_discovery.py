@@ -114,7 +114,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
 
 
 @pytest.mark.parametrize(
-    ("state", "address", "in_group", "has_left", "reachable"),
+    ("state", "address", "in_group", "has_left", "can_be_member"),
     [
         ("pending", "10.0.0.1", True, False, True),
         ("running", "10.0.0.1", True, False, True),
@@ -127,10 +127,10 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
     ],
 )
 def test_ec2_state_determines_reachable_and_gone(
-    state: str, address: str | None, in_group: bool, has_left: bool, reachable: bool
+    state: str, address: str | None, in_group: bool, has_left: bool, can_be_member: bool
 ) -> None:
     instance = Instance(instance_id="i-1", state=state, address=address, in_group=in_group)
-    assert (instance.has_left, instance.reachable) == (has_left, reachable)
+    assert (instance.has_left, instance.can_be_member) == (has_left, can_be_member)
 
 
 def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> None:

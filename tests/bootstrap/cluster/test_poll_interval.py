@@ -138,7 +138,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, s
 def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: AgentSchedule) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    nodes[0].metadata.notice = TerminationNotice(at_risk=True)
+    nodes[0].metadata.notice = TerminationNotice(is_rebalance_recommended=True)
     schedule.run_minute(nodes)
     assert control_calls(schedule.run_minute(nodes)) <= 10
 
