@@ -278,7 +278,7 @@ MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_
 """States of a node's shared directory, in order: the file system is mounted and answers; its ID is not known yet; its
 name has no address because there is no mount target; nothing answers there; it refuses the mount; the kernel lacks the
 client; something else is mounted on the directory; the mount service has ended and is restarting."""
-IDLENESS_FIELD: Final = "activity"
+IDLE_REPORT_FIELD: Final = "idle_report"
 """Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is not
 part of the membership because it changes often."""
 PAUSE_FIELD: Final = "pause"

@@ -65,8 +65,8 @@ class Coordinator:
         """Instances in the groups that were not members after the last pass."""
         self.groups: Sequence[Group] = ()
         """Both groups at the last pass."""
-        self.activities: Mapping[str, str] = {}
-        """Activity in each instance's own record, by instance ID."""
+        self.idle_reports: Mapping[str, str] = {}
+        """Idle report in each instance's own record, by instance ID."""
 
     def reconcile(self, stored: Stored) -> Membership:
         """Update the membership and return it."""
@@ -170,7 +170,7 @@ class Coordinator:
             for instance_id, each in group_instances.items()
         }
         records = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
-        self.activities = {ids[record_id]: text for record_id, text in self._table.activities.items()}
+        self.idle_reports = {ids[record_id]: text for record_id, text in self._table.idle_reports.items()}
         return self._rate_limit.apply(records, instances=group_instances)
 
 

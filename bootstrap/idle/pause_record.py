@@ -42,7 +42,7 @@ class PauseRecord:
 class NodeActivity:
     """A node's report about its activity."""
 
-    beat: int
+    sequence_number: int
     """Number that differs in each report, so that the reader can measure a report's age by its own clock."""
     idle_s: int
     """Seconds without activity at the time of the report."""
@@ -50,13 +50,13 @@ class NodeActivity:
 
 def render_activity(activity: NodeActivity) -> str:
     """Render a node's report for its record."""
-    return f"{activity.beat}:{activity.idle_s}"
+    return f"{activity.sequence_number}:{activity.idle_s}"
 
 
 def parse_activity(text: str) -> NodeActivity | None:
     """Return a node's report; None if the text is not a valid report."""
     match = _ACTIVITY.fullmatch(text)
-    return NodeActivity(beat=int(match[1]), idle_s=int(match[2])) if match else None
+    return NodeActivity(sequence_number=int(match[1]), idle_s=int(match[2])) if match else None
 
 
 def render_pause(record: PauseRecord) -> Mapping[str, Mapping[str, Any]]:

@@ -126,7 +126,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
         ("running", "10.0.0.1", False, True, True),
     ],
 )
-def test_ec2_state_determines_reachable_and_gone(
+def test_ec2_state_determines_who_can_be_a_member_and_who_has_left(
     state: str, address: str | None, in_group: bool, has_left: bool, can_be_member: bool
 ) -> None:
     instance = Instance(instance_id="i-1", state=state, address=address, in_group=in_group)
