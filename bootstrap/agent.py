@@ -17,7 +17,7 @@ from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import RETRYABLE_ERRORS, Problem, RetryableError, Step, replacement_would_help
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
+from bootstrap.host import ClusterClients, Host, connect_to_cluster, node_files, own_record
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.state import EnvironmentStatus
 from bootstrap.phases import Phases, first_start
@@ -40,7 +40,7 @@ MAX_BACKOFF_S: Final = 15.0
 class Agent:
     """The agent of one node; ``run_pass`` makes one pass."""
 
-    def __init__(self, config: NodeConfig, host: HostServices) -> None:
+    def __init__(self, config: NodeConfig, host: Host) -> None:
         self._config = config
         self._host = host
         self._phases = Phases(monotonic=host.monotonic)

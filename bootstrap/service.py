@@ -22,7 +22,7 @@ from bootstrap.errors import ConfigError
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import answers_ssh
-from bootstrap.host_services import HostServices
+from bootstrap.host import Host
 from bootstrap.system import System
 
 log = logging.getLogger(__name__)
@@ -50,9 +50,9 @@ def serve(root: Path) -> NoReturn:
         shipper.ship()
 
 
-def _host(root: Path, shipper: LogShipper) -> HostServices:
+def _host(root: Path, shipper: LogShipper) -> Host:
     system = System(root)
-    return HostServices(
+    return Host(
         root=root,
         actions=system,
         identify=read_identity,

@@ -23,7 +23,7 @@ from bootstrap.idle.watch import IdleWatch, Verdict
 from bootstrap.jobs.checkpoints_at_risk import find_jobs_at_risk
 
 if TYPE_CHECKING:
-    from bootstrap.host_services import ClusterClients, HostServices
+    from bootstrap.host import ClusterClients, Host
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _stored(table: Table) -> PauseRecord | None:
         return None
 
 
-def pause_controller(config: NodeConfig, host: "HostServices") -> PauseController:
+def pause_controller(config: NodeConfig, host: "Host") -> PauseController:
     """Build the controller of one node."""
     load = Load(root=host.root, user=config.default_user, gpu_percent=host.gpu_percent, monotonic=host.monotonic)
     return PauseController(

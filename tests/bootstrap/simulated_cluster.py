@@ -22,7 +22,7 @@ from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
-from bootstrap.host_services import HostServices
+from bootstrap.host import Host
 from tests.bootstrap.identities import NETWORKS, public_key
 
 REGION = "eu-west-1"
@@ -272,7 +272,7 @@ class Cluster:
             "jitter": lambda: 1.0,
             "chance": lambda: 0.5,
         }
-        agent = Agent(node_config(node_type, **(settings or {})), HostServices(**(values | host)))
+        agent = Agent(node_config(node_type, **(settings or {})), Host(**(values | host)))
         return SimulatedNode(
             instance_id=instance_id,
             address=address,

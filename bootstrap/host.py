@@ -34,7 +34,7 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostServices:
+class Host:
     """The machine's functions and clients that the agent uses; tests replace each."""
 
     root: Path
@@ -76,9 +76,7 @@ class ClusterClients:
     """On the master only, if the cluster has an Elastic IP."""
 
 
-def connect_to_cluster(
-    config: NodeConfig, host: HostServices, *, identity: Identity, clients: Clients
-) -> ClusterClients:
+def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, clients: Clients) -> ClusterClients:
     """Build the clients of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
@@ -126,7 +124,7 @@ def connect_to_cluster(
 
 
 def own_record(
-    config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str, setup: str
+    config: NodeConfig, host: Host, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
     """Return this node's record, making its keys if it has none.
 
@@ -146,7 +144,7 @@ def own_record(
     )
 
 
-def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
+def _ensure_cluster_key(config: NodeConfig, host: Host, instance_id: str) -> str:
     if config.node_type != MASTER:
         delete_cluster_key(host.root)
         return ""
@@ -154,7 +152,7 @@ def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
 
 
-def node_files(config: NodeConfig, host: HostServices, *, arriving: int) -> NodeFiles:
+def node_files(config: NodeConfig, host: Host, *, arriving: int) -> NodeFiles:
     """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
     return NodeFiles(
         host.root,
