@@ -1,7 +1,6 @@
-"""Bundle the agent's access to its machine and to AWS, and build from it the node's record and its files' writer."""
+"""Define what the agent needs of its machine and of AWS, and build the clients of one node."""
 
 import random
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,18 +13,16 @@ from bootstrap.aws.clients import Clients
 from bootstrap.aws.elastic_ip import ElasticIp
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
-from bootstrap.aws.signals import SIGNALED_FILE, Signals
+from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.follower import Follower
 from bootstrap.cluster.poll_interval import ReadTurn
-from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER, SETUP_FAILED, SHARED_DIR, node_record_id
-from bootstrap.files.node_files import Actions, NodeFiles, read_node_state, user_permissions
+from bootstrap.contract import MASTER
+from bootstrap.files.node_files import Actions, read_node_state
 from bootstrap.files.paths import under_root
-from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 from bootstrap.jobs.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
@@ -40,7 +37,7 @@ class Host:
     root: Path
     actions: Actions
     identify: Callable[[], Identity]
-    notice: Callable[[], TerminationNotice]
+    read_notice: Callable[[], TerminationNotice]
     connect: Callable[[str], Clients]
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
@@ -57,7 +54,7 @@ class Host:
     """Release that the agent runs (contract.RELEASE_FIELD); empty for code that is not from a bundle."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
-    chance: Callable[[], float] = RANDOM.random
+    random: Callable[[], float] = RANDOM.random
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +64,7 @@ class ClusterClients:
     identity: Identity
     table: Table
     follower: Follower
-    signals: Signals
+    stack_signal: StackSignal
     group: GroupRequests
     termination: TerminationHandler
     coordinator: Coordinator | None
@@ -85,8 +82,8 @@ def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, cl
     return ClusterClients(
         identity=identity,
         table=table,
-        follower=Follower(table, turn=ReadTurn(host.chance), monotonic=host.monotonic),
-        signals=Signals(
+        follower=Follower(table, turn=ReadTurn(host.random), monotonic=host.monotonic),
+        stack_signal=StackSignal(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
@@ -120,46 +117,4 @@ def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, cl
         )
         if is_master and config.address is not None and config.address_allocation is not None
         else None,
-    )
-
-
-def own_record(
-    config: NodeConfig, host: Host, *, instance_id: str, draining: bool, mount: str, setup: str
-) -> NodeRecord:
-    """Return this node's record, making its keys if it has none.
-
-    Only a master has the cluster's key; on a worker, delete the copy that came with its image. Like a draining node, a
-    node whose setup has failed is in neither the hosts nor the workers file.
-    """
-    return NodeRecord(
-        record_id=node_record_id(config.role_id(config.node_type), instance_id),
-        instance_id=instance_id,
-        node_type=config.node_type,
-        host_key=read_host_key(host.root),
-        ssh_key=_ensure_cluster_key(config, host, instance_id),
-        draining=draining or setup.startswith(SETUP_FAILED),
-        mount=mount,
-        setup=setup,
-        release=host.release,
-    )
-
-
-def _ensure_cluster_key(config: NodeConfig, host: Host, instance_id: str) -> str:
-    if config.node_type != MASTER:
-        delete_cluster_key(host.root)
-        return ""
-    user = user_permissions(config.default_user)
-    return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
-
-
-def node_files(config: NodeConfig, host: Host, *, arriving: int) -> NodeFiles:
-    """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
-    return NodeFiles(
-        host.root,
-        user_name=config.default_user,
-        bucket=config.bucket,
-        actions=host.actions,
-        own_name=socket.gethostname() if config.engines else None,
-        shared=None if config.shared_storage is None else SHARED_DIR,
-        arriving=arriving,
     )

@@ -259,7 +259,7 @@ class Cluster:
             "root": root,
             "actions": actions,
             "identify": lambda: Identity(instance_id=instance_id, address=address),
-            "notice": metadata,
+            "read_notice": metadata,
             "connect": lambda _region: self.clients,
             "shipper": LogShipper(monotonic=self.clock),
             "nvidia_smi": lambda: None,
@@ -270,7 +270,7 @@ class Cluster:
             "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,
-            "chance": lambda: 0.5,
+            "random": lambda: 0.5,
         }
         agent = Agent(node_config(node_type, **(settings or {})), Host(**(values | host)))
         return SimulatedNode(

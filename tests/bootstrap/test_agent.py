@@ -120,7 +120,7 @@ def test_node_is_ready_with_the_minimum_of_the_deploy(
         for node in nodes[:present]:
             node.agent.run_pass()
         cluster.clock.now += 2.0
-    assert [node.agent.is_signaled for node in nodes[:present]] == [ready] * present
+    assert [node.agent.is_signal_settled for node in nodes[:present]] == [ready] * present
     assert len(cluster.signals) == (present if ready else 0)
     assert nodes[0].text(contract.WORKERS_FILE).count("\n") == present
 
@@ -141,7 +141,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
     cluster.clock.now += 60.0
     for node in (cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)):
         node.agent.run_pass()
-        assert node.agent.is_signaled
+        assert node.agent.is_signal_settled
         assert not node.actions.calls
     assert [snapshot(node.root) for node in nodes] == before
     assert len(cluster.signals) == 3

@@ -64,7 +64,7 @@ def _signal_handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("_signal_handlers")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_service_ships_its_last_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.StackSignal
 ) -> None:
     def run_pass(_agent: Agent) -> float:
         logging.getLogger("bootstrap.test").info("last line")
@@ -103,7 +103,7 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 @pytest.mark.parametrize(
-    "where", ["bootstrap.agent.first_start", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
+    "where", ["bootstrap.agent.read_first_start_time", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
 )
 def test_agent_crash_fails_the_deploy_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

@@ -122,7 +122,7 @@ def test_refused_association_is_retried(
         assert cluster.signals == []
     run_passes(cluster, master, seconds=1)
     assert address.holder == master.instance_id
-    assert master.agent.is_signaled
+    assert master.agent.is_signal_settled
 
 
 def test_master_keeps_the_address_while_groups_are_unavailable(

@@ -132,7 +132,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, s
     nodes.append(cluster.replacement("worker", of=nodes))
     for _ in range(int(STEADY_RECONCILE_S + EAGER_RECONCILE_S)):
         schedule.run_second(nodes)
-    assert nodes[-1].agent.is_signaled
+    assert nodes[-1].agent.is_signal_settled
 
 
 def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: AgentSchedule) -> None:

@@ -124,7 +124,7 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     run_seconds(cluster, [master, worker], FEW_POLLS_S)
     answering.append(master.address)
     run_seconds(cluster, [master, worker], 10)
-    assert not worker.agent.is_signaled
+    assert not worker.agent.is_signal_settled
     cluster.set_lifecycle_state(worker.instance_id, "InService")
     cluster.run([master, worker], until=all_ready([worker]))
 
