@@ -15,8 +15,7 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.follower import Follower
-from bootstrap.cluster.poll_interval import ReadTurn
+from bootstrap.cluster.follower import Follower, ReadTurn
 from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig

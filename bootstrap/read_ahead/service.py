@@ -37,7 +37,7 @@ def read_ahead(
             log.info("PyTorch's libraries were read ahead since the boot")
             return
         write_file(marker, "begun\n")
-        _await_agent(root, monotonic=monotonic, sleep=sleep)
+        _wait_for_agent(root, monotonic=monotonic, sleep=sleep)
         files = find_libraries(root)
         amount = read_all(files, deadline_s=deadline_s, monotonic=monotonic)
     except OSError as error:
@@ -46,7 +46,7 @@ def read_ahead(
         log.info("read PyTorch's libraries ahead, %d files: %s", len(files), amount)
 
 
-def _await_agent(root: Path, *, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+def _wait_for_agent(root: Path, *, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
     """Wait until the agent has loaded its own code, which comes from the same volume."""
     end = monotonic() + AGENT_TIMEOUT_S
     while not run_file(root, AGENT_STARTED).exists():

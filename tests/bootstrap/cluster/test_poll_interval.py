@@ -6,16 +6,13 @@ from collections import Counter
 
 import pytest
 
+from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, round_s
 from bootstrap.cluster.membership import Member, Membership, members_to_json
 from bootstrap.cluster.poll_interval import (
     EAGER_RECONCILE_S,
     EAGER_RECONCILES_FOR_S,
-    MEMBER_BYTES,
-    READ_UNIT_BYTES,
     STEADY_RECONCILE_S,
     PollInterval,
-    ReadTurn,
-    round_s,
 )
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
