@@ -20,7 +20,7 @@ AGENT_TIMEOUT_S: Final = 60.0
 """Seconds after which it reads without having seen the agent."""
 POLL_S: Final = 0.5
 DEADLINE_S: Final = 300.0
-"""Seconds for all libraries, about 5 GB, of which a fresh volume gives 70 MB or so a second."""
+"""Time limit in seconds. The libraries are about 5 GB; a fresh volume delivers about 70 MB/s."""
 
 
 def read_ahead(
@@ -30,7 +30,7 @@ def read_ahead(
     sleep: Callable[[float], None] = time.sleep,
     deadline_s: float = DEADLINE_S,
 ) -> None:
-    """Read the libraries, unless that was begun since the boot. A failure is a line of the log, nothing else."""
+    """Read the libraries unless a read has already started since boot. Failures are only logged."""
     marker = run_file(root, MARKER)
     try:
         if marker.exists():
