@@ -12,10 +12,12 @@ from datetime import datetime, timezone
 from typing import Any, Final, cast
 
 from bootstrap.cluster.record_fields import RecordError, check_instance_id, parse_json, shown
-from bootstrap.contract import PAUSE_FIELD, RECORD_VERSION, VERSION_FIELD
+from bootstrap.contract import RECORD_VERSION, VERSION_FIELD
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ACTIVITY: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,9})")
+PAUSE_FIELD: Final = "pause"
+"""Field of the record: a JSON object."""
 MAX_SECONDS: Final = 10**9 - 1
 """Longest time of idleness that a record may name, in seconds."""
 

@@ -17,7 +17,7 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.atomic_file import point_link
-from bootstrap.contract import MPIRUN_COMMAND, MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
+from bootstrap.contract import MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
@@ -27,6 +27,8 @@ from bootstrap.mxnet_environment.state import READY, EnvironmentState, write_sta
 
 log = logging.getLogger(__name__)
 
+MPIRUN_COMMAND: Final = "/usr/local/bin/mpirun"
+"""Symbolic link to mpirun of an environment with Horovod, for login shells."""
 POLL_S: Final = 5.0
 """Seconds between checks of the bucket, and half of the first pause after a failure."""
 MAX_BACKOFF_S: Final = 80.0

@@ -7,14 +7,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from bootstrap.contract import (
+    MOUNT_NO_ADDRESS,
+    MOUNT_NO_CLIENT,
+    MOUNT_NOT_KNOWN,
+    MOUNT_OCCUPIED,
+    MOUNT_REFUSED,
+    MOUNT_STOPPED,
+    MOUNT_UNREACHABLE,
     MOUNTED,
-    NO_ADDRESS,
-    NO_CLIENT,
-    NOT_KNOWN,
-    OCCUPIED,
-    REFUSED,
-    STOPPED,
-    UNREACHABLE,
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
@@ -33,13 +33,13 @@ from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
 MOUNT_REASONS: Final = {
-    NOT_KNOWN: "file system ID not known yet",
-    NO_ADDRESS: "its DNS name resolves to no mount target",
-    UNREACHABLE: "its mount target does not answer",
-    REFUSED: "the file system refuses the mount",
-    NO_CLIENT: "the image has no client for it",
-    OCCUPIED: "something else is mounted on /shared",
-    STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
+    MOUNT_NOT_KNOWN: "file system ID not known yet",
+    MOUNT_NO_ADDRESS: "its DNS name resolves to no mount target",
+    MOUNT_UNREACHABLE: "its mount target does not answer",
+    MOUNT_REFUSED: "the file system refuses the mount",
+    MOUNT_NO_CLIENT: "the image has no client for it",
+    MOUNT_OCCUPIED: "something else is mounted on /shared",
+    MOUNT_STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
 PAUSED_WITHIN: Final = timedelta(minutes=2)
