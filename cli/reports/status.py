@@ -104,7 +104,7 @@ class Status:
         """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
         if self.capacity_block is not None:
             yield self.capacity_block.line(now)
-            if not self.desired_nodes and self.capacity_block.starts <= now < self.capacity_block.pauses:
+            if not self.desired_nodes and self.capacity_block.starts_at <= now < self.capacity_block.pauses_at:
                 yield "dlcluster resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
@@ -141,7 +141,8 @@ class Status:
                 f"{name} has left its group for an image: if no dlcluster bake is running, run it again or "
                 f"terminate the instance: {TERMINATE_COMMAND} {name}"
             )
-        if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
+        block = self.capacity_block
+        if self.desired_nodes and block is not None and now > block.pauses_at + PAUSED_WITHIN:
             advice = "dlcluster pause terminates its nodes"
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: {advice}"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:

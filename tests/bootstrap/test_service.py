@@ -64,7 +64,7 @@ def _signal_handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("_signal_handlers")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_service_ships_its_last_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.StackSignal
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     def run_pass(_agent: Agent) -> float:
         logging.getLogger("bootstrap.test").info("last line")
