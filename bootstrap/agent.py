@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bootstrap.cluster.membership import EMPTY, Member, Membership
-from bootstrap.cluster.node_record import NodeRecordWriter, own_record
+from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
@@ -18,7 +18,7 @@ from bootstrap.failures import RETRYABLE_ERRORS, FailureTracker, RetryableError,
 from bootstrap.files.node_files import node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host import ClusterClients, Host, connect_to_cluster
+from bootstrap.host import ClusterClients, Host, connect_to_cluster, own_record
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.state import EnvironmentStatus
 from bootstrap.phases import Phases, first_start_time

@@ -1,4 +1,4 @@
-"""Define what the agent needs of its machine and of AWS, and build the clients of one node."""
+"""Define what the agent needs of its machine and of AWS; build a node's clients and record from it."""
 
 import random
 import time
@@ -16,12 +16,14 @@ from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.follower import Follower, ReadTurn
+from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER
-from bootstrap.files.node_files import Actions, read_node_state
+from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
+from bootstrap.files.node_files import Actions, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
+from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 from bootstrap.jobs.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
@@ -117,3 +119,32 @@ def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, cl
         if is_master and config.address is not None and config.address_allocation is not None
         else None,
     )
+
+
+def own_record(
+    config: NodeConfig, host: Host, *, instance_id: str, draining: bool, mount: str, setup: str
+) -> NodeRecord:
+    """Return this node's record, making its keys if it has none.
+
+    Only a master has the cluster's key; on a worker, delete the copy that came with its image. Like a draining node, a
+    node whose setup has failed is in neither the hosts nor the workers file.
+    """
+    return NodeRecord(
+        record_id=node_record_id(config.role_id(config.node_type), instance_id),
+        instance_id=instance_id,
+        node_type=config.node_type,
+        host_key=read_host_key(host.root),
+        ssh_key=_ensure_cluster_key(config, host, instance_id),
+        draining=draining or setup.startswith(SETUP_FAILED),
+        mount=mount,
+        setup=setup,
+        release=host.release,
+    )
+
+
+def _ensure_cluster_key(config: NodeConfig, host: Host, instance_id: str) -> str:
+    if config.node_type != MASTER:
+        delete_cluster_key(host.root)
+        return ""
+    user = user_permissions(config.default_user)
+    return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bootstrap import contract
-from bootstrap.aws.group_sizes import ClusterSizes, GroupSize
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from stacks.catalog import instance_types
 from stacks.catalog.gpu_types import InstanceType
 from stacks.settings.values import Settings, SettingsError, require, shown
@@ -115,9 +115,22 @@ class CapacitySettings(Settings):
         return self.worker_count if self.min_workers is None else self.min_workers
 
     @property
+    def starts_nodes(self) -> bool:
+        """Return True if a deploy starts nodes; ClusterProps lists the conditions, which are other concerns'."""
+        return True
+
+    @property
     def fleet_sizes(self) -> ClusterSizes:
         """Return the sizes of both Auto Scaling groups when every node is up."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
+
+    @property
+    def initial_sizes(self) -> ClusterSizes:
+        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
+
+        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
+        """
+        return self.fleet_sizes if self.starts_nodes else dict.fromkeys(contract.NODE_TYPES, PAUSED)
 
     def _check_gpu_count(self) -> None:
         count, known = self.gpu_count, self.instance

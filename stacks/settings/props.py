@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bootstrap import contract
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.team_keys.keys import TAG_LENGTH, to_tags
 from stacks.settings.access import AccessSettings
 from stacks.settings.capacity import CapacitySettings
@@ -85,14 +83,6 @@ class ClusterProps(
     def starts_nodes(self) -> bool:
         """Return True if a deploy starts nodes; otherwise ``dlcluster up`` or a Capacity Block's schedules do."""
         return self.is_placed and not self.uses_capacity_block
-
-    @property
-    def initial_sizes(self) -> ClusterSizes:
-        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
-
-        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
-        """
-        return self.fleet_sizes if self.starts_nodes else dict.fromkeys(contract.NODE_TYPES, PAUSED)
 
 
 SETTINGS: Final = tuple(field.name for field in dataclasses.fields(ClusterProps))
