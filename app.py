@@ -32,7 +32,7 @@ def main() -> int:
         env = _environment(os.environ)
         check_look_ups(app.node.get_all_context())
         props = ClusterProps.from_context(app.node.get_all_context())
-        if props.has_expired or props.missing_address or props.uses_capacity_block:
+        if props.has_expired or props.unreachable_master_reason or props.uses_capacity_block:
             # Keep the error in the stack's metadata, where it stops only a deploy. In the validation report it would
             # stop every synth, and with it cdk destroy.
             app = cdk.App(

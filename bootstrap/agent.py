@@ -14,13 +14,14 @@ from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
-from bootstrap.failures import RETRYABLE_ERRORS, Problem, RetryableError, Step, replacement_would_help
+from bootstrap.failures import RETRYABLE_ERRORS, FailureTracker, RetryableError, Step, replacement_would_help
+from bootstrap.files.node_files import node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host_services import ClusterClients, HostServices, connect_to_cluster, node_files, own_record
+from bootstrap.host import ClusterClients, Host, connect_to_cluster, own_record
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.state import EnvironmentStatus
-from bootstrap.phases import Phases, first_start
+from bootstrap.phases import Phases, first_start_time
 from bootstrap.setup.state import SetupStatus
 from bootstrap.shared_storage.state import SharedStorage
 
@@ -32,7 +33,7 @@ EAGER_PASSES_FOR_S: Final = 300.0
 """Seconds of frequent passes after the start; a node not ready by then is waiting for something slow."""
 STEADY_PASS_S: Final = 6.0
 """Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node learns
-that another is draining before that one ends."""
+that another is draining before that one is terminated."""
 MAX_BACKOFF_S: Final = 15.0
 """Longest pause between failing passes, and between reports of a failure, in seconds."""
 
@@ -40,11 +41,11 @@ MAX_BACKOFF_S: Final = 15.0
 class Agent:
     """The agent of one node; ``run_pass`` makes one pass."""
 
-    def __init__(self, config: NodeConfig, host: HostServices) -> None:
+    def __init__(self, config: NodeConfig, host: Host) -> None:
         self._config = config
         self._host = host
         self._phases = Phases(monotonic=host.monotonic)
-        self._start = first_start(host.root, now=host.monotonic())
+        self._started_at = first_start_time(host.root, now=host.monotonic())
         self._cluster: ClusterClients | None = None
         self._gpus = GpuCounter(
             host.root, expected=config.gpu_count, nvidia_smi=host.nvidia_smi, monotonic=host.monotonic
@@ -55,7 +56,7 @@ class Agent:
             count_gpus=self._gpus.count_or_none,
             expected_efa=config.efa_interfaces,
             resolve=host.resolve,
-            answers=host.answers_ssh,
+            answers_ssh=host.answers_ssh,
         )
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
@@ -72,17 +73,17 @@ class Agent:
         self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
         self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
         self._current_step = Step.METADATA
-        self._problem = Problem()
+        self._failures = FailureTracker()
 
     @property
-    def is_signaled(self) -> bool:
+    def is_signal_settled(self) -> bool:
         """Return True if nothing is left to signal: the node was ready or failed, or the stack no longer waits."""
-        return self._cluster is not None and self._cluster.signals.is_signaled
+        return self._cluster is not None and self._cluster.stack_signal.is_settled
 
     def run_pass(self) -> float:
         """Make one pass; return the seconds until the next."""
         error = self._attempt(self._converge)
-        self._problem.note(error, step=self._current_step)
+        self._failures.note(error, step=self._current_step)
         if self._should_report_failure(error):
             self._report_not_ready()
         if self._cluster is not None:
@@ -94,8 +95,8 @@ class Agent:
         """Bring the record, the membership and the files up to date; signal once the node is ready."""
         cluster = self._connect()
         self._notice = self._read_notice()
-        if self._notice.ending:
-            self._attempt_and_log(cluster.termination.delay_termination)  # The rest of the pass may take long.
+        if self._notice.is_terminating:
+            self._attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
         self._publish(cluster)
         self._membership = self._read_membership(cluster)
         self._has_membership = True
@@ -104,7 +105,7 @@ class Agent:
             self._phases.done("membership")
             self._write_files(member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
-        if may_be_ready and self._setup.is_done and not cluster.signals.is_signaled:
+        if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
             self._signal_if_ready(cluster)
 
     def _connect(self) -> ClusterClients:
@@ -124,7 +125,7 @@ class Agent:
     def _read_notice(self) -> TerminationNotice:
         """Return the termination notice; repeat the last one if the metadata service fails."""
         try:
-            return self._host.notice()
+            return self._host.read_notice()
         except MetadataError as error:
             log.debug("%s", error)
             return self._notice
@@ -163,7 +164,7 @@ class Agent:
     def _write_files(self, member: Member) -> None:
         self._current_step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
-        changed = node_files(self._config, self._host, arriving=len(self._poll_interval.arriving)).write(
+        changed = node_file_writer(self._config, self._host, arriving=len(self._poll_interval.arriving)).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:
@@ -185,10 +186,10 @@ class Agent:
                 return
             self._phases.done("mxnet-environment")
             self._current_step = Step.CHECKS
-            self._check_failure = self._health.before_ready(self._membership.active_members)
+            self._check_failure = self._health.check_before_ready(self._membership.active_members)
             if self._check_failure is None:
-                self._current_step = Step.STACK
-                cluster.signals.success()
+                self._current_step = Step.SIGNAL
+                cluster.stack_signal.success()
                 self._phases.done("signal")
 
     def _associate_address(self, cluster: ClusterClients) -> None:
@@ -202,7 +203,7 @@ class Agent:
         if self._notice.must_drain:
             membership = self._membership if self._has_membership else None
             tasks.append(lambda: cluster.termination.respond(self._notice, membership))
-        elif cluster.signals.is_signaled:
+        elif cluster.stack_signal.is_settled:
             tasks.append(lambda: self._watch_health(cluster))
             # Users log in to a master whose setup has failed, although the workers file omits it.
             member = self._membership.member(cluster.identity.instance_id)
@@ -228,10 +229,10 @@ class Agent:
     def _should_report_failure(self, error: RetryableError | None) -> bool:
         now = self._host.monotonic()
         # A node whose only remaining task is its signal has not failed.
-        deadline = self._start + self._config.bootstrap_timeout_s
-        is_overdue = now >= deadline and self._current_step is not Step.STACK
+        deadline = self._started_at + self._config.bootstrap_timeout_s
+        is_overdue = now >= deadline and self._current_step is not Step.SIGNAL
         has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, MxnetEnvironmentError))
-        return bool(has_failed) and not self.is_signaled and now >= self._next_report
+        return bool(has_failed) and not self.is_signal_settled and now >= self._next_report
 
     def _report_not_ready(self) -> None:
         """Report why this node is not ready, and keep trying.
@@ -240,26 +241,25 @@ class Agent:
         machine is broken. A node that waits for peers is not replaced, because a new instance would wait too.
         """
         self._next_report = self._host.monotonic() + MAX_BACKOFF_S
-        reason = self._problem.reason or self._what_is_missing()
+        reason = self._failures.reason or self._what_is_missing()
         if (cluster := self._cluster) is None:
             log.warning("not ready in time: %s", reason)
             return
         self._host.shipper.ship()  # CloudFormation terminates the node once it has the signal
-        error = self._attempt(lambda: self._report_failure(cluster, reason))
-        if error is not None:
+        if error := self._attempt(lambda: self._report_failure(cluster, reason)):
             log.warning("cannot report the failure %s: %s", reason, error)
 
     def _report_failure(self, cluster: ClusterClients, reason: str) -> None:
         """Send the report before recording it, so that an agent killed in between reports again."""
-        if self._config.fails_deploy and cluster.signals.failure(reason):
+        if self._config.fails_deploy and cluster.stack_signal.failure(reason):
             return
         if self._is_broken():
             cluster.group.request_replacement(reason)
-        cluster.signals.record_signal(reason)
+        cluster.stack_signal.record_signal(reason)
 
     def _is_broken(self) -> bool:
-        if self._problem.error is not None:
-            return replacement_would_help(self._problem.error)
+        if self._failures.error is not None:
+            return replacement_would_help(self._failures.error)
         return self._check_failure is not None and self._check_failure.needs_replacement
 
     def _what_is_missing(self) -> str:
@@ -286,14 +286,14 @@ class Agent:
 
     def _delay(self) -> float:
         until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
-        if until_turn > 0 and not self._problem.failed_passes:
+        if until_turn > 0 and not self._failures.failed_passes:
             return min(STEADY_PASS_S, max(EAGER_PASS_S, until_turn))
-        if self._notice.ending:
+        if self._notice.is_terminating:
             return EAGER_PASS_S
-        if self._problem.failed_passes:
-            return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._problem.failed_passes - 1, 8))
+        if self._failures.failed_passes:
+            return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._failures.failed_passes - 1, 8))
         now = self._host.monotonic()
-        if self._notice.must_drain or (not self.is_signaled and now - self._start < EAGER_PASSES_FOR_S):
+        if self._notice.must_drain or (not self.is_signal_settled and now - self._started_at < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S
         if not self._next_reconcile:
             return STEADY_PASS_S

@@ -57,7 +57,7 @@ TEAM_KEYS_DIR: Final = "/etc/deeplearning/team_keys"
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
 """Directories for jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 MXNET_ENVIRONMENTS_DIR: Final = f"{ROOT}/engines"
-"""Parent of the MXNet environments (setting ``engines``), each named by its recipe's key."""
+"""Parent of the MXNet environments, each named by its recipe's key; ``engines`` is their deployed name everywhere."""
 MXNET_ENVIRONMENT: Final = f"{MXNET_ENVIRONMENTS_DIR}/current"
 """Symbolic link to the complete environment in use; its ``bin`` has python, mpirun and horovodrun."""
 MXNET_FRAMEWORKS_FILE: Final = f"{MXNET_ENVIRONMENT}/engines"
@@ -88,8 +88,6 @@ SETUP_SERVICE: Final = "deeplearning-setup.service"
 HOROVOD_WHEEL: Final = "/etc/deeplearning-horovod.txt"
 """Requirements file with hashes that the image's owner provides: the Horovod wheel to install instead of compiling."""
 MXNET_ENVIRONMENT_SERVICE: Final = "deeplearning-mxnet-environment.service"
-MPIRUN_COMMAND: Final = "/usr/local/bin/mpirun"
-"""Symbolic link to mpirun of an environment with Horovod, for login shells."""
 DURABLE_SERVICE: Final = "deeplearning-durable.service"
 """Service on the master that resumes durable jobs."""
 READ_AHEAD_SERVICE: Final = "deeplearning-read-ahead.service"
@@ -166,6 +164,12 @@ ALLOW_LIST_SIZE: Final = 20
 STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
 """Description of the template, by which dlcluster recognizes a stack without outputs."""
 
+# ---- stack parameters ----
+IMMUTABLE_ZONE: Final = "AvailabilityZone"
+"""ID of the construct whose parameter ``CreatedWith`` keeps the zone immutable (stacks/immutable_settings.py)."""
+NO_ZONE: Final = "not chosen"
+"""Value of that parameter until the zone has been chosen among the candidates."""
+
 # ---- stack outputs; the first three keep deeplearning-cfn's names ----
 MASTER_GROUP_OUTPUT: Final = "MasterAutoScalingGroup"
 WORKER_GROUP_OUTPUT: Final = "WorkerAutoScalingGroup"
@@ -183,10 +187,6 @@ PRIVATE_OUTPUT: Final = "ClusterPrivate"
 """``true`` if logins use Session Manager; a cluster with an open SSH port lacks this output."""
 ALLOW_LIST_OUTPUT: Final = "ClusterAllowList"
 """ID of the prefix list from which SSH to the master is allowed; absent from a private cluster."""
-IMMUTABLE_ZONE: Final = "AvailabilityZone"
-"""ID of the construct whose parameter ``CreatedWith`` keeps the zone immutable (stacks/immutable_settings.py)."""
-NO_ZONE: Final = "not chosen"
-"""Value of that parameter until the zone has been chosen among the candidates."""
 EXPIRES_OUTPUT: Final = "ClusterExpires"
 """Time at which the cluster is paused, ISO 8601 in UTC; absent from a cluster that never is."""
 EXPIRY_ACTION_OUTPUT: Final = "ClusterExpiryAction"
@@ -195,7 +195,6 @@ CAPACITY_BLOCK_OUTPUT: Final = "CapacityBlock"
 """ID of the Capacity Block, its start, its nodes' termination time, and its end, separated by spaces; or absent."""
 PRICE_OUTPUT: Final = "PricePerHour"
 """Price per hour of all deployed nodes and their network, as a sentence."""
-
 RELEASE_OUTPUT: Final = "ClusterRelease"
 """Release that new nodes run, in the form of RELEASE_FIELD; absent from the stacks of earlier releases."""
 KMS_KEY_OUTPUT: Final = "ClusterKey"
@@ -237,8 +236,7 @@ VERSION_FIELD: Final = "version"
 GENERATION_FIELD: Final = "generation"
 DESIRED_NODES_FIELD: Final = "desired_nodes"
 MEMBERS_FIELD: Final = "members"
-"""Fields of the membership record; ``members`` is a JSON list. ``desired_nodes`` is the sum of the groups'
-DesiredCapacity."""
+"""Fields of the membership record. ``members`` is a JSON list, ``desired_nodes`` the groups' total DesiredCapacity."""
 SHARED_STORAGE_FIELD: Final = "shared_storage"
 """Field of the membership record: ``efs:ID`` or ``lustre:ID:MOUNT_NAME``; absent while unknown."""
 MASTER_TRAINS_FIELD: Final = "master_trains"
@@ -266,34 +264,36 @@ SETUP_RUNNING: Final = "running"
 SETUP_DONE: Final = "done"
 SETUP_FAILED: Final = "failed"
 SETUP_HASH_LENGTH: Final = 12
-MOUNTED: Final = "mounted"
-NOT_KNOWN: Final = "not-known"
-NO_ADDRESS: Final = "no-address"
-UNREACHABLE: Final = "unreachable"
-REFUSED: Final = "refused"
-NO_CLIENT: Final = "no-client"
-OCCUPIED: Final = "occupied"
-STOPPED: Final = "stopped"
-MOUNT_STATES: Final = (MOUNTED, NOT_KNOWN, NO_ADDRESS, UNREACHABLE, REFUSED, NO_CLIENT, OCCUPIED, STOPPED)
-"""States of a node's shared directory, in order: the file system is mounted and answers; its ID is not known yet; its
-name has no address because there is no mount target; nothing answers there; it refuses the mount; the kernel lacks the
-client; something else is mounted on the directory; the mount service has ended and is restarting."""
-IDLENESS_FIELD: Final = "activity"
+MOUNTED: Final = "mounted"  # and the file system answers
+MOUNT_NOT_KNOWN: Final = "not-known"  # its ID is not known yet
+MOUNT_NO_ADDRESS: Final = "no-address"  # its name has no address because there is no mount target
+MOUNT_UNREACHABLE: Final = "unreachable"  # nothing answers there
+MOUNT_REFUSED: Final = "refused"  # the file system refuses the mount
+MOUNT_NO_CLIENT: Final = "no-client"  # the kernel lacks the client
+MOUNT_OCCUPIED: Final = "occupied"  # something else is mounted on the directory
+MOUNT_STOPPED: Final = "stopped"  # the mount service has ended and is restarting
+MOUNT_STATES: Final = (
+    MOUNTED,
+    MOUNT_NOT_KNOWN,
+    MOUNT_NO_ADDRESS,
+    MOUNT_UNREACHABLE,
+    MOUNT_REFUSED,
+    MOUNT_NO_CLIENT,
+    MOUNT_OCCUPIED,
+    MOUNT_STOPPED,
+)
+"""States of a node's shared directory."""
+IDLE_REPORT_FIELD: Final = "idle_report"
 """Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is not
 part of the membership because it changes often."""
-PAUSE_FIELD: Final = "pause"
-"""Field of the record of upcoming pauses: a JSON object."""
 ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
 """Fields of the record of the MXNet environment."""
 
-
-# ---- ports ----
+# ---- ports and limits ----
 SSH_PORT: Final = 22
-
-# ---- limits ----
 MAX_GRACE_S: Final = 600
-"""Longest time between TERM and KILL (``launch --grace``), for which a node that ends waits for its ranks."""
+"""Longest time between SIGTERM and SIGKILL (``launch --grace``), for which a draining node waits for its ranks."""
 SIGNAL_ID_LENGTH: Final = 64
 """Longest UniqueId that SignalResource takes (AWS CloudFormation API Reference)."""
 SIGNAL_TOO_LATE: Final = "cannot be signaled"

@@ -41,7 +41,7 @@ class Step(Enum):
     ADDRESS = "address"
     MXNET_ENVIRONMENT = "mxnet-environment"
     CHECKS = "checks"
-    STACK = "stack"
+    SIGNAL = "signal"
 
 
 def short_reason(error: RetryableError, *, step: Step) -> str:
@@ -70,8 +70,8 @@ def replacement_would_help(error: RetryableError) -> bool:
     return isinstance(error, (HostKeyError, CommandError))
 
 
-class Problem:
-    """Problem that keeps the agent's passes from succeeding; logged only when it starts and ends."""
+class FailureTracker:
+    """Tracks the failure that keeps the agent's passes from succeeding; logs it only when it starts and ends."""
 
     def __init__(self) -> None:
         self.error: RetryableError | None = None

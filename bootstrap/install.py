@@ -17,13 +17,13 @@ from bootstrap.contract import (
     DURABLE_SERVICE,
     LAUNCH_COMMAND,
     MASTER,
+    MOUNT_STOPPED,
     MXNET_ENVIRONMENT_SERVICE,
     NODE_CONFIG,
     READ_AHEAD_SERVICE,
     SETUP_SERVICE,
     SHARED_STATE,
     SHARED_STORAGE_SERVICE,
-    STOPPED,
     TRAINER,
 )
 from bootstrap.errors import BootstrapError, ConfigError
@@ -81,7 +81,7 @@ StartLimitIntervalSec=0
 [Service]
 ExecStart=/usr/bin/python3 {CURRENT_RELEASE}/bootstrap shared-storage
 # However it ended: the state that it wrote last is not true any more.
-ExecStopPost=-/bin/sh -c 'echo {STOPPED} >{SHARED_STATE}'
+ExecStopPost=-/bin/sh -c 'echo {MOUNT_STOPPED} >{SHARED_STATE}'
 Restart=always
 RestartSec=2
 # Without the tunnel every process that uses the directory hangs: others go first if the memory runs out.

@@ -15,7 +15,7 @@ class Phases:
 
     def __init__(self, *, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._last = self._start = monotonic()
+        self._last = self._started_at = monotonic()
         self._done: set[str] = set()
 
     def done(self, name: str) -> None:
@@ -23,12 +23,12 @@ class Phases:
         if name in self._done:
             return
         now = self._monotonic()
-        log.info("phase %s took %.2f s, %.2f s since the start", name, now - self._last, now - self._start)
+        log.info("phase %s took %.2f s, %.2f s since the start", name, now - self._last, now - self._started_at)
         self._done.add(name)
         self._last = now
 
 
-def first_start(root: Path, *, now: float) -> float:
+def first_start_time(root: Path, *, now: float) -> float:
     """Return when the agent first started since boot, in monotonic seconds.
 
     A restarted agent must not get a new deadline. A reboot empties /run and restarts the monotonic clock.

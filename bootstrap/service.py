@@ -13,7 +13,7 @@ from bootstrap.agent import Agent
 from bootstrap.aws.clients import connect
 from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
-from bootstrap.aws.signals import SIGNALED_FILE, Signals
+from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.record_fields import SHA256
 from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
@@ -22,7 +22,7 @@ from bootstrap.errors import ConfigError
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import answers_ssh
-from bootstrap.host_services import HostServices
+from bootstrap.host import Host
 from bootstrap.system import System
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ def serve(root: Path) -> NoReturn:
         shipper.ship()
 
 
-def _host(root: Path, shipper: LogShipper) -> HostServices:
+def _host(root: Path, shipper: LogShipper) -> Host:
     system = System(root)
-    return HostServices(
+    return Host(
         root=root,
         actions=system,
         identify=read_identity,
-        notice=read_notice,
+        read_notice=read_notice,
         connect=connect,
         shipper=shipper,
         nvidia_smi=system.nvidia_smi,
@@ -96,14 +96,14 @@ def read_config(root: Path) -> NodeConfig:
 def report(target: SignalTarget, reason: str, root: Path) -> None:
     """Signal a failure with a new client, because the failed agent's client may be broken."""
     try:
-        signals = Signals(
+        stack_signal = StackSignal(
             connect(target.region).cloudformation,
             target=target,
             instance_id=read_identity().instance_id,
             sent_file=under_root(root, SIGNALED_FILE),
         )
-        if not signals.is_signaled and not signals.failure(reason):
+        if not stack_signal.is_settled and not stack_signal.failure(reason):
             # Another machine would crash in the same way, so do not request one.
-            signals.record_signal(reason)
+            stack_signal.record_signal(reason)
     except RETRYABLE_ERRORS as error:
         log.warning("cannot report the failure %s: %s", reason, error)

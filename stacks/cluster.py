@@ -86,28 +86,27 @@ class DeepLearningCluster(Construct):
             limit_roles(self, props.permissions_boundary)
         if props.hardened:
             acknowledge_rules(self)
-        self.price = self._price()
+        self.price_summary = self._price_summary()
         add_outputs(self)
         self._annotate()
 
     def _annotate(self) -> None:
         """Show the costs and the warnings at synth; refuse a deploy without an address for SSH."""
         props, annotations = self.props, cdk.Annotations.of(self)
-        if props.missing_address is not None:
+        if props.unreachable_master_reason is not None:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
-            annotations.add_error(props.missing_address)
-        annotations.add_info(f"costs {self.price} with all nodes running, plus {costs_by_use(props)}")
+            annotations.add_error(props.unreachable_master_reason)
+        annotations.add_info(f"costs {self.price_summary} with all nodes running, plus {costs_by_use(props)}")
         if not props.is_placed:
             annotations.add_info(f"no node starts: dlcluster up finds room in one of {', '.join(props.zones)}")
         for warning_id, sentence in {**props.warnings(), **zone_warning(self.zone)}.items():
             annotations.add_warning_v2(f"deeplearning:{warning_id}", sentence)
 
-    def _price(self) -> str:
+    def _price_summary(self) -> str:
         """Describe the cost per hour, by the list prices of the region if they are known."""
         region = cdk.Stack.of(self).region
         prices = price_list(None if cdk.Token.is_unresolved(region) else region)
-        rate = hourly_rate(declared_parts(self.props), prices)
-        return describe_rate(rate, prices, purchase=self.props.purchase)
+        return describe_rate(hourly_rate(declared_parts(self.props), prices), prices, purchase=self.props.purchase)
 
     def _network(self) -> Network | ExistingNetwork:
         if self.props.vpc_id is not None:
@@ -202,7 +201,8 @@ class DeepLearningCluster(Construct):
             capacity_reservation=self.props.capacity_reservation,
             uses_capacity_block=self.props.uses_capacity_block,
         )
-        sizes, setup_timeout = self.props.initial_sizes, cdk.Duration.seconds(self.props.setup_timeout_s or 0)
+        sizes = self.props.initial_sizes
+        setup_timeout = cdk.Duration.seconds(self.props.setup_timeout_s or 0)
         master = NodeGroup(
             self,
             "Master",
@@ -235,7 +235,7 @@ class DeepLearningCluster(Construct):
         """Give both groups their user data and dependencies, and the master the team's keys."""
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
-            # Nodes of an earlier deploy may use both, even if the launch template no longer names them.
+            # Nodes of an earlier deploy may still use the EFA security group and the placement group.
             group.group.node.add_dependency(self.security_groups.efa, self.placement_group)
             if self.props.private:
                 # An SSM agent that is denied at its first attempt waits for minutes before the next.

@@ -40,7 +40,7 @@ def _outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
         contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
         contract.LOGIN_USER_OUTPUT: LOGIN_USER,
         contract.NETWORKS_OUTPUT: cluster.network.networks,
-        contract.PRICE_OUTPUT: cluster.price,
+        contract.PRICE_OUTPUT: cluster.price_summary,
         contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.sha256),
         **_allow_list_output(cluster),
         **_expiry_outputs(cluster),
@@ -70,9 +70,8 @@ def _block_output(cluster: "DeepLearningCluster") -> dict[str, str]:
     block = cluster.block
     if block is None:
         return {}
-    return {
-        contract.CAPACITY_BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, (block.starts, block.pauses, block.ends))))
-    }
+    times = (block.starts_at, block.pauses_at, block.ends_at)
+    return {contract.CAPACITY_BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, times)))}
 
 
 def _shared_storage_output(cluster: "DeepLearningCluster") -> dict[str, str]:

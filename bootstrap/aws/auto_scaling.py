@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOO_LATE: Final = "No active Lifecycle Action"
-"""Error code of Auto Scaling when it no longer waits for this node."""
+"""Part of Auto Scaling's error message when it no longer waits for this node."""
 
 
 class GroupRequests:
@@ -38,11 +38,11 @@ class GroupRequests:
         self._replacement_requested = True
 
     def pause_cluster(self, cluster_name: str) -> None:
-        """Set both groups to zero, the workers' first, because this node's end must not leave any workers."""
+        """Set both groups to zero, the workers' first: the second call terminates this node."""
         for node_type in reversed(NODE_TYPES):
             self._connect().update_auto_scaling_group(**PAUSED.request(group_name(cluster_name, node_type)))
 
-    def extend_termination(self) -> bool:
+    def send_lifecycle_heartbeat(self) -> bool:
         """Restart the timeout of the termination's lifecycle hook; return False if the group no longer waits."""
         client = self._connect()
         return self._waits_for(lambda: client.record_lifecycle_action_heartbeat(**self._hook()))

@@ -19,8 +19,8 @@ SIGNALED_FILE: Final = "/var/lib/deeplearning/signaled"
 """File with the instance ID and its signal. The ID reveals a file that came with an image made from another node."""
 
 
-class Signals:
-    """Sends this node's single signal, and remembers that it was sent."""
+class StackSignal:
+    """Sends this node's single signal to the stack, and remembers that it was sent."""
 
     def __init__(
         self, client: "CloudFormationClient", *, target: SignalTarget, instance_id: str, sent_file: Path
@@ -29,12 +29,12 @@ class Signals:
         self._target = target
         self._instance_id = instance_id
         self._sent_file = sent_file
-        self._is_signaled = self._remembered()
+        self._is_settled = self._remembered()
 
     @property
-    def is_signaled(self) -> bool:
+    def is_settled(self) -> bool:
         """Return True if nothing is left to signal: success or failure was sent, or the stack no longer waits."""
-        return self._is_signaled
+        return self._is_settled
 
     def success(self) -> None:
         """Signal that the node is ready."""
@@ -55,7 +55,7 @@ class Signals:
 
     def record_signal(self, result: str) -> None:
         """Record, also for a restarted agent, that nothing is left to signal."""
-        self._is_signaled = True
+        self._is_settled = True
         write_file(self._sent_file, f"{self._instance_id} {result}\n")
 
     def _send(self, status: Literal["SUCCESS", "FAILURE"], unique_id: str) -> bool:

@@ -65,8 +65,8 @@ class Coordinator:
         """Instances in the groups that were not members after the last pass."""
         self.groups: Sequence[Group] = ()
         """Both groups at the last pass."""
-        self.activities: Mapping[str, str] = {}
-        """Activity in each instance's own record, by instance ID."""
+        self.idle_reports: Mapping[str, str] = {}
+        """Idle report in each instance's own record, by instance ID."""
 
     def reconcile(self, stored: Stored) -> Membership:
         """Update the membership and return it."""
@@ -78,9 +78,9 @@ class Coordinator:
     def _reconcile(self, stored: Stored) -> Membership:
         self.groups = groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
         group_instances = {
-            instance_id: _GroupInstance(node_type=group.node_type, is_leaving=instance_id in group.leaving_ids)
+            instance_id: _GroupInstance(node_type=group.node_type, is_uncounted=instance_id in group.uncounted_ids)
             for group in groups
-            for instance_id in group.active_ids | group.leaving_ids
+            for instance_id in group.active_ids | group.uncounted_ids
         }
         current, base = stored.membership, self._starting_membership(stored, group_instances)
         team_keys = self._team_keys(known=current.team_keys or self._last.team_keys)
@@ -92,7 +92,7 @@ class Coordinator:
             base,
             desired_nodes=sum(group.desired_capacity for group in groups),
             nodes=[*self._nodes_in_networks(group_instances, instances, base), *_stray_nodes(strays, instances)],
-            departed={name for name, instance in instances.items() if instance.ended}
+            departed={name for name, instance in instances.items() if instance.is_terminated}
             | {member.instance_id for member in strays if self._ec2_cache.has_left(member.instance_id)},
             shared_storage=self._shared_storage(),
             master_trains=self._config.master_trains,
@@ -170,7 +170,7 @@ class Coordinator:
             for instance_id, each in group_instances.items()
         }
         records = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
-        self.activities = {ids[record_id]: text for record_id, text in self._table.activities.items()}
+        self.idle_reports = {ids[record_id]: text for record_id, text in self._table.idle_reports.items()}
         return self._rate_limit.apply(records, instances=group_instances)
 
 
@@ -188,8 +188,8 @@ class _GroupInstance:
     """An instance in the description of its Auto Scaling group."""
 
     node_type: NodeType
-    is_leaving: bool
-    """True if the group no longer counts the instance; see Group.leaving_ids."""
+    is_uncounted: bool
+    """True if the group no longer counts the instance; see Group.uncounted_ids."""
 
 
 def _candidates(
@@ -201,7 +201,7 @@ def _candidates(
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
     for instance_id, group in group_instances.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
-        draining = group.is_leaving or (instance is not None and not instance.reachable)
+        draining = group.is_uncounted or (instance is not None and not instance.can_be_member)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,
@@ -223,7 +223,7 @@ def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) ->
     """Yield members that have no group as draining, unless EC2 shows that the group's answer is out of date."""
     for member in strays:
         instance, node = instances.get(member.instance_id), _without_record(member, instances)
-        listed = instance is not None and instance.reachable and instance.in_group
+        listed = instance is not None and instance.can_be_member and instance.in_group
         yield node if listed else replace(node, draining=True)
 
 

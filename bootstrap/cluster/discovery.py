@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
     from mypy_boto3_ec2 import EC2Client
 
-LEAVING: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
+NOT_COUNTED: Final = ("Terminating", "Terminated", "Detaching", "Detached", "EnteringStandby", "Standby")
 """Lifecycle states of instances that the group does not count, with or without ``:Wait`` and ``:Proceed``
 ("Amazon EC2 Auto Scaling instance lifecycle")."""
-ENDED: Final = frozenset({"terminated"})
-"""EC2 states of an ended instance. An instance that is shutting down still runs and may be writing a checkpoint."""
+TERMINATED: Final = "terminated"
+"""EC2's state of an instance that no longer runs; one that is shutting down may still be writing a checkpoint."""
 STARTED: Final = frozenset({"pending", "running"})
 FILTER_VALUES: Final = 200
 """Largest number of values in a filter of DescribeInstances."""
@@ -33,7 +33,7 @@ class Group:
     """Its tags, which a deploy changes while the nodes run."""
     active_ids: frozenset[str]
     """Instances that count toward DesiredCapacity: in service, or pending."""
-    leaving_ids: frozenset[str] = frozenset()
+    uncounted_ids: frozenset[str] = frozenset()
     """Instances that do not: terminating, being detached, or in standby."""
 
 
@@ -49,17 +49,17 @@ class Instance:
     """True if the instance is in an Auto Scaling group; a detached one has left the cluster."""
 
     @property
-    def ended(self) -> bool:
-        """Return True if the instance has ended; its group may list it until the lifecycle hook times out."""
-        return self.state in ENDED
+    def is_terminated(self) -> bool:
+        """Return True if EC2 has terminated the instance; its group may list it until the lifecycle hook times out."""
+        return self.state == TERMINATED
 
     @property
     def has_left(self) -> bool:
         """Return True if the instance will never be a member again."""
-        return self.ended or not self.in_group
+        return self.is_terminated or not self.in_group
 
     @property
-    def reachable(self) -> bool:
+    def can_be_member(self) -> bool:
         """Return True if the instance can be a member at present."""
         return self.state in STARTED and self.address is not None
 
@@ -97,17 +97,17 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
 
 def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
     ids = frozenset(instance["InstanceId"] for instance in group["Instances"])
-    leaving_ids = frozenset(
+    uncounted_ids = frozenset(
         instance["InstanceId"]
         for instance in group["Instances"]
-        if instance["LifecycleState"].partition(":")[0] in LEAVING
+        if instance["LifecycleState"].partition(":")[0] in NOT_COUNTED
     )
     return Group(
         node_type=node_type,
         desired_capacity=group["DesiredCapacity"],
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
-        active_ids=ids - leaving_ids,
-        leaving_ids=leaving_ids,
+        active_ids=ids - uncounted_ids,
+        uncounted_ids=uncounted_ids,
     )
 
 

@@ -28,7 +28,7 @@ class Ec2Cache:
     def describe(self, *, group_instances: Collection[str], members: Collection[str]) -> dict[str, Instance]:
         """Return the instances; call EC2 if the answer may have changed."""
         asked = frozenset(group_instances) | frozenset(members)
-        is_stable = asked == frozenset(group_instances) and all(self._reachable(instance_id) for instance_id in asked)
+        is_stable = asked == frozenset(group_instances) and all(map(self._can_be_member, asked))
         self._skipped += 1
         if asked != self._asked or not is_stable or self._skipped >= REFRESH_PASSES:
             self._found = describe_instances(self._ec2, asked)
@@ -41,5 +41,5 @@ class Ec2Cache:
         instance = self._found.get(instance_id)
         return self._absent[instance_id] >= ABSENT_ANSWERS if instance is None else instance.has_left
 
-    def _reachable(self, instance_id: str) -> bool:
-        return instance_id in self._found and self._found[instance_id].reachable
+    def _can_be_member(self, instance_id: str) -> bool:
+        return instance_id in self._found and self._found[instance_id].can_be_member

@@ -1,14 +1,53 @@
 """Follow the membership on a worker: poll its generation, and read it when the generation has changed."""
 
 import logging
+import math
 from collections.abc import Callable
+from typing import Final
 
 from bootstrap.cluster.membership import Membership
-from bootstrap.cluster.poll_interval import ReadTurn
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.cluster.table import Table
 
 log = logging.getLogger(__name__)
+
+READ_UNITS_PER_SECOND: Final = 2000.0
+"""Read units per second that all agents together may use for the item with the members: two thirds of the 3,000 that
+DynamoDB serves per partition. The same partition may hold the generation, which all nodes poll, and the records,
+which the master reads (Amazon DynamoDB Developer Guide, "Designing partition keys to distribute your workload")."""
+READ_UNIT_BYTES: Final = 4096
+"""Size in bytes of a consistent read that takes one read unit."""
+MEMBER_BYTES: Final = 240
+"""Bytes of one member in the item."""
+MIN_ROUND_S: Final = 1.0
+"""Shortest round in seconds in which agents take turns; in a shorter one, their polls are spread enough anyway."""
+
+
+def round_s(nodes: int) -> float:
+    """Return the seconds that this many agents need to read in turn; 0 if they need not take turns."""
+    units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
+    needed = nodes * units / READ_UNITS_PER_SECOND
+    return needed if needed >= MIN_ROUND_S else 0.0
+
+
+class ReadTurn:
+    """Gives an agent its turn to read a changed membership, once per round at a random moment."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self._due: float | None = None
+        self._read_at = -math.inf
+
+    def seconds_until_turn(self, nodes: int, *, now: float) -> float:
+        """Return the seconds until this agent's turn; 0 if it is now."""
+        if self._due is None:
+            length = round_s(nodes)
+            self._due = max(now + length * self._random(), self._read_at + length)
+        return max(0.0, self._due - now)
+
+    def record_read(self, *, now: float) -> None:
+        """Note that the membership was read."""
+        self._due, self._read_at = None, now
 
 
 class Follower:

@@ -20,7 +20,8 @@ class Node:
     ssh_key: str = ""
     """Public half of the cluster's key; empty on a worker."""
     draining: bool = False
-    """True if the node is in standby or about to end: the hosts and workers files omit it, but it keeps its index."""
+    """True if the node is in standby or about to be terminated: the hosts and workers files omit it, but it keeps its
+    index."""
     mount: str = ""
     """State of the shared directory; empty without shared storage."""
     setup: str = ""

@@ -1,4 +1,4 @@
-"""Publish this node's own record in the cluster's table: its keys, its activity, and whether it is draining."""
+"""Publish this node's own record in the cluster's table: its keys, its idle report, and whether it is draining."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -12,7 +12,7 @@ RETRY_S: Final = 60.0
 
 
 class Report(Protocol):
-    """The node's activity (bootstrap.idle.report), which is not part of the membership."""
+    """The node's idle report (bootstrap.idle.report), which is not part of the membership."""
 
     @property
     def is_due(self) -> bool:
@@ -35,7 +35,7 @@ class NodeRecordWriter:
         self._not_before = 0.0
 
     def is_due(self, record: NodeRecord, membership: Membership) -> bool:
-        """Return True if the record is new, the membership differs from it, or the node's activity is due.
+        """Return True if the record is new, the membership differs from it, or the idle report is due.
 
         The table may have lost the record, or another process with this node's role may have replaced it.
         """
@@ -44,9 +44,9 @@ class NodeRecordWriter:
         return not _agrees(record, membership) and self._monotonic() >= self._not_before
 
     def publish(self, table: Table, record: NodeRecord) -> None:
-        """Write the record, with the node's activity beside it."""
+        """Write the record, with the idle report beside it."""
         now = self._monotonic()
-        table.write_node(record, activity=self._report.text())
+        table.write_node(record, idle_report=self._report.text())
         self._report.mark_written()
         self._published = record
         self._not_before = now + RETRY_S

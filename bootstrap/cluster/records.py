@@ -215,7 +215,7 @@ def parse_members(rows: object, networks: Networks | None) -> tuple[MemberRecord
     members = tuple(parse_member(row, networks) for row in rows)
     check_unique(NODE_INDEX_FIELD, (member.node_index for member in members))
     check_unique(INSTANCE_ID_FIELD, (member.instance_id for member in members))
-    # EC2 may reuse the address of an ended instance while the record still contains both.
+    # EC2 may reuse the address of a terminated instance while the record still contains both.
     check_unique(ADDRESS_FIELD, (member.address for member in members if not member.draining))
     return tuple(sorted(members, key=lambda member: member.node_index))
 

@@ -24,7 +24,7 @@ from bootstrap.contract import (
     GENERATION_FIELD,
     GENERATION_ID,
     HOST_KEY_FIELD,
-    IDLENESS_FIELD,
+    IDLE_REPORT_FIELD,
     INSTANCE_ID_FIELD,
     MASTER_TRAINS_FIELD,
     MEMBERS_FIELD,
@@ -66,7 +66,7 @@ NODE_FIELDS: Final = {
             MOUNT_FIELD,
             SETUP_FIELD,
             RELEASE_FIELD,
-            IDLENESS_FIELD,
+            IDLE_REPORT_FIELD,
         )
     )
 }
@@ -117,8 +117,8 @@ class Table:
         self._name = name
         self._networks = networks
         self._sleep = sleep
-        self.activities: dict[str, str] = {}
-        """Activity in each node's record at the last read, by record ID; bootstrap.idle parses it."""
+        self.idle_reports: dict[str, str] = {}
+        """Idle report in each node's record at the last read, by record ID; bootstrap.idle parses it."""
 
     def read_generation(self, *, consistent: bool = False) -> int:
         """Return the membership's generation, eventually consistent: far cheaper than the membership."""
@@ -185,7 +185,7 @@ class Table:
         item = {TABLE_KEY: {"S": record_id}, **fields}
         return cast("PutTypeDef", {"TableName": self._name, "Item": item, **(condition or {})})
 
-    def write_node(self, record: NodeRecord, *, activity: str = "") -> None:
+    def write_node(self, record: NodeRecord, *, idle_report: str = "") -> None:
         """Write a node's own record."""
         fields: Item = {
             VERSION_FIELD: {"N": str(RECORD_VERSION)},
@@ -197,7 +197,7 @@ class Table:
             **_if_any(MOUNT_FIELD, record.mount),
             **_if_any(SETUP_FIELD, record.setup),
             **_if_any(RELEASE_FIELD, record.release),
-            **_if_any(IDLENESS_FIELD, activity),
+            **_if_any(IDLE_REPORT_FIELD, idle_report),
         }
         self.write_record(record.record_id, fields)
 
@@ -207,7 +207,7 @@ class Table:
 
     def read_nodes(self, record_ids: Sequence[str]) -> dict[str, NodeRecord]:
         """Return the nodes' records by record ID, without missing and bad ones."""
-        records, self.activities = {}, {}
+        records, self.idle_reports = {}, {}
         for item in self._items(record_ids):
             try:
                 record = parse_node(item)
@@ -215,7 +215,7 @@ class Table:
                 log.warning("passing over a node's record: %s", error)
             else:
                 records[record.record_id] = record
-                self.activities[record.record_id] = str(item.get(IDLENESS_FIELD, {}).get("S", ""))
+                self.idle_reports[record.record_id] = str(item.get(IDLE_REPORT_FIELD, {}).get("S", ""))
         return records
 
     def _items(self, record_ids: Sequence[str]) -> Iterator[Item]:

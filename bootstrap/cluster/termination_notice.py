@@ -1,4 +1,5 @@
-"""Handle notices that this instance will end: a spot interruption, EC2's rebalance recommendation, or a termination.
+"""Handle notices of a termination of this instance: by spot or by its group, or the risk of one (EC2's rebalance
+recommendation).
 
 Spot gives two minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of one is high.
 The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
@@ -28,10 +29,10 @@ DRAIN_GRACE_S: Final = 20.0
 MAX_DRAIN_S: Final = 45.0
 """Seconds after the notice until a node counts as dropped: there may be no coordinator to drop it."""
 SIGTERM_DELIVERY_S: Final = 30.0
-"""Seconds after the drop until every rank has got TERM, even if its launcher has ended: a runner notices that after its
-heartbeat timeout, 20 s."""
+"""Seconds after the drop until every rank has received SIGTERM, even if its launcher has ended: a runner notices that
+after its heartbeat timeout, 20 s."""
 SPOT_NOTICE_S: Final = 120.0
-"""Seconds from the notice of an interruption until EC2 ends the instance."""
+"""Seconds from the notice of an interruption until EC2 terminates the instance."""
 HEARTBEAT_S: Final = 10.0
 """Seconds between heartbeats to the lifecycle hook; its timeout is short because a broken node sends none."""
 LIFECYCLE: Final = "autoscaling/target-lifecycle-state"
@@ -48,17 +49,17 @@ class TerminationNotice:
     """Notices in force for this instance, read together with its public address."""
 
     public_address: str | None = None
-    ending: bool = False
+    is_terminating: bool = False
     """The Auto Scaling group holds the termination until this node completes the lifecycle hook."""
-    interrupted: bool = False
+    is_interruption_pending: bool = False
     """Spot will interrupt the instance within two minutes."""
-    at_risk: bool = False
+    is_rebalance_recommended: bool = False
     """EC2 recommends a rebalance: the risk of a spot interruption is high."""
 
     @property
     def must_drain(self) -> bool:
         """Return True if the other nodes should stop counting on this one."""
-        return self.ending or self.interrupted or self.at_risk
+        return self.is_terminating or self.is_interruption_pending or self.is_rebalance_recommended
 
 
 def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> TerminationNotice:
@@ -66,9 +67,9 @@ def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Termina
     values = read_categories((PUBLIC_ADDRESS, LIFECYCLE, SPOT_INTERRUPTION, REBALANCE), host=host, timeout_s=timeout_s)
     return TerminationNotice(
         public_address=values[PUBLIC_ADDRESS],
-        ending=values[LIFECYCLE] == TERMINATED,
-        interrupted=values[SPOT_INTERRUPTION] is not None,
-        at_risk=values[REBALANCE] is not None,
+        is_terminating=values[LIFECYCLE] == TERMINATED,
+        is_interruption_pending=values[SPOT_INTERRUPTION] is not None,
+        is_rebalance_recommended=values[REBALANCE] is not None,
     )
 
 
@@ -97,7 +98,7 @@ class TerminationHandler:
         self._interrupted_at: float | None = None
         self._next_heartbeat = 0.0
         self._waits_for_ranks = False
-        self._may_end = False
+        self._may_terminate = False
         self._completed = False
 
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
@@ -106,32 +107,32 @@ class TerminationHandler:
         Once the hosts and workers files omit it, only a termination by the group is urgent, for MAX_DRAIN_S: a node may
         wait for its ranks much longer, and each pass calls AWS.
         """
-        if notice.ending and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
+        if notice.is_terminating and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
             return True
         return notice.must_drain and membership.is_active(self._instance_id)
 
-    def delay_termination(self) -> None:
-        """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the node may end."""
+    def send_lifecycle_heartbeat(self) -> None:
+        """Send the lifecycle hook a heartbeat, which restarts its timeout, unless the group may terminate the node."""
         now = self._monotonic()
-        if self._may_end or self._completed or now < self._next_heartbeat:
+        if self._may_terminate or self._completed or now < self._next_heartbeat:
             return
         self._next_heartbeat = now + HEARTBEAT_S
-        self._completed = not self._requests.extend_termination()
+        self._completed = not self._requests.send_lifecycle_heartbeat()
 
     def respond(self, notice: TerminationNotice, membership: Membership | None) -> None:
         """Request a replacement or complete the termination; ``membership`` is None if it could not be read."""
-        if notice.interrupted and self._interrupted_at is None:
+        if notice.is_interruption_pending and self._interrupted_at is None:
             self._interrupted_at = self._monotonic()
-        if notice.at_risk and not notice.interrupted and not notice.ending:
+        if notice.is_rebalance_recommended and not notice.is_interruption_pending and not notice.is_terminating:
             self._requests.request_replacement("spot recommends a replacement")
-        if not notice.ending or self._completed:
+        if not notice.is_terminating or self._completed:
             return
-        self._may_end = self._may_end or self._drain_is_over(membership)
-        if self._may_end:
+        self._may_terminate = self._may_terminate or self._drain_is_over(membership)
+        if self._may_terminate:
             self._requests.complete_termination()
             self._completed = True
         else:
-            self.delay_termination()  # The pass may have taken long.
+            self.send_lifecycle_heartbeat()  # The pass may have taken long.
 
     def _drain_is_over(self, membership: Membership | None) -> bool:
         """Return True if every other node has dropped this one, or had time to, and its ranks have ended."""
@@ -153,7 +154,7 @@ class TerminationHandler:
         if self._interrupted_at is not None:
             deadline = min(deadline, self._interrupted_at + SPOT_NOTICE_S)
         if now >= deadline:
-            log.warning("ending although ranks still run: their time to save is over")
+            log.warning("completing the termination with ranks still running: their grace period has expired")
             return True
         if not self._waits_for_ranks:
             log.info("waiting at most %.0f s for the ranks on this node to end", deadline - now)

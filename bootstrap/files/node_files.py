@@ -2,15 +2,17 @@
 
 import json
 import pwd
+import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bootstrap import contract
 from bootstrap.atomic_file import Permissions, write_and_act, write_block, write_file
 from bootstrap.cluster.membership import EMPTY, Member, Membership, member_row
 from bootstrap.cluster.record_fields import Networks, RecordError
 from bootstrap.cluster.records import parse_state
+from bootstrap.config import NodeConfig
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
 from bootstrap.files.paths import pending_file, run_file, under_root
@@ -18,6 +20,9 @@ from bootstrap.files.scratch import scratch_directory
 from bootstrap.files.workers import workers_file
 from bootstrap.team_keys.keys import parse
 from bootstrap.team_keys.logins import replace_team_keys
+
+if TYPE_CHECKING:
+    from bootstrap.host import Host
 
 
 class Actions(Protocol):
@@ -151,6 +156,19 @@ class NodeFiles:
 
     def _path(self, path: str) -> Path:
         return under_root(self._root, path)
+
+
+def node_file_writer(config: NodeConfig, host: "Host", *, arriving: int) -> NodeFiles:
+    """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
+    return NodeFiles(
+        host.root,
+        user_name=config.default_user,
+        bucket=config.bucket,
+        actions=host.actions,
+        own_name=socket.gethostname() if config.engines else None,
+        shared=None if config.shared_storage is None else contract.SHARED_DIR,
+        arriving=arriving,
+    )
 
 
 def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:

@@ -58,14 +58,14 @@ class Health:
     """Number of Elastic Fabric Adapters with which the node was launched."""
     resolve: Callable[[str], str]
     """Function that returns the address of a host name. Raises OSError."""
-    answers: Callable[[str], bool]
-    """Function that returns True if an SSH server answers at an address; see answers_ssh."""
+    answers_ssh: Callable[[str], bool]
+    """Function that returns True if an SSH server answers at an address; see the function of this name."""
 
     def check_machine(self) -> HealthCheckFailure | None:
         """Check the GPUs, the fabric and the disks; return the first finding, or None."""
         return self._check_gpus() or self._check_efa() or self._check_scratch()
 
-    def before_ready(self, active_members: Iterable[Member]) -> HealthCheckFailure | None:
+    def check_before_ready(self, active_members: Iterable[Member]) -> HealthCheckFailure | None:
         """Return the first finding that keeps this node from training, or None."""
         members = tuple(active_members)
         return self.check_machine() or self._check_names(members) or self._check_master(members)
@@ -116,7 +116,7 @@ class Health:
 
     def _check_master(self, members: Iterable[Member]) -> HealthCheckFailure | None:
         for member in members:
-            if member.node_index == 1 and not self.answers(member.address):
+            if member.node_index == 1 and not self.answers_ssh(member.address):
                 return HealthCheckFailure(reason=f"{MASTER_HOST} silent", needs_replacement=False)
         return None
 

@@ -15,7 +15,7 @@ from typing import Final
 from bootstrap.contract import SETUP_RUNNING, SETUP_STATE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
-from bootstrap.idle.watch import UNKNOWN_S
+from bootstrap.idle.watch import SILENT_AFTER_S
 from bootstrap.jobs.job_directories import JOBS, entries, is_locked
 
 BUSY_CORES: Final = 0.5
@@ -112,13 +112,13 @@ class Load:
         return _Counters(at=self.monotonic(), cpu_s=cpu_us / 1e6, network_bytes=sent_and_received)
 
     def _uses_gpu(self) -> bool:
-        """Return True if a GPU is in use; one that does not answer counts as in use for UNKNOWN_S."""
+        """Return True if a GPU is in use; one that does not answer counts as in use for SILENT_AFTER_S."""
         now = self.monotonic()
         if self._gpus_answered is None:
             self._gpus_answered = now
         try:
             percent = self.gpu_percent()
         except CommandError:
-            return now - self._gpus_answered <= UNKNOWN_S
+            return now - self._gpus_answered <= SILENT_AFTER_S
         self._gpus_answered = now
         return percent is not None and percent >= BUSY_GPU_PERCENT

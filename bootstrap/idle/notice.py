@@ -16,12 +16,25 @@ from bootstrap.jobs.checkpoints_at_risk import JobsAtRisk
 log = logging.getLogger(__name__)
 
 BEFORE_EXPIRY: Final = timedelta(minutes=15)
-"""Time before ``expires``, or before the end of a Capacity Block's nodes, at which the announcement starts."""
+"""Time before ``expires``, or before EC2 terminates a Capacity Block's nodes, at which the announcement starts."""
 MAX_NAMED: Final = 5
 """Largest number of jobs in an announcement."""
 EXPIRES: Final = "expires"
 BLOCK: Final = "block"
 IDLE: Final = "idle"
+_SENTENCES: Final = {
+    EXPIRES: "this cluster pauses at {time} UTC (expires) and all its nodes will be terminated; dlcluster extend 8h "
+    "postpones it",
+    BLOCK: "this cluster pauses at {time} UTC, before its Capacity Block ends, and all its nodes will be terminated: "
+    "durable jobs continue in the next block",
+    IDLE: "this cluster is idle and pauses at {time} UTC, which terminates all its nodes; press a key or start a job "
+    "to keep it running",
+}
+_WITHDRAWN: Final = {
+    EXPIRES: "this cluster's expiry has been postponed",
+    BLOCK: "this cluster has another Capacity Block",
+    IDLE: "this cluster is in use again and does not pause",
+}
 
 
 class Notices:
@@ -64,7 +77,7 @@ class Notices:
         except OSError as error:
             log.warning("jobs cannot be read: %s", error)
             return ""
-        lost = f". Lost with the nodes: the checkpoints of job {', '.join(jobs.local[:MAX_NAMED])}"
+        lost = f". The checkpoints of these jobs will be lost: {', '.join(jobs.local[:MAX_NAMED])}"
         unknown = (
             f". It is unknown whether the checkpoints of job {', '.join(jobs.unknown[:MAX_NAMED])} are in S3 or the "
             "shared directory"
@@ -98,16 +111,3 @@ def _coming(record: PauseRecord, now: datetime) -> Iterator[tuple[str, datetime]
         yield BLOCK, record.block_pauses
     if record.pauses_at is not None and now < record.pauses_at:
         yield IDLE, record.pauses_at
-
-
-_SENTENCES: Final = {
-    EXPIRES: "this cluster pauses at {time} UTC (expires) and all its nodes end; dlcluster extend 8h postpones it",
-    BLOCK: "this cluster pauses at {time} UTC, before its Capacity Block ends, and all its nodes end: durable jobs "
-    "continue in the next block",
-    IDLE: "this cluster is idle and pauses at {time} UTC: all its nodes end. Press a key or start a job to keep it",
-}
-_WITHDRAWN: Final = {
-    EXPIRES: "this cluster's expiry has been postponed",
-    BLOCK: "this cluster has another Capacity Block",
-    IDLE: "this cluster is in use again and does not pause",
-}

@@ -23,7 +23,7 @@ from bootstrap.idle.watch import IdleWatch, Verdict
 from bootstrap.jobs.checkpoints_at_risk import find_jobs_at_risk
 
 if TYPE_CHECKING:
-    from bootstrap.host_services import ClusterClients, HostServices
+    from bootstrap.host import ClusterClients, Host
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class PauseController:
             self._read(cluster.table)
         elif cluster.coordinator.groups:
             is_due = self._decide_and_write(
-                cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.activities
+                cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.idle_reports
             )
         self.report.set_enabled(self._record.idle_stop_s > 0)
         self._notices.follow(self._record, now=self._utc_now())
@@ -142,12 +142,14 @@ def _stored(table: Table) -> PauseRecord | None:
         return None
 
 
-def pause_controller(config: NodeConfig, host: "HostServices") -> PauseController:
+def pause_controller(config: NodeConfig, host: "Host") -> PauseController:
     """Build the controller of one node."""
     load = Load(root=host.root, user=config.default_user, gpu_percent=host.gpu_percent, monotonic=host.monotonic)
     return PauseController(
         cluster_name=config.cluster_name,
-        report=ActivityReport(load.busy_with, monotonic=host.monotonic, beat=lambda: int(host.utc_now().timestamp())),
+        report=ActivityReport(
+            load.busy_with, monotonic=host.monotonic, sequence_number=lambda: int(host.utc_now().timestamp())
+        ),
         notices=Notices(
             host.wall,
             losing=lambda: find_jobs_at_risk(host.root, config.default_user),

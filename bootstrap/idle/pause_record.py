@@ -12,10 +12,12 @@ from datetime import datetime, timezone
 from typing import Any, Final, cast
 
 from bootstrap.cluster.record_fields import RecordError, check_instance_id, parse_json, shown
-from bootstrap.contract import PAUSE_FIELD, RECORD_VERSION, VERSION_FIELD
+from bootstrap.contract import RECORD_VERSION, VERSION_FIELD
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ACTIVITY: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,9})")
+PAUSE_FIELD: Final = "pause"
+"""Field of the record: a JSON object."""
 MAX_SECONDS: Final = 10**9 - 1
 """Longest time of idleness that a record may name, in seconds."""
 
@@ -42,7 +44,7 @@ class PauseRecord:
 class NodeActivity:
     """A node's report about its activity."""
 
-    beat: int
+    sequence_number: int
     """Number that differs in each report, so that the reader can measure a report's age by its own clock."""
     idle_s: int
     """Seconds without activity at the time of the report."""
@@ -50,13 +52,13 @@ class NodeActivity:
 
 def render_activity(activity: NodeActivity) -> str:
     """Render a node's report for its record."""
-    return f"{activity.beat}:{activity.idle_s}"
+    return f"{activity.sequence_number}:{activity.idle_s}"
 
 
 def parse_activity(text: str) -> NodeActivity | None:
     """Return a node's report; None if the text is not a valid report."""
     match = _ACTIVITY.fullmatch(text)
-    return NodeActivity(beat=int(match[1]), idle_s=int(match[2])) if match else None
+    return NodeActivity(sequence_number=int(match[1]), idle_s=int(match[2])) if match else None
 
 
 def render_pause(record: PauseRecord) -> Mapping[str, Mapping[str, Any]]:

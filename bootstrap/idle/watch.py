@@ -10,12 +10,12 @@ from typing import Final
 
 from bootstrap.idle.pause_record import parse_activity
 
-ANNOUNCED_S: Final = 300.0
+NOTICE_S: Final = 300.0
 """Seconds between the announcement of a pause and the pause."""
-FRESH_S: Final = 290.0
-"""Seconds for which a report counts: two heartbeats (report.HEARTBEAT_S) and the passes in between. Below ANNOUNCED_S,
+REPORT_MAX_AGE_S: Final = 290.0
+"""Seconds for which a report counts: two heartbeats (report.HEARTBEAT_S) and the passes in between. Below NOTICE_S,
 so that each node reports at least once between the announcement and the pause."""
-UNKNOWN_S: Final = 600.0
+SILENT_AFTER_S: Final = 600.0
 """Seconds for which a node without a fresh report counts as busy. After that it is silent and no longer counts."""
 TOLERANCE_S: Final = 60.0
 """Seconds by which two reports of the same idle time may differ, because reports wait for the agent's and the master's
@@ -40,10 +40,10 @@ class Verdict:
 class _Node:
     """The master's knowledge of one instance."""
 
-    since: float
-    """Time when the instance was first seen or last reported."""
-    beat: int | None = None
-    active: float | None = None
+    last_report_at: float
+    """Time of its last report or, before one counts, when it was first seen."""
+    sequence_number: int | None = None
+    last_active_at: float | None = None
     """Time of its last activity; None if it has never reported."""
 
 
@@ -52,7 +52,7 @@ class IdleWatch:
 
     def __init__(self, *, arrival_s: float) -> None:
         """Count an instance as busy for ``arrival_s`` seconds before it is a member: its setup may be running."""
-        self._arrival_s = max(arrival_s, FRESH_S + UNKNOWN_S)
+        self._arrival_s = max(arrival_s, REPORT_MAX_AGE_S + SILENT_AFTER_S)
         self._nodes: dict[str, _Node] = {}
         self._announced: float | None = None
 
@@ -63,11 +63,11 @@ class IdleWatch:
             report, node = parse_activity(reports.get(name, "")), self._nodes.get(name)
             if node is None:
                 # The first report found may be old, so count from the next one.
-                node = _Node(since=now, beat=report.beat if report else None)
-            elif report is not None and report.beat != node.beat:
-                node.since, node.beat, active = now, report.beat, now - report.idle_s
-                if node.active is None or abs(active - node.active) > TOLERANCE_S:
-                    node.active = active
+                node = _Node(last_report_at=now, sequence_number=report.sequence_number if report else None)
+            elif report is not None and report.sequence_number != node.sequence_number:
+                node.last_report_at, node.sequence_number, active_at = now, report.sequence_number, now - report.idle_s
+                if node.last_active_at is None or abs(active_at - node.last_active_at) > TOLERANCE_S:
+                    node.last_active_at = active_at
             found[name] = node
         self._nodes = found
 
@@ -75,26 +75,27 @@ class IdleWatch:
         """Judge the cluster; with ``idle_stop_s`` 0 it never pauses, and nodes need not report."""
         if not idle_stop_s:
             self._nodes.clear()
-        active = {name: self._last_active(name, node, members, now) for name, node in self._nodes.items()}
-        silent = tuple(sorted(name for name, time in active.items() if time is None))
-        since = max((time for time in active.values() if time is not None), default=now)
-        if now - since <= FRESH_S:
+        active_at = {name: self._last_active_at(name, node, members, now) for name, node in self._nodes.items()}
+        silent = tuple(sorted(name for name, last in active_at.items() if last is None))
+        since = max((last for last in active_at.values() if last is not None), default=now)
+        if now - since <= REPORT_MAX_AGE_S:
             self.withdraw()
             return Verdict(silent=silent)
-        if now - since < idle_stop_s - ANNOUNCED_S:
+        if now - since < idle_stop_s - NOTICE_S:
             self.withdraw()
             return Verdict(idle_since=since, silent=silent)
         announced = self._announced = now if self._announced is None else self._announced
-        pauses_at = max(since + idle_stop_s, announced + ANNOUNCED_S)
+        pauses_at = max(since + idle_stop_s, announced + NOTICE_S)
         return Verdict(idle_since=since, pauses_at=pauses_at, is_due=now >= pauses_at, silent=silent)
 
     def withdraw(self) -> None:
         """Withdraw an announcement because the cluster is busy again or the announcement was never written."""
         self._announced = None
 
-    def _last_active(self, name: str, node: _Node, members: Collection[str], now: float) -> float | None:
+    def _last_active_at(self, name: str, node: _Node, members: Collection[str], now: float) -> float | None:
         """Return the time of the last activity; None for a silent instance."""
-        if node.active is not None and now - node.since <= FRESH_S:
-            return node.active
-        limit = FRESH_S + UNKNOWN_S if name in members or node.active is not None else self._arrival_s
-        return now if now - node.since <= limit else None
+        if node.last_active_at is not None and now - node.last_report_at <= REPORT_MAX_AGE_S:
+            return node.last_active_at
+        has_joined = name in members or node.last_active_at is not None
+        limit = REPORT_MAX_AGE_S + SILENT_AFTER_S if has_joined else self._arrival_s
+        return now if now - node.last_report_at <= limit else None

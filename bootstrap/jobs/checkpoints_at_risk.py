@@ -26,7 +26,7 @@ class JobsAtRisk(NamedTuple):
     local: list[str]
     """Jobs whose checkpoints only the nodes have."""
     unknown: list[str]
-    """Durable jobs of which the launcher cannot tell."""
+    """Durable jobs whose checkpoint location the launcher cannot determine."""
 
 
 def find_jobs_at_risk(root: Path, user: str) -> JobsAtRisk:

@@ -17,7 +17,7 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.atomic_file import point_link
-from bootstrap.contract import MPIRUN_COMMAND, MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
+from bootstrap.contract import MXNET_ENVIRONMENT, MXNET_ENVIRONMENTS_DIR, MXNET_FRAMEWORKS_FILE
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
@@ -27,6 +27,8 @@ from bootstrap.mxnet_environment.state import READY, EnvironmentState, write_sta
 
 log = logging.getLogger(__name__)
 
+MPIRUN_COMMAND: Final = "/usr/local/bin/mpirun"
+"""Symbolic link to mpirun of an environment with Horovod, for login shells."""
 POLL_S: Final = 5.0
 """Seconds between checks of the bucket, and half of the first pause after a failure."""
 MAX_BACKOFF_S: Final = 80.0
@@ -36,7 +38,7 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EnvironmentServices:
+class EnvironmentDependencies:
     """Functions of the machine and of AWS; tests replace each."""
 
     root: Path
@@ -50,18 +52,22 @@ class EnvironmentServices:
     sleep: Callable[[float], None] = time.sleep
 
 
-def provide(recipe: Recipe, *, is_master: bool, wait_s: float, services: EnvironmentServices) -> None:
+def provide(recipe: Recipe, *, is_master: bool, wait_s: float, dependencies: EnvironmentDependencies) -> None:
     """Provide the environment within ``wait_s`` seconds. Raises MxnetEnvironmentError."""
-    directory = under_root(services.root, recipe.directory)
+    directory = under_root(dependencies.root, recipe.directory)
     # The master always checks the bucket, because it may have been stopped before it had uploaded the archive.
     if is_master or not is_complete(directory):
         _fetch_or_build(
-            recipe, directory, is_master=is_master, deadline=services.monotonic() + wait_s, services=services
+            recipe,
+            directory,
+            is_master=is_master,
+            deadline=dependencies.monotonic() + wait_s,
+            dependencies=dependencies,
         )
-    point_link(under_root(services.root, MXNET_ENVIRONMENT), Path(recipe.directory))
+    point_link(under_root(dependencies.root, MXNET_ENVIRONMENT), Path(recipe.directory))
     if HOROVOD in recipe.frameworks:
-        _link_command(under_root(services.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
-    write_state(services.root, EnvironmentState(doing=READY))
+        _link_command(under_root(dependencies.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
+    write_state(dependencies.root, EnvironmentState(doing=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
@@ -71,22 +77,22 @@ def is_complete(directory: Path) -> bool:
 
 
 def _fetch_or_build(
-    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, services: EnvironmentServices
+    recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, dependencies: EnvironmentDependencies
 ) -> None:
     """Download or build the environment; after a failure, retry with growing pauses until the deadline."""
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
-        write_state(services.root, EnvironmentState(doing="fetching", why=why))
+        write_state(dependencies.root, EnvironmentState(doing="fetching", why=why))
         try:
-            archive, record = services.archive(recipe), services.record()
+            archive, record = dependencies.archive(recipe), dependencies.record()
             if _fetch(recipe, directory, archive, record, is_master=is_master):
                 return
             if is_master:
-                left = max(1.0, deadline - services.monotonic())
-                _build_and_store(recipe, directory, archive, record, services=services, limit_s=left, why=why)
+                left = max(1.0, deadline - dependencies.monotonic())
+                _build_and_store(recipe, directory, archive, record, dependencies=dependencies, limit_s=left, why=why)
                 return
-            write_state(services.root, EnvironmentState(doing="waiting-for-master", why=why))
+            write_state(dependencies.root, EnvironmentState(doing="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
@@ -95,13 +101,13 @@ def _fetch_or_build(
             why = f"try {tries}: {short}"
             pause = min(POLL_S * 2**tries, MAX_BACKOFF_S)
             log.warning("%s: %s", why, error)
-            if error.is_permanent or services.monotonic() + pause >= deadline:
+            if error.is_permanent or dependencies.monotonic() + pause >= deadline:
                 raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
-            write_state(services.root, EnvironmentState(doing="pausing", why=why))
-        if services.monotonic() >= deadline:
+            write_state(dependencies.root, EnvironmentState(doing="pausing", why=why))
+        if dependencies.monotonic() >= deadline:
             detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
             raise MxnetEnvironmentError(short, detail)
-        services.sleep(pause * RANDOM.uniform(0.75, 1.25))
+        dependencies.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 
 def _fetch(recipe: Recipe, directory: Path, archive: Archive, record: HashRecord, *, is_master: bool) -> bool:
@@ -129,16 +135,16 @@ def _build_and_store(
     archive: Archive,
     record: HashRecord,
     *,
-    services: EnvironmentServices,
+    dependencies: EnvironmentDependencies,
     limit_s: float,
     why: str | None,
 ) -> None:
     if not is_complete(directory):
-        write_state(services.root, EnvironmentState(doing="building", why=why))
-        started = services.monotonic()
-        services.build(recipe, directory, limit_s)
-        log.info("built %s in %.0f s", recipe.key, services.monotonic() - started)
-    write_state(services.root, EnvironmentState(doing="storing", why=why))
+        write_state(dependencies.root, EnvironmentState(doing="building", why=why))
+        started = dependencies.monotonic()
+        dependencies.build(recipe, directory, limit_s)
+        log.info("built %s in %.0f s", recipe.key, dependencies.monotonic() - started)
+    write_state(dependencies.root, EnvironmentState(doing="storing", why=why))
     # In this order, a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 

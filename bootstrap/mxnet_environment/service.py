@@ -15,7 +15,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
 from bootstrap.mxnet_environment.build import Builder
-from bootstrap.mxnet_environment.provide import EnvironmentServices, provide
+from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe, recipe_for_this_machine
 from bootstrap.mxnet_environment.state import EnvironmentState, write_state
 
@@ -33,7 +33,9 @@ def provide_mxnet_environment(root: Path) -> None:
     try:
         recipe = recipe_for_this_machine(config.engines)
         is_master = config.node_type == MASTER
-        provide(recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, services=_services(config, root))
+        provide(
+            recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, dependencies=_dependencies(config, root)
+        )
     except MxnetEnvironmentError as error:
         _fail(root, error.short, str(error))
     except OSError as error:
@@ -45,7 +47,7 @@ def _fail(root: Path, short: str, detail: str) -> None:
     write_state(root, EnvironmentState(doing="failed", failure=short, detail=detail))
 
 
-def _services(config: NodeConfig, root: Path) -> EnvironmentServices:
+def _dependencies(config: NodeConfig, root: Path) -> EnvironmentDependencies:
     @cache
     def archive(recipe: Recipe) -> Archive:
         return Archive(connect(config.region).s3, bucket=config.bucket, key=recipe.object_key(config.cluster_name))
@@ -57,4 +59,4 @@ def _services(config: NodeConfig, root: Path) -> EnvironmentServices:
     def build(recipe: Recipe, directory: Path, limit_s: float) -> None:
         Builder(deadline=time.monotonic() + min(BUILD_S, limit_s)).build(recipe, directory)
 
-    return EnvironmentServices(root=root, archive=archive, record=record, build=build)
+    return EnvironmentDependencies(root=root, archive=archive, record=record, build=build)

@@ -1,6 +1,6 @@
 """Find the shared libraries of the image's PyTorch environment, and read them with many readers at once.
 
-A fresh volume answers the first touch of a block from its snapshot, after milliseconds each: import torch, which
+A fresh volume loads each block from its snapshot on first access, which takes milliseconds: import torch, which
 touches its libraries page after page, then takes a minute. Many large reads at once wait for them together.
 """
 

@@ -20,7 +20,7 @@ AGENT_TIMEOUT_S: Final = 60.0
 """Seconds after which it reads without having seen the agent."""
 POLL_S: Final = 0.5
 DEADLINE_S: Final = 300.0
-"""Seconds for all libraries, about 5 GB, of which a fresh volume gives 70 MB or so a second."""
+"""Time limit in seconds. The libraries are about 5 GB; a fresh volume delivers about 70 MB/s."""
 
 
 def read_ahead(
@@ -30,14 +30,14 @@ def read_ahead(
     sleep: Callable[[float], None] = time.sleep,
     deadline_s: float = DEADLINE_S,
 ) -> None:
-    """Read the libraries, unless that was begun since the boot. A failure is a line of the log, nothing else."""
+    """Read the libraries unless a read has already started since boot. Failures are only logged."""
     marker = run_file(root, MARKER)
     try:
         if marker.exists():
             log.info("PyTorch's libraries were read ahead since the boot")
             return
         write_file(marker, "begun\n")
-        _await_agent(root, monotonic=monotonic, sleep=sleep)
+        _wait_for_agent(root, monotonic=monotonic, sleep=sleep)
         files = find_libraries(root)
         amount = read_all(files, deadline_s=deadline_s, monotonic=monotonic)
     except OSError as error:
@@ -46,7 +46,7 @@ def read_ahead(
         log.info("read PyTorch's libraries ahead, %d files: %s", len(files), amount)
 
 
-def _await_agent(root: Path, *, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+def _wait_for_agent(root: Path, *, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
     """Wait until the agent has loaded its own code, which comes from the same volume."""
     end = monotonic() + AGENT_TIMEOUT_S
     while not run_file(root, AGENT_STARTED).exists():

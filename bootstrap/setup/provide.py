@@ -43,7 +43,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetupServices:
+class SetupDependencies:
     """Parts of the machine and of AWS that a setup uses; tests replace each."""
 
     root: Path
@@ -51,7 +51,7 @@ class SetupServices:
     """Returns an object of a bucket. Raises errors of AWS until the node has credentials."""
     run: Run
     flush: Callable[[], None]
-    """Sends the output to the log group, because a failed node may end as soon as its failure is known."""
+    """Sends the output to the log group, because a failed node may be terminated as soon as its failure is known."""
     python: str = PYTORCH_PYTHON
     """Python whose environment gets the requirements."""
     monotonic: Callable[[], float] = time.monotonic
@@ -63,19 +63,19 @@ def done_marker(sha256: str, node_type: NodeType) -> str:
     return f"{sha256} {node_type}\n"
 
 
-def provide(source: SetupSource, *, node_type: NodeType, services: SetupServices) -> None:
+def provide(source: SetupSource, *, node_type: NodeType, dependencies: SetupDependencies) -> None:
     """Run the setup unless it has already succeeded on this disk; write its outcome for the agent."""
-    marker = under_root(services.root, SETUP_MARKER)
+    marker = under_root(dependencies.root, SETUP_MARKER)
     done = done_marker(source.sha256, node_type)
     # An older release wrote no type. Its disk is this node's own, as an image has one (bootstrap.setup.prepare_image).
     if marker.is_file() and marker.read_text().strip() in (done.strip(), source.sha256):
         log.info("setup %s was done before", source.sha256)
-        write_state(services.root, SetupState(doing=SETUP_DONE, sha256=source.sha256))
+        write_state(dependencies.root, SetupState(doing=SETUP_DONE, sha256=source.sha256))
         return
-    write_state(services.root, SetupState(doing=SETUP_RUNNING, sha256=source.sha256))
-    started = services.monotonic()
+    write_state(dependencies.root, SetupState(doing=SETUP_RUNNING, sha256=source.sha256))
+    started = dependencies.monotonic()
     try:
-        _run_all(source, deadline=started + source.timeout_s, services=services)
+        _run_all(source, deadline=started + source.timeout_s, dependencies=dependencies)
         write_file(marker, done)
     except (SetupError, OSError) as error:
         short = error.short if isinstance(error, SetupError) else error.strerror or type(error).__name__
@@ -83,36 +83,38 @@ def provide(source: SetupSource, *, node_type: NodeType, services: SetupServices
         log.warning("setup %s has failed: %s", source.sha256, error)
     else:
         state = SetupState(doing=SETUP_DONE, sha256=source.sha256)
-        log.info("setup %s took %.0f s", source.sha256, services.monotonic() - started)
-    services.flush()
-    write_state(services.root, state)
+        log.info("setup %s took %.0f s", source.sha256, dependencies.monotonic() - started)
+    dependencies.flush()
+    write_state(dependencies.root, state)
 
 
-def _run_all(source: SetupSource, *, deadline: float, services: SetupServices) -> None:
-    directory = under_root(services.root, f"{SETUP_DIR}/{source.sha256}")
+def _run_all(source: SetupSource, *, deadline: float, dependencies: SetupDependencies) -> None:
+    directory = under_root(dependencies.root, f"{SETUP_DIR}/{source.sha256}")
     # Restart an interrupted setup with fresh files.
     shutil.rmtree(directory, ignore_errors=True)
-    content = fetch(source, read=services.read, deadline=deadline, monotonic=services.monotonic, sleep=services.sleep)
+    content = fetch(
+        source, read=dependencies.read, deadline=deadline, monotonic=dependencies.monotonic, sleep=dependencies.sleep
+    )
     unpack(content, directory)
     if (directory / SETUP_SCRIPT).is_file():
-        _run([str(directory / SETUP_SCRIPT)], cwd=directory, deadline=deadline, services=services)
+        _run([str(directory / SETUP_SCRIPT)], cwd=directory, deadline=deadline, dependencies=dependencies)
     if (directory / SETUP_REQUIREMENTS).is_file():
-        if not Path(services.python).is_file():
+        if not Path(dependencies.python).is_file():
             raise SetupError(
-                f"no {services.python}",
-                f"requirements need {services.python}, which this image lacks: install them in the script of setup",
+                f"no {dependencies.python}",
+                f"requirements need {dependencies.python}, which this image lacks: install them in the script of setup",
             )
-        command = [services.python, *PIP_INSTALL, SETUP_REQUIREMENTS]
-        _run(command, cwd=directory, deadline=deadline, services=services)
+        command = [dependencies.python, *PIP_INSTALL, SETUP_REQUIREMENTS]
+        _run(command, cwd=directory, deadline=deadline, dependencies=dependencies)
 
 
-def _run(command: list[str], *, cwd: Path, deadline: float, services: SetupServices) -> None:
+def _run(command: list[str], *, cwd: Path, deadline: float, dependencies: SetupDependencies) -> None:
     """Run a program, and once more if it fails with an exit code before the deadline."""
     try:
-        services.run(command, cwd=cwd, deadline=deadline)
+        dependencies.run(command, cwd=cwd, deadline=deadline)
     except SetupError as error:
-        if not error.transient or services.monotonic() + RETRY_S >= deadline:
+        if not error.transient or dependencies.monotonic() + RETRY_S >= deadline:
             raise
         log.warning("%s; it runs a second time in %.0f s", error, RETRY_S)
-        services.sleep(RETRY_S)
-        services.run(command, cwd=cwd, deadline=deadline)
+        dependencies.sleep(RETRY_S)
+        dependencies.run(command, cwd=cwd, deadline=deadline)

@@ -16,7 +16,7 @@ from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
 from bootstrap.setup.process import run_program
-from bootstrap.setup.provide import SetupServices, provide
+from bootstrap.setup.provide import SetupDependencies, provide
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def serve_setup(root: Path) -> None:
         run_program(command, cwd=cwd, environ=environ, deadline=deadline, write_line=write_line, on_poll=output.ship)
 
     source = SetupSource(url=config.setup, sha256=config.setup_sha256, timeout_s=config.setup_timeout_s)
-    services = SetupServices(root=root, read=lambda *at: _read(config.region, *at), run=run, flush=output.flush)
-    provide(source, node_type=config.node_type, services=services)
+    dependencies = SetupDependencies(root=root, read=lambda *at: _read(config.region, *at), run=run, flush=output.flush)
+    provide(source, node_type=config.node_type, dependencies=dependencies)
 
 
 def environment_of(config: NodeConfig) -> dict[str, str]:

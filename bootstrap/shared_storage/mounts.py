@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bootstrap.contract import NO_CLIENT, REFUSED, SHARED_DIR, UNREACHABLE
+from bootstrap.contract import MOUNT_NO_CLIENT, MOUNT_REFUSED, MOUNT_UNREACHABLE, SHARED_DIR
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.target import TUNNEL_ADDRESS, TUNNEL_PORT, StorageTarget
@@ -41,8 +41,8 @@ OPEN_COMMAND: Final = (
 MOUNT_TIMEOUT_S: Final = 90.0
 OPEN_TIMEOUT_S: Final = 30.0
 _STATES: Final = {
-    NO_CLIENT: ("unknown filesystem type", "No such device"),
-    UNREACHABLE: (
+    MOUNT_NO_CLIENT: ("unknown filesystem type", "No such device"),
+    MOUNT_UNREACHABLE: (
         "Connection timed out",
         "Input/output error",
         "Transport endpoint is not connected",
@@ -58,7 +58,7 @@ class MountError(CommandError):
 
     reason = "shared-storage"
 
-    def __init__(self, message: str, *, state: str = REFUSED) -> None:
+    def __init__(self, message: str, *, state: str = MOUNT_REFUSED) -> None:
         super().__init__(message)
         self.state = state
 
@@ -76,10 +76,12 @@ def run(command: Sequence[str], *, timeout_s: float) -> None:
             _, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
             os.killpg(process.pid, signal.SIGKILL)
-            raise MountError(f"{command[0]} failed: {error}", state=UNREACHABLE) from error
+            raise MountError(f"{command[0]} failed: {error}", state=MOUNT_UNREACHABLE) from error
     if process.returncode != 0:
         output = " ".join(stderr.split())
-        state = next((state for state, parts in _STATES.items() if any(part in output for part in parts)), REFUSED)
+        state = next(
+            (state for state, parts in _STATES.items() if any(part in output for part in parts)), MOUNT_REFUSED
+        )
         raise MountError(f"{command[0]} exited {process.returncode}: {output[-200:]}", state=state)
 
 

@@ -15,15 +15,15 @@ from typing import Final, NoReturn, Protocol
 from bootstrap.atomic_file import write_file
 from bootstrap.config import parse_config
 from bootstrap.contract import (
+    MOUNT_NO_ADDRESS,
+    MOUNT_NOT_KNOWN,
+    MOUNT_OCCUPIED,
+    MOUNT_REFUSED,
+    MOUNT_UNREACHABLE,
     MOUNTED,
-    NO_ADDRESS,
     NODE_CONFIG,
-    NOT_KNOWN,
-    OCCUPIED,
-    REFUSED,
     SHARED_STATE,
     SHARED_TARGET,
-    UNREACHABLE,
 )
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mounts import MountError, OccupiedError, SharedDirectory
@@ -90,7 +90,7 @@ class Mounter:
         except (MountError, OSError) as error:
             log.warning("the shared directory does not refuse writes: %s", error)
         if target is None:
-            self._write_state(NOT_KNOWN, "its id has not arrived")
+            self._write_state(MOUNT_NOT_KNOWN, "its id has not arrived")
             return POLL_S
         state, reason = self._try(target)
         self._write_state(state, reason)
@@ -110,15 +110,15 @@ class Mounter:
                 self._directory.open_to_users()
                 self._is_open = True
         except socket.gaierror as error:
-            return NO_ADDRESS, str(error)
+            return MOUNT_NO_ADDRESS, str(error)
         except ssl.SSLError as error:
-            return REFUSED, str(error)
+            return MOUNT_REFUSED, str(error)
         except OccupiedError as error:
-            return OCCUPIED, str(error)
+            return MOUNT_OCCUPIED, str(error)
         except MountError as error:
             return error.state, str(error)
         except OSError as error:
-            return UNREACHABLE, str(error)
+            return MOUNT_UNREACHABLE, str(error)
         return MOUNTED, target.host
 
     def _serve(self, target: StorageTarget) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from bootstrap.atomic_file import write_file
 from bootstrap.cluster.record_fields import RecordError, check_mount
-from bootstrap.contract import MOUNTED, NOT_KNOWN, SHARED_STATE, SHARED_TARGET
+from bootstrap.contract import MOUNT_NOT_KNOWN, MOUNTED, SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ class SharedStorage:
         self._root = root
         self._wanted = wanted
         self._monotonic = monotonic
-        self._seen, self._since = NOT_KNOWN, 0.0
-        self._reported = NOT_KNOWN
+        self._seen, self._since = MOUNT_NOT_KNOWN, 0.0
+        self._reported = MOUNT_NOT_KNOWN
 
     def follow(self, announced: str) -> None:
         """Tell the service which file system the membership announces.
@@ -44,9 +44,9 @@ class SharedStorage:
         if self._wanted is None:
             return ""
         try:
-            found = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or NOT_KNOWN
+            found = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or MOUNT_NOT_KNOWN
         except (OSError, UnicodeDecodeError, RecordError):
-            found = NOT_KNOWN
+            found = MOUNT_NOT_KNOWN
         return self._debounced(found)
 
     def _debounced(self, found: str) -> str:

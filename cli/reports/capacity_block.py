@@ -15,24 +15,25 @@ class DeployedBlock:
     """Capacity Block of the last deploy."""
 
     block_id: str
-    starts: datetime
-    pauses: datetime
+    starts_at: datetime
+    pauses_at: datetime
     """Time from which AWS pauses the cluster."""
-    ends: datetime
+    ends_at: datetime
 
     def line(self, now: datetime) -> str:
         """Describe the next event, for display."""
         name = f"Capacity Block {self.block_id}"
-        if now < self.starts:
-            return f"{name} starts in {_length(self.starts - now)}, at {iso(self.starts)}; AWS starts the nodes then"
-        if now < self.pauses:
-            times = f"at {iso(self.pauses)}, and the block ends at {iso(self.ends)}"
-            return f"{name}: AWS pauses the cluster in {_length(self.pauses - now)}, {times}"
-        return f"{name} is over for this cluster since {iso(self.pauses)}: {NEXT_BLOCK}"
+        if now < self.starts_at:
+            times = f"in {_length(self.starts_at - now)}, at {iso(self.starts_at)}"
+            return f"{name} starts {times}; AWS starts the nodes then"
+        if now < self.pauses_at:
+            times = f"at {iso(self.pauses_at)}, and the block ends at {iso(self.ends_at)}"
+            return f"{name}: AWS pauses the cluster in {_length(self.pauses_at - now)}, {times}"
+        return f"{name} is over for this cluster since {iso(self.pauses_at)}: {NEXT_BLOCK}"
 
     def document(self) -> dict[str, Any]:
         """Return the block as a JSON object."""
-        times = {"starts": self.starts, "pauses": self.pauses, "ends": self.ends}
+        times = {"starts": self.starts_at, "pauses": self.pauses_at, "ends": self.ends_at}
         return {"id": self.block_id, **{name: iso(time) for name, time in times.items()}}
 
 
@@ -48,7 +49,7 @@ def parse_deployed_block(text: str | None) -> DeployedBlock | None:
     starts, pauses, ends = (parse_time(found[name]) for name in ("starts", "pauses", "ends"))
     if starts is None or pauses is None or ends is None:
         return None
-    return DeployedBlock(block_id=found["id"], starts=starts, pauses=pauses, ends=ends)
+    return DeployedBlock(block_id=found["id"], starts_at=starts, pauses_at=pauses, ends_at=ends)
 
 
 def _length(time: timedelta) -> str:

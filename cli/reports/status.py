@@ -7,14 +7,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 from bootstrap.contract import (
+    MOUNT_NO_ADDRESS,
+    MOUNT_NO_CLIENT,
+    MOUNT_NOT_KNOWN,
+    MOUNT_OCCUPIED,
+    MOUNT_REFUSED,
+    MOUNT_STOPPED,
+    MOUNT_UNREACHABLE,
     MOUNTED,
-    NO_ADDRESS,
-    NO_CLIENT,
-    NOT_KNOWN,
-    OCCUPIED,
-    REFUSED,
-    STOPPED,
-    UNREACHABLE,
     VERSION,
 )
 from bootstrap.idle.pause_record import PauseRecord
@@ -33,13 +33,13 @@ from cli.reports.releases import release_lines
 from stacks.settings.lifetime import iso
 
 MOUNT_REASONS: Final = {
-    NOT_KNOWN: "file system ID not known yet",
-    NO_ADDRESS: "its DNS name resolves to no mount target",
-    UNREACHABLE: "its mount target does not answer",
-    REFUSED: "the file system refuses the mount",
-    NO_CLIENT: "the image has no client for it",
-    OCCUPIED: "something else is mounted on /shared",
-    STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
+    MOUNT_NOT_KNOWN: "file system ID not known yet",
+    MOUNT_NO_ADDRESS: "its DNS name resolves to no mount target",
+    MOUNT_UNREACHABLE: "its mount target does not answer",
+    MOUNT_REFUSED: "the file system refuses the mount",
+    MOUNT_NO_CLIENT: "the image has no client for it",
+    MOUNT_OCCUPIED: "something else is mounted on /shared",
+    MOUNT_STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
 PAUSED_WITHIN: Final = timedelta(minutes=2)
@@ -104,7 +104,7 @@ class Status:
         """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
         if self.capacity_block is not None:
             yield self.capacity_block.line(now)
-            if not self.desired_nodes and self.capacity_block.starts <= now < self.capacity_block.pauses:
+            if not self.desired_nodes and self.capacity_block.starts_at <= now < self.capacity_block.pauses_at:
                 yield "dlcluster resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
@@ -141,7 +141,8 @@ class Status:
                 f"{name} has left its group for an image: if no dlcluster bake is running, run it again or "
                 f"terminate the instance: {TERMINATE_COMMAND} {name}"
             )
-        if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
+        block = self.capacity_block
+        if self.desired_nodes and block is not None and now > block.pauses_at + PAUSED_WITHIN:
             advice = "dlcluster pause terminates its nodes"
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: {advice}"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:

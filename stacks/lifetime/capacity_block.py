@@ -28,18 +28,18 @@ class BlockSchedules(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, props: ClusterProps, block: CapacityBlock) -> None:
         super().__init__(scope, construct_id)
         rules = RoleRules.of(props)
-        start_at(self, block.starts, before=block.pauses, rules=rules, sizes=props.fleet_sizes)
-        pause_from(self, block.pauses, rules=rules, name="pause", role_id="PauseRole")
+        start_at(self, block.starts_at, before=block.pauses_at, rules=rules, sizes=props.fleet_sizes)
+        pause_from(self, block.pauses_at, rules=rules, name="pause", role_id="PauseRole")
         now = datetime.now(timezone.utc)
-        if block.starts <= now < block.pauses:
+        if block.starts_at <= now < block.pauses_at:
             cdk.Annotations.of(self).add_info(
                 f"Capacity Block {block.block_id} has already started: if no node is running, "
                 "run dlcluster resume after the deploy"
             )
-        if block.pauses <= now:
+        if block.pauses_at <= now:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
-                f"Capacity Block {block.block_id} is over, its nodes were terminated at {iso(block.pauses)}: set "
+                f"Capacity Block {block.block_id} is over, its nodes were terminated at {iso(block.pauses_at)}: set "
                 "capacity_reservation to the next one in cdk.json"
             )
 

@@ -50,7 +50,7 @@ def add_lifetime_schedules(
         master.tag_group(EXPIRES_TAG, iso(props.expires_at))
     if block is not None:
         BlockSchedules(scope, "CapacityBlock", props=props, block=block)
-        master.tag_group(CAPACITY_BLOCK_PAUSES_TAG, iso(block.pauses))
+        master.tag_group(CAPACITY_BLOCK_PAUSES_TAG, iso(block.pauses_at))
     if props.idle_stop is not None:
         allow_zero_sizes(master_role, props.cluster_name)
         master.tag_group(IDLE_STOP_TAG, str(props.idle_stop_s))

@@ -94,7 +94,8 @@ class NodeGroup(Construct):
             max_capacity=size.max_size,
             # The group's DesiredCapacity carries the number: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=size.desired,
-            # AWS's default first ends the nodes of the oldest launch template: after a redeploy, those that train.
+            # AWS's default policy terminates instances with the oldest launch template first; after a redeploy, those
+            # are the ones that are training.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),

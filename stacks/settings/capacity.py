@@ -116,7 +116,7 @@ class CapacitySettings(Settings):
 
     @property
     def starts_nodes(self) -> bool:
-        """Return True if a deploy starts any nodes."""
+        """Return True if a deploy starts nodes; ClusterProps lists the conditions, which are other concerns'."""
         return True
 
     @property

@@ -26,7 +26,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     def check(self) -> None:
         """Check that ``efa`` and ``placement_group`` are known values, and that both node types can use one network.
 
-        The deploy checks ``missing_address``, because a destroy must work without a public address.
+        The deploy checks ``unreachable_master_reason``, because a destroy must work without a public address.
         """
         super().check()
         for name in ("efa", "placement_group"):
@@ -60,7 +60,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
         return known.efa_interfaces if known and self.trains_on_master and self.efa == AUTO else 0
 
     @property
-    def missing_address(self) -> str | None:
+    def unreachable_master_reason(self) -> str | None:
         """Return why the master is unreachable, or None; AWS gives no public address to several interfaces."""
         if self.master_efa_interfaces < 2 or self.private:
             return None

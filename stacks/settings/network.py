@@ -75,11 +75,6 @@ class NetworkSettings(CapacitySettings):
         """Return False until the nodes' zone has been chosen among ``zones``."""
         return not self.zones or self.availability_zone is not None
 
-    @property
-    def starts_nodes(self) -> bool:
-        """Return True if a deploy starts nodes; until the zone is chosen, ``dlcluster up`` starts them."""
-        return super().starts_nodes and self.is_placed
-
     def _check_zones(self) -> None:
         zones, chosen = self.zones, self.availability_zone
         require(len(zones) <= MAX_ZONES, "zones", zones, f"at most {MAX_ZONES} zones")

@@ -79,6 +79,11 @@ class ClusterProps(
         parsed = {name: parse(fields[name], value) for name, value in settings.items()}
         return cls(**{**(hardened_defaults(parsed) if parsed.get("hardened") else {}), **parsed})
 
+    @property
+    def starts_nodes(self) -> bool:
+        """Return True if a deploy starts nodes; otherwise ``dlcluster up`` or a Capacity Block's schedules do."""
+        return self.is_placed and not self.uses_capacity_block
+
 
 SETTINGS: Final = tuple(field.name for field in dataclasses.fields(ClusterProps))
 """Names of all settings."""

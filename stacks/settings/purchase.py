@@ -62,11 +62,6 @@ class PurchaseSettings(FabricSettings):
         return self.purchase == CAPACITY_BLOCK
 
     @property
-    def starts_nodes(self) -> bool:
-        """Return True if a deploy starts nodes; in a Capacity Block, the schedules start them."""
-        return super().starts_nodes and not self.uses_capacity_block
-
-    @property
     def uses_placement_group(self) -> bool:
         """Return True if the nodes are in a cluster placement group: never with spot or a reservation.
 
@@ -84,14 +79,14 @@ class CapacityBlock:
     zone: str
     count: int
     """Number of instances in the block."""
-    starts: datetime
-    ends: datetime
+    starts_at: datetime
+    ends_at: datetime
 
     @property
-    def pauses(self) -> datetime:
+    def pauses_at(self) -> datetime:
         """Return the time at which the nodes must end, so that jobs save before EC2 terminates them."""
         is_ultraserver = self.instance_type.startswith(ULTRASERVERS)
-        return self.ends - SAVE_TIME - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
+        return self.ends_at - SAVE_TIME - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
 
 
 def parse_block(block_id: str, description: dict[str, Any]) -> CapacityBlock:
@@ -104,8 +99,8 @@ def parse_block(block_id: str, description: dict[str, Any]) -> CapacityBlock:
         instance_type=str(description.get("InstanceType", "")),
         zone=str(description.get("AvailabilityZone", "")),
         count=int(description.get("TotalInstanceCount", 0)),
-        starts=starts,
-        ends=ends,
+        starts_at=starts,
+        ends_at=ends,
     )
 
 

@@ -14,7 +14,7 @@ def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
 
 
 def all_ready(nodes: list[SimulatedNode]) -> Callable[[], bool]:
-    return lambda: all(node.agent.is_signaled for node in nodes)
+    return lambda: all(node.agent.is_signal_settled for node in nodes)
 
 
 def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:

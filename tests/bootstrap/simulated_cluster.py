@@ -22,7 +22,7 @@ from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
-from bootstrap.host_services import HostServices
+from bootstrap.host import Host
 from tests.bootstrap.identities import NETWORKS, public_key
 
 REGION = "eu-west-1"
@@ -259,7 +259,7 @@ class Cluster:
             "root": root,
             "actions": actions,
             "identify": lambda: Identity(instance_id=instance_id, address=address),
-            "notice": metadata,
+            "read_notice": metadata,
             "connect": lambda _region: self.clients,
             "shipper": LogShipper(monotonic=self.clock),
             "nvidia_smi": lambda: None,
@@ -270,9 +270,9 @@ class Cluster:
             "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,
-            "chance": lambda: 0.5,
+            "random": lambda: 0.5,
         }
-        agent = Agent(node_config(node_type, **(settings or {})), HostServices(**(values | host)))
+        agent = Agent(node_config(node_type, **(settings or {})), Host(**(values | host)))
         return SimulatedNode(
             instance_id=instance_id,
             address=address,

@@ -11,7 +11,7 @@ from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.table import Table
 from bootstrap.files import ssh
 from bootstrap.files.paths import under_root
-from bootstrap.host_services import HostServices
+from bootstrap.host import Host
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
 from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, SimulatedNode
@@ -120,7 +120,7 @@ def test_node_is_ready_with_the_minimum_of_the_deploy(
         for node in nodes[:present]:
             node.agent.run_pass()
         cluster.clock.now += 2.0
-    assert [node.agent.is_signaled for node in nodes[:present]] == [ready] * present
+    assert [node.agent.is_signal_settled for node in nodes[:present]] == [ready] * present
     assert len(cluster.signals) == (present if ready else 0)
     assert nodes[0].text(contract.WORKERS_FILE).count("\n") == present
 
@@ -141,7 +141,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
     cluster.clock.now += 60.0
     for node in (cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)):
         node.agent.run_pass()
-        assert node.agent.is_signaled
+        assert node.agent.is_signal_settled
         assert not node.actions.calls
     assert [snapshot(node.root) for node in nodes] == before
     assert len(cluster.signals) == 3
@@ -241,7 +241,7 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
     assert node.agent.run_pass() == agent_module.STEADY_PASS_S * 1.5
-    [jitter] = [each.default for each in fields(HostServices) if each.name == "jitter"]
+    [jitter] = [each.default for each in fields(Host) if each.name == "jitter"]
     assert callable(jitter)
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 

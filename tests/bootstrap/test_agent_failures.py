@@ -114,7 +114,7 @@ def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
     node = cluster.node("master", identify=identify, connect=connect)
     with caplog.at_level("INFO", logger="bootstrap"):
         waits = [node.agent.run_pass() for _ in range(5)]
-    assert node.agent.is_signaled
+    assert node.agent.is_signal_settled
     assert waits == [1.0, 2.0, 4.0, 8.0, 6.0]
     lines = [record.getMessage() for record in caplog.records if record.name == "bootstrap.failures"]
     assert lines == [

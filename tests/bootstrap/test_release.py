@@ -49,7 +49,7 @@ def test_membership_without_releases_causes_no_writes(cluster: Cluster) -> None:
     membership = cluster.table.read_membership()
     earlier = replace(membership, members=tuple(replace(member, release="") for member in membership.members))
     [record] = cluster.table.read_nodes([f"{node.agent._config.master_role_id}:{node.instance_id}"]).values()
-    report = ActivityReport(lambda: "", monotonic=cluster.clock, beat=lambda: 1)
+    report = ActivityReport(lambda: "", monotonic=cluster.clock, sequence_number=lambda: 1)
     writer = NodeRecordWriter(report=report, monotonic=lambda: 1000.0)
     writer._published = record
     assert record.release == NEW

@@ -103,7 +103,7 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 @pytest.mark.parametrize(
-    "where", ["bootstrap.agent.first_start", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
+    "where", ["bootstrap.agent.first_start_time", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
 )
 def test_agent_crash_fails_the_deploy_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

@@ -138,7 +138,7 @@ def _agrees(row: dict[str, int]) -> bool:
         props = props_of(row)
     except SettingsError:
         return False
-    if props.missing_address is not None:
+    if props.unreachable_master_reason is not None:
         return False
     # Only the look-up reveals that a subnet is public, which a private cluster cannot use.
     return len(named) == len(set(named)) and not (props.private and props.master_subnet == existing_vpc.MASTER)

@@ -42,8 +42,9 @@ def test_a_master_of_its_own_type_shares_neither_fabric_nor_place_nor_reservatio
 
 
 def test_a_master_with_one_interface_gives_workers_with_several_a_public_way_in() -> None:
-    assert ClusterProps(instance_type="p5.48xlarge").missing_address is not None
-    assert ClusterProps(instance_type="p5.48xlarge", master_instance_type="m7i.xlarge").missing_address is None
+    assert ClusterProps(instance_type="p5.48xlarge").unreachable_master_reason is not None
+    small_master = ClusterProps(instance_type="p5.48xlarge", master_instance_type="m7i.xlarge")
+    assert small_master.unreachable_master_reason is None
 
 
 @pytest.mark.parametrize(

@@ -68,5 +68,5 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
 def _require_block(cluster: Cluster) -> None:
     """Refuse outside of the cluster's Capacity Block, because EC2 would launch nothing. Raises ClusterError."""
     block, now = parse_deployed_block(cluster.capacity_block), datetime.now(timezone.utc)
-    if block is not None and not block.starts <= now < block.pauses:
+    if block is not None and not block.starts_at <= now < block.pauses_at:
         raise ClusterError(f"{cluster.name} has no capacity now: {block.line(now)}")

@@ -14,8 +14,8 @@ def check_efa(target: PreflightTarget) -> Iterator[Finding]:
     wanted, name = target.props.efa_interfaces, target.props.instance_type
     if not wanted:
         return
-    if target.props.missing_address is not None:
-        sentence, fix = target.props.missing_address.rsplit(": ", 1)
+    if target.props.unreachable_master_reason is not None:
+        sentence, fix = target.props.unreachable_master_reason.rsplit(": ", 1)
         yield problem(SUBJECT, sentence, fix)
         return
     # Use a filter: naming a type that the region lacks would be an error. The client's list of types is older than

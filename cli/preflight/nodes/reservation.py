@@ -87,21 +87,21 @@ def _block_times(target: PreflightTarget, name: str, reservation: "CapacityReser
         yield problem(SUBJECT, f"{name} has no start and end", "choose another")
         return
     kind = target.props.instance_type
-    block = CapacityBlock(block_id=name, instance_type=kind, zone="", count=0, starts=starts, ends=ends)
-    if block.pauses <= now:
-        yield problem(SUBJECT, f"{name} is over: its nodes end at {iso(block.pauses)}", "choose the next one")
+    block = CapacityBlock(block_id=name, instance_type=kind, zone="", count=0, starts_at=starts, ends_at=ends)
+    if block.pauses_at <= now:
+        yield problem(SUBJECT, f"{name} is over: its nodes end at {iso(block.pauses_at)}", "choose the next one")
     else:
         yield ok(
             SUBJECT,
-            f"the nodes start at {iso(starts)} and end at {iso(block.pauses)}, because {name} ends at {iso(ends)}",
+            f"the nodes start at {iso(starts)} and end at {iso(block.pauses_at)}, because {name} ends at {iso(ends)}",
         )
     yield from _stale_dates(target, reservation)
     deployed = _deployed_block(target)
     if deployed is None or deployed.block_id != name:
         yield from _late_start(block, now)
-    if deployed is not None and deployed.block_id != name and deployed.starts <= now < deployed.pauses:
+    if deployed is not None and deployed.block_id != name and deployed.starts_at <= now < deployed.pauses_at:
         sentence = (
-            f"{deployed.block_id} holds the cluster until {iso(deployed.pauses)}, and this deploy removes that pause"
+            f"{deployed.block_id} holds the cluster until {iso(deployed.pauses_at)}, and this deploy removes that pause"
         )
         yield warning(SUBJECT, sentence, "deploy after it, or dlcluster pause before")
 
@@ -110,10 +110,10 @@ def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
     """Warn if the schedules of a first deploy now may be created too late to start the nodes."""
     name = block.block_id
     fix = "dlcluster resume after the deploy, once the block has begun"
-    if block.starts <= now < block.pauses:
+    if block.starts_at <= now < block.pauses_at:
         yield warning(SUBJECT, f"{name} has begun: its start has passed, and the deploy may start no node", fix)
-    elif now < block.starts < now + MAX_DEPLOY_TIME:
-        yield warning(SUBJECT, f"{name} starts at {iso(block.starts)}, perhaps before the deploy has ended", fix)
+    elif now < block.starts_at < now + MAX_DEPLOY_TIME:
+        yield warning(SUBJECT, f"{name} starts at {iso(block.starts_at)}, perhaps before the deploy has ended", fix)
 
 
 def _stale_dates(target: PreflightTarget, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:

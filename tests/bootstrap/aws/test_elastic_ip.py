@@ -91,7 +91,7 @@ def test_new_master_takes_the_address_from_the_last_one(
 def test_master_that_leaves_does_not_take_the_address_back(
     cluster: Cluster, master: SimulatedNode, address: Address
 ) -> None:
-    master.metadata.notice = TerminationNotice(ending=True)
+    master.metadata.notice = TerminationNotice(is_terminating=True)
     run_passes(cluster, master, seconds=5)
     assert address.holder is None
 
@@ -122,7 +122,7 @@ def test_refused_association_is_retried(
         assert cluster.signals == []
     run_passes(cluster, master, seconds=1)
     assert address.holder == master.instance_id
-    assert master.agent.is_signaled
+    assert master.agent.is_signal_settled
 
 
 def test_master_keeps_the_address_while_groups_are_unavailable(

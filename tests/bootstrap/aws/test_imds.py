@@ -76,9 +76,13 @@ RISK = "/latest/meta-data/events/recommendations/rebalance"
         ({"/latest/meta-data/public-ipv4": "203.0.113.2"}, TerminationNotice(public_address="203.0.113.2"), False),
         ({LIFECYCLE: "InService"}, TerminationNotice(), False),
         ({LIFECYCLE: "Standby"}, TerminationNotice(), False),
-        ({LIFECYCLE: "Terminated"}, TerminationNotice(ending=True), True),
-        ({SPOT: '{"action": "terminate", "time": "2026-01-01T00:00:00Z"}'}, TerminationNotice(interrupted=True), True),
-        ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, TerminationNotice(at_risk=True), True),
+        ({LIFECYCLE: "Terminated"}, TerminationNotice(is_terminating=True), True),
+        (
+            {SPOT: '{"action": "terminate", "time": "2026-01-01T00:00:00Z"}'},
+            TerminationNotice(is_interruption_pending=True),
+            True,
+        ),
+        ({RISK: '{"noticeTime": "2026-01-01T00:00:00Z"}'}, TerminationNotice(is_rebalance_recommended=True), True),
     ],
 )
 def test_read_notice_parses_metadata(

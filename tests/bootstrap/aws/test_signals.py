@@ -6,7 +6,7 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from bootstrap.aws.clients import Clients
-from bootstrap.aws.signals import Signals, failure_id
+from bootstrap.aws.signals import StackSignal, failure_id
 from bootstrap.config import SignalTarget
 
 TARGET = SignalTarget(region="eu-west-1", stack_id="stack", signal_resource="Group")
@@ -24,29 +24,29 @@ def sent_file(tmp_path: Path) -> Path:
     return tmp_path / "lib" / "signaled"
 
 
-def signals(clients: Clients, sent_file: Path, *, instance_id: str = "i-1") -> Signals:
-    return Signals(clients.cloudformation, target=TARGET, instance_id=instance_id, sent_file=sent_file)
+def stack_signal(clients: Clients, sent_file: Path, *, instance_id: str = "i-1") -> StackSignal:
+    return StackSignal(clients.cloudformation, target=TARGET, instance_id=instance_id, sent_file=sent_file)
 
 
 def test_success_is_remembered_across_restarts(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
-    first = signals(clients, sent_file)
-    assert not first.is_signaled
+    first = stack_signal(clients, sent_file)
+    assert not first.is_settled
     first.success()
-    assert first.is_signaled
-    assert signals(clients, sent_file).is_signaled
+    assert first.is_settled
+    assert stack_signal(clients, sent_file).is_settled
 
 
 def test_instance_of_a_nodes_image_signals_again(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
-    signals(clients, sent_file).success()
-    assert not signals(clients, sent_file, instance_id="i-2").is_signaled
+    stack_signal(clients, sent_file).success()
+    assert not stack_signal(clients, sent_file, instance_id="i-2").is_settled
 
 
 def test_failure_signal_contains_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     sentence = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
     stubber.add_response("signal_resource", {}, SUCCESS | sentence)
-    assert signals(clients, sent_file).failure("disk-full")
+    assert stack_signal(clients, sent_file).failure("disk-full")
     stubber.assert_no_pending_responses()
 
 
@@ -60,20 +60,20 @@ def refuse_as_too_late(stubber: Stubber) -> None:
 
 def test_late_failure_is_settled_only_by_the_caller(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
-    late = signals(clients, sent_file)
+    late = stack_signal(clients, sent_file)
     assert not late.failure("disk-full")
     # The caller must deal with the node first: an agent that is killed in between must not forget it.
-    assert not late.is_signaled
-    assert not signals(clients, sent_file).is_signaled
+    assert not late.is_settled
+    assert not stack_signal(clients, sent_file).is_settled
     late.record_signal("disk-full")
-    assert signals(clients, sent_file).is_signaled
+    assert stack_signal(clients, sent_file).is_settled
 
 
 def test_late_success_is_settled_without_an_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
-    late = signals(clients, sent_file)
+    late = stack_signal(clients, sent_file)
     late.success()
-    assert late.is_signaled
+    assert late.is_settled
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_other_cloudformation_errors_are_raised(
     clients: Clients, stubber: Stubber, sent_file: Path, code: str, message: str
 ) -> None:
     stubber.add_client_error("signal_resource", code, message)
-    refused = signals(clients, sent_file)
+    refused = stack_signal(clients, sent_file)
     with pytest.raises(ClientError, match=message):
         refused.success()
-    assert not refused.is_signaled
+    assert not refused.is_settled
     assert not sent_file.exists()
 
 

@@ -73,7 +73,7 @@ def test_terminating_and_standby_instances_are_leaving(cluster: Cluster) -> None
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
     assert groups[1].active_ids == {"i-01", "i-02", "i-03", "i-04"}
-    assert groups[1].leaving_ids == states.keys() - groups[1].active_ids
+    assert groups[1].uncounted_ids == states.keys() - groups[1].active_ids
 
 
 def test_missing_group_is_named_in_the_error(cluster: Cluster) -> None:
@@ -114,7 +114,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
 
 
 @pytest.mark.parametrize(
-    ("state", "address", "in_group", "has_left", "reachable"),
+    ("state", "address", "in_group", "has_left", "can_be_member"),
     [
         ("pending", "10.0.0.1", True, False, True),
         ("running", "10.0.0.1", True, False, True),
@@ -126,11 +126,11 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster
         ("running", "10.0.0.1", False, True, True),
     ],
 )
-def test_ec2_state_determines_reachable_and_gone(
-    state: str, address: str | None, in_group: bool, has_left: bool, reachable: bool
+def test_ec2_state_determines_who_can_be_a_member_and_who_has_left(
+    state: str, address: str | None, in_group: bool, has_left: bool, can_be_member: bool
 ) -> None:
     instance = Instance(instance_id="i-1", state=state, address=address, in_group=in_group)
-    assert (instance.has_left, instance.reachable) == (has_left, reachable)
+    assert (instance.has_left, instance.can_be_member) == (has_left, can_be_member)
 
 
 def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> None:

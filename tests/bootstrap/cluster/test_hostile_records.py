@@ -149,7 +149,7 @@ def nodes(cluster: Cluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     found = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
-    cluster.run(found, until=lambda: all(node.agent.is_signaled for node in found))
+    cluster.run(found, until=lambda: all(node.agent.is_signal_settled for node in found))
     return found
 
 
@@ -230,7 +230,7 @@ def test_bad_generation_record_does_not_stop_a_replacement(
     cluster.terminate(cluster.by_index()[2])
     nodes[1] = cluster.replacement("worker", of=nodes[1:])
     cluster.clock.now += 20.0
-    cluster.run(nodes, until=lambda: nodes[1].agent.is_signaled)
+    cluster.run(nodes, until=lambda: nodes[1].agent.is_signal_settled)
     assert cluster.table.read_generation() == cluster.table.read_membership().generation
 
 

@@ -6,16 +6,13 @@ from collections import Counter
 
 import pytest
 
+from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, round_s
 from bootstrap.cluster.membership import Member, Membership, members_to_json
 from bootstrap.cluster.poll_interval import (
     EAGER_RECONCILE_S,
     EAGER_RECONCILES_FOR_S,
-    MEMBER_BYTES,
-    READ_UNIT_BYTES,
     STEADY_RECONCILE_S,
     PollInterval,
-    ReadTurn,
-    round_s,
 )
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
@@ -132,13 +129,13 @@ def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, s
     nodes.append(cluster.replacement("worker", of=nodes))
     for _ in range(int(STEADY_RECONCILE_S + EAGER_RECONCILE_S)):
         schedule.run_second(nodes)
-    assert nodes[-1].agent.is_signaled
+    assert nodes[-1].agent.is_signal_settled
 
 
 def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: AgentSchedule) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    nodes[0].metadata.notice = TerminationNotice(at_risk=True)
+    nodes[0].metadata.notice = TerminationNotice(is_rebalance_recommended=True)
     schedule.run_minute(nodes)
     assert control_calls(schedule.run_minute(nodes)) <= 10
 

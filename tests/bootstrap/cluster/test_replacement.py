@@ -74,7 +74,7 @@ def test_the_master_counts_the_instances_that_have_not_joined_yet(cluster: Clust
 def test_no_ssh_key_is_authorized_without_a_master(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
-    old.metadata.notice = TerminationNotice(ending=True)
+    old.metadata.notice = TerminationNotice(is_terminating=True)
     cluster.run(nodes, until=lambda: bool(cluster.completed))
     assert [authorized_keys(node) for node in nodes] == ["", "", ""]
     assert "deeplearning-master" not in workers[0].text(contract.HOSTS_FILE)

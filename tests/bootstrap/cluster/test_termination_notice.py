@@ -17,9 +17,9 @@ from tests.bootstrap.booted_cluster import (
 )
 from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
-ENDING = TerminationNotice(ending=True)
-INTERRUPTED = TerminationNotice(interrupted=True)
-AT_RISK = TerminationNotice(at_risk=True)
+TERMINATING = TerminationNotice(is_terminating=True)
+INTERRUPTION_PENDING = TerminationNotice(is_interruption_pending=True)
+REBALANCE_RECOMMENDED = TerminationNotice(is_rebalance_recommended=True)
 FEW_POLLS_S = 20
 """Seconds in which every node has read a new membership, and the master the groups."""
 AFTER_MAX_DRAIN_S = int(MAX_DRAIN_S) + 1
@@ -41,7 +41,7 @@ def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Clus
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     by_index = cluster.by_index()
-    draining_node.metadata.notice = ENDING
+    draining_node.metadata.notice = TERMINATING
     assert draining_node.agent.run_pass() == 1.0
     assert record(cluster, draining_node).draining
     assert listed(nodes, draining_node) == [True, True, True]
@@ -68,7 +68,7 @@ def known_ids(cluster: Cluster) -> set[str]:
 def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
-    draining_node.metadata.notice = ENDING
+    draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, nodes, 40, until=lambda: bool(cluster.completed))
     cluster.terminate(draining_node.instance_id)
     alive = [master, cluster.replacement("worker", of=nodes), other]
@@ -78,7 +78,7 @@ def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> 
 
 def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None:
     [master] = form_cluster(cluster, workers=0)
-    master.metadata.notice = ENDING
+    master.metadata.notice = TERMINATING
     master.agent.run_pass()
     assert cluster.completed == [master.instance_id]
     assert master.text(contract.WORKERS_FILE) == ""
@@ -87,7 +87,7 @@ def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None
 def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
-    nodes[2].metadata.notice = ENDING
+    nodes[2].metadata.notice = TERMINATING
     run_seconds(cluster, nodes, int(DRAIN_GRACE_S))
     assert cluster.completed == []
     run_seconds(cluster, nodes, 2)
@@ -97,7 +97,7 @@ def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None
 
 def test_node_ending_before_the_first_membership_does_not_wait(cluster: Cluster) -> None:
     worker = boot_cluster(cluster)[1]
-    worker.metadata.notice = ENDING
+    worker.metadata.notice = TERMINATING
     worker.agent.run_pass()
     assert cluster.completed == [worker.instance_id]
 
@@ -106,7 +106,7 @@ def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
-    nodes[1].metadata.notice = INTERRUPTED
+    nodes[1].metadata.notice = INTERRUPTION_PENDING
     nodes[1].agent.run_pass()  # the lists still contain every node, even itself
     assert nodes[1].text(contract.WORKERS_FILE).count("\n") == 3
     run_seconds(cluster, nodes, FEW_POLLS_S)
@@ -124,7 +124,7 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     run_seconds(cluster, [master, worker], FEW_POLLS_S)
     answering.append(master.address)
     run_seconds(cluster, [master, worker], 10)
-    assert not worker.agent.is_signaled
+    assert not worker.agent.is_signal_settled
     cluster.set_lifecycle_state(worker.instance_id, "InService")
     cluster.run([master, worker], until=all_ready([worker]))
 
@@ -132,7 +132,7 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
 def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     nodes[0].agent.run_pass()  # it has just read the groups, and would not read them again for a while
-    nodes[0].metadata.notice = ENDING
+    nodes[0].metadata.notice = TERMINATING
     nodes[0].agent.run_pass()
     assert cluster.table.read_membership().master is None
     run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
@@ -140,7 +140,9 @@ def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Cluster)
     assert listed(nodes, nodes[0]) == [False, False, False]
 
 
-@pytest.mark.parametrize("notice", [INTERRUPTED, TerminationNotice(interrupted=True, at_risk=True)])
+@pytest.mark.parametrize(
+    "notice", [INTERRUPTION_PENDING, TerminationNotice(is_interruption_pending=True, is_rebalance_recommended=True)]
+)
 def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
     cluster: Cluster, notice: TerminationNotice
 ) -> None:
@@ -154,11 +156,11 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
 
 def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
-    nodes[2].metadata.notice = AT_RISK
+    nodes[2].metadata.notice = REBALANCE_RECOMMENDED
     run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert (cluster.completed, cluster.unhealthy) == ([], [nodes[2].instance_id])
-    nodes[2].metadata.notice = TerminationNotice(at_risk=True, ending=True)
+    nodes[2].metadata.notice = TerminationNotice(is_rebalance_recommended=True, is_terminating=True)
     run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
     assert (cluster.completed, cluster.unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
 
@@ -180,7 +182,7 @@ def refused(
 def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found with instance ID i-1")
     [master] = form_cluster(cluster, workers=0)
-    master.metadata.notice = ENDING
+    master.metadata.notice = TERMINATING
     assert run_seconds(cluster, [master], 5) == 5
     assert asked == [master.instance_id]
 
@@ -188,14 +190,14 @@ def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, m
 def test_heartbeat_is_not_repeated_without_an_active_hook(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
-    draining_node.metadata.notice = ENDING
+    draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node], int(MAX_DRAIN_S) + 2)
     assert (asked, cluster.completed) == ([draining_node.instance_id], [])
 
 
 def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     [master] = form_cluster(cluster, workers=0)
-    master.metadata.notice = ENDING
+    master.metadata.notice = TERMINATING
     with monkeypatch.context() as patch:
         asked = refused(cluster, patch, "Rate exceeded")
         run_seconds(cluster, [master], 3)
@@ -206,7 +208,7 @@ def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeyp
 
 def test_leaving_node_waits_at_most_max_drain(cluster: Cluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
-    draining_node.metadata.notice = ENDING
+    draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
     assert cluster.completed == []
     assert hook_is_kept_alive(cluster, draining_node)
@@ -222,7 +224,7 @@ def test_node_without_access_to_the_table_still_completes_the_hook(
     def unreachable(*_: object) -> None:
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
 
-    nodes[2].metadata.notice = TerminationNotice(ending=True)
+    nodes[2].metadata.notice = TerminationNotice(is_terminating=True)
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
     run_seconds(cluster, nodes, int(MAX_DRAIN_S) + 2)
     assert cluster.completed == [nodes[2].instance_id]
@@ -238,7 +240,7 @@ def test_restarted_agent_without_the_table_does_not_end_its_hook(
 
     restarted = cluster.node("worker", 0)
     assert restarted.instance_id == draining_node.instance_id
-    restarted.metadata.notice = ENDING
+    restarted.metadata.notice = TERMINATING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
     run_seconds(cluster, [restarted], int(MAX_DRAIN_S))
     assert cluster.completed == []
@@ -252,7 +254,7 @@ def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: Cluster) -> 
     _, draining_node, other = nodes
     outage = MetadataError("no answer")
     other.metadata.notice = outage
-    draining_node.metadata.notice = ENDING
+    draining_node.metadata.notice = TERMINATING
     draining_node.agent.run_pass()
     draining_node.metadata.notice = outage
     run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)

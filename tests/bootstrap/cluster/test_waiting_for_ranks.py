@@ -25,7 +25,7 @@ from launcher.paths import JOBS_DIR
 from tests.bootstrap.booted_cluster import form_cluster, run_seconds
 from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
 
-ENDING = TerminationNotice(ending=True)
+TERMINATING = TerminationNotice(is_terminating=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 MAX_HEARTBEAT_TIMEOUTS = 100
 """Heartbeat timeouts after which AWS ends the wait in any case (Amazon EC2 Auto Scaling User Guide, "Considerations and
@@ -77,7 +77,7 @@ def drop(cluster: Cluster, nodes: list[SimulatedNode], node: SimulatedNode) -> N
 def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=300):
-        nodes[1].metadata.notice = ENDING
+        nodes[1].metadata.notice = TERMINATING
         run_seconds(cluster, nodes, 150, every_s=SPARSE_S)
         assert cluster.completed == []
         assert hook_stays(cluster, nodes[1])
@@ -88,7 +88,7 @@ def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: Cluster) -> None:
 def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: int, allowed_s: int) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=grace_s):
-        nodes[1].metadata.notice = ENDING
+        nodes[1].metadata.notice = TERMINATING
         nodes[1].agent.run_pass()
         drop(cluster, nodes, nodes[1])
         run_seconds(cluster, nodes[1:2], allowed_s, every_s=SPARSE_S)
@@ -97,19 +97,19 @@ def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: i
 
 
 def test_ranks_of_a_lost_master_may_save(cluster: Cluster) -> None:
-    _, ending, other = form_cluster(cluster)  # and the master is dead from now on
-    with ranks(ending, grace_s=120):
-        ending.metadata.notice = ENDING
+    _, terminating, other = form_cluster(cluster)  # and the master is dead from now on
+    with ranks(terminating, grace_s=120):
+        terminating.metadata.notice = TERMINATING
         longest = int(MAX_DRAIN_S + SIGTERM_DELIVERY_S + 120)
-        run_seconds(cluster, [ending, other], longest - 5, every_s=SPARSE_S)
-        assert completes_after(cluster, [ending, other], ending, most=10) >= 5
+        run_seconds(cluster, [terminating, other], longest - 5, every_s=SPARSE_S)
+        assert completes_after(cluster, [terminating, other], terminating, most=10) >= 5
 
 
 def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     with ExitStack() as saving:
         for node in nodes:
-            node.metadata.notice = ENDING
+            node.metadata.notice = TERMINATING
         on_master = saving.enter_context(ExitStack())
         on_master.enter_context(ranks(nodes[0], grace_s=300))
         saving.enter_context(ranks(nodes[2], grace_s=300))
@@ -125,20 +125,22 @@ def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: Cluster) -> N
 def test_an_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: Cluster) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=600):
-        nodes[1].metadata.notice = TerminationNotice(interrupted=True, ending=True)
+        nodes[1].metadata.notice = TerminationNotice(is_interruption_pending=True, is_terminating=True)
         run_seconds(cluster, nodes, int(SPOT_NOTICE_S) - 5, every_s=SPARSE_S)
         assert cluster.completed == []
         assert completes_after(cluster, nodes, nodes[1], most=10) >= 5
 
 
-def test_a_node_that_may_end_sends_no_more_heartbeats(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_may_be_terminated_sends_no_more_heartbeats(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = form_cluster(cluster)
 
     def refuse(**_: str) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "denied"}}, "CompleteLifecycleAction")
 
     monkeypatch.setattr(cluster.clients.autoscaling, "complete_lifecycle_action", refuse)
-    nodes[1].metadata.notice = ENDING
+    nodes[1].metadata.notice = TERMINATING
     run_seconds(cluster, nodes, int(DRAIN_GRACE_S + MAX_DRAIN_S), every_s=SPARSE_S)
     heartbeats = len(cluster.heartbeats)
     assert heartbeats
@@ -147,17 +149,17 @@ def test_a_node_that_may_end_sends_no_more_heartbeats(cluster: Cluster, monkeypa
 
 
 def test_slow_passes_keep_the_hook_alive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    ending = form_cluster(cluster)[1]
+    terminating = form_cluster(cluster)[1]
 
     def time_out(*_: object) -> None:
         cluster.clock.now += 18.0  # three attempts of bootstrap.aws.clients.SHORT
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
 
-    ending.metadata.notice = ENDING
+    terminating.metadata.notice = TERMINATING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", time_out)
-    with ranks(ending, grace_s=300):
-        run_seconds(cluster, [ending], 15)
-        assert hook_stays(cluster, ending)
+    with ranks(terminating, grace_s=300):
+        run_seconds(cluster, [terminating], 15)
+        assert hook_stays(cluster, terminating)
     assert cluster.completed == []
 
 
@@ -165,13 +167,13 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cl
     nodes = form_cluster(cluster)
     master, worker, _ = nodes
     with ranks(master, grace_s=600), ranks(worker, grace_s=600):
-        master.metadata.notice = ENDING
+        master.metadata.notice = TERMINATING
         run_seconds(cluster, nodes, int(MAX_DRAIN_S) + 5, every_s=SPARSE_S)
         calls.clear()
         run_seconds(cluster, [master], 60)
         assert calls["DescribeAutoScalingGroups"] <= 60 / 15 + 1
         # And it still drops other nodes in time.
-        worker.metadata.notice = ENDING
+        worker.metadata.notice = TERMINATING
         worker.agent.run_pass()
         drop(cluster, nodes, worker)
         assert cluster.completed == []

@@ -35,7 +35,7 @@ def resolve(name: str) -> str:
 def checks(
     root: Path, *, expected: int | None = None, gpus: int | None = 0, answers: Callable[[str], bool] = lambda _: True
 ) -> Health:
-    return Health(root=root, expected_gpus=expected, count_gpus=lambda: gpus, resolve=resolve, answers=answers)
+    return Health(root=root, expected_gpus=expected, count_gpus=lambda: gpus, resolve=resolve, answers_ssh=answers)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def checks(
 def test_gpus_are_as_many_as_the_type_has(tmp_path: Path, expected: int | None, gpus: int, what: str | None) -> None:
     wanted = None if what is None else HealthCheckFailure(reason=what, needs_replacement=True)
     assert checks(tmp_path, expected=expected, gpus=gpus).check_machine() == wanted
-    assert checks(tmp_path, expected=expected, gpus=gpus).before_ready([MASTER]) == wanted
+    assert checks(tmp_path, expected=expected, gpus=gpus).check_before_ready([MASTER]) == wanted
 
 
 def test_uncountable_gpus_are_no_defect_of_the_machine(tmp_path: Path) -> None:
     wanted = HealthCheckFailure(reason="gpus ?/4", needs_replacement=False)
     assert checks(tmp_path, expected=4, gpus=None).check_machine() == wanted
-    assert checks(tmp_path, expected=4, gpus=None).before_ready([MASTER]) == wanted
+    assert checks(tmp_path, expected=4, gpus=None).check_before_ready([MASTER]) == wanted
 
 
 @pytest.fixture
@@ -121,12 +121,12 @@ def test_missing_scratch_mount_is_not_a_defect(tmp_path: Path, monkeypatch: pyte
 def test_unresolvable_peer_is_not_a_defect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, address: str | None
 ) -> None:
-    assert checks(tmp_path).before_ready([MASTER, WORKER]) is None
+    assert checks(tmp_path).check_before_ready([MASTER, WORKER]) is None
     if address is None:
         monkeypatch.delitem(NAMES, name)
     else:
         monkeypatch.setitem(NAMES, name, address)
-    assert checks(tmp_path).before_ready([MASTER, WORKER]) == HealthCheckFailure(
+    assert checks(tmp_path).check_before_ready([MASTER, WORKER]) == HealthCheckFailure(
         reason=f"name {name}", needs_replacement=False
     )
     assert checks(tmp_path).check_machine() is None
@@ -134,13 +134,13 @@ def test_unresolvable_peer_is_not_a_defect(
 
 @pytest.mark.parametrize(("silent", "failure"), [("10.0.0.1", "deeplearning-master silent"), ("10.0.0.2", None)])
 def test_silent_master_is_not_a_defect(tmp_path: Path, silent: str, failure: str | None) -> None:
-    found = checks(tmp_path, answers=lambda address: address != silent).before_ready([WORKER, MASTER])
+    found = checks(tmp_path, answers=lambda address: address != silent).check_before_ready([WORKER, MASTER])
     assert found == (None if failure is None else HealthCheckFailure(reason=failure, needs_replacement=False))
 
 
 def test_own_defect_is_reported_before_a_peer_is_blamed(tmp_path: Path) -> None:
     broken = checks(tmp_path, expected=2, gpus=1, answers=lambda _: False)
-    assert broken.before_ready([MASTER]) == HealthCheckFailure(reason="gpus 1/2", needs_replacement=True)
+    assert broken.check_before_ready([MASTER]) == HealthCheckFailure(reason="gpus 1/2", needs_replacement=True)
 
 
 @pytest.fixture
@@ -205,4 +205,4 @@ def test_a_node_has_the_adapters_that_it_was_launched_with(
     (switch / "driver").symlink_to("../../bus/pci/drivers/mlx5_core")
     node = replace(checks(tmp_path), expected_efa=expected)
     assert node.check_machine() == failure
-    assert node.before_ready([MASTER]) == failure
+    assert node.check_before_ready([MASTER]) == failure

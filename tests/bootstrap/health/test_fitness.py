@@ -36,7 +36,7 @@ def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus)
     run_passes(cluster, master, 10)
-    assert not master.agent.is_signaled
+    assert not master.agent.is_signal_settled
     assert cluster.signals == []
     gpus.count = 4
     run_passes(cluster, master, 4)

@@ -14,7 +14,7 @@ import pytest
 
 from bootstrap.idle.load import INPUT_S, Load
 from bootstrap.idle.report import ActivityReport
-from bootstrap.idle.watch import ANNOUNCED_S, FRESH_S, TOLERANCE_S, UNKNOWN_S, IdleWatch, Verdict
+from bootstrap.idle.watch import NOTICE_S, REPORT_MAX_AGE_S, SILENT_AFTER_S, TOLERANCE_S, IdleWatch, Verdict
 from tests.bootstrap.idle.node_files import USER, lock_job, open_job, touch_terminal, write_counters
 
 PASS_S = 6.0
@@ -81,8 +81,10 @@ class Node:
             monotonic=lambda: self.now,
             wall_clock=lambda: NOON + self.now,
         )
-        beats = iter(range(10**6))
-        self.report = ActivityReport(self._busy_with, monotonic=lambda: self.now, beat=lambda: next(beats))
+        sequence_numbers = iter(range(10**6))
+        self.report = ActivityReport(
+            self._busy_with, monotonic=lambda: self.now, sequence_number=lambda: next(sequence_numbers)
+        )
         self.report.set_enabled(True)
 
     def of(self, *kinds: str) -> "list[Span]":
@@ -172,10 +174,10 @@ def test_only_idle_clusters_are_stopped(new_node: NewNode, seed: int) -> None:
         announced = (announced or now) if verdict.pauses_at else None
         if verdict.is_due:
             assert announced is not None
-            assert now - announced >= ANNOUNCED_S
+            assert now - announced >= NOTICE_S
             for node in nodes:
-                assert not node.lost + FRESH_S <= now < node.lost + UNKNOWN_S, f"{node.name} is unknown"
-                if now < node.lost + UNKNOWN_S:
+                assert not node.lost + REPORT_MAX_AGE_S <= now < node.lost + SILENT_AFTER_S, f"{node.name} is unknown"
+                if now < node.lost + SILENT_AFTER_S:
                     since, reported = now - IDLE_STOP_S + TOLERANCE_S, min(now, node.lost) - LATE_S
                     assert not node.busy_between(since, reported), f"{node.name} is busy"
         if now >= quiet + IDLE_STOP_S + 120.0:

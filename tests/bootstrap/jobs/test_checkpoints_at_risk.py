@@ -52,7 +52,7 @@ def test_expiry_notice_lists_jobs_whose_checkpoints_may_be_lost() -> None:
     losses = [JobsAtRisk([], []), JobsAtRisk(["one", "two"], ["three"]), JobsAtRisk([], ["three"])]
     for jobs in losses:
         Notices(message.append, losing=partial(JobsAtRisk, *jobs)).follow(record, now=now)
-    lost = ". Lost with the nodes: the checkpoints of job one, two"
+    lost = ". The checkpoints of these jobs will be lost: one, two"
     unknown = ". It is unknown whether the checkpoints of job three are in S3 or the shared directory"
     assert message[0].endswith("dlcluster extend 8h postpones it")
     assert message[1:] == [f"{message[0]}{lost}{unknown}", f"{message[0]}{unknown}"]

@@ -11,7 +11,7 @@ from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
-from bootstrap.mxnet_environment.provide import EnvironmentServices, provide
+from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe
 from bootstrap.mxnet_environment.state import read_state
 from tests.bootstrap.simulated_cluster import Clock
@@ -39,7 +39,7 @@ class SimulatedNode:
     paused: list[float] = field(default_factory=list)
 
     def provide(self, *, is_master: bool, recipe: Recipe = RECIPE) -> None:
-        services = EnvironmentServices(
+        dependencies = EnvironmentDependencies(
             root=self.root,
             archive=self._archive,
             record=self._record,
@@ -47,7 +47,7 @@ class SimulatedNode:
             monotonic=self.clock,
             sleep=self._sleep,
         )
-        provide(recipe, is_master=is_master, wait_s=60.0, services=services)
+        provide(recipe, is_master=is_master, wait_s=60.0, dependencies=dependencies)
 
     def _archive(self, recipe: Recipe) -> Archive:
         if self.offline:

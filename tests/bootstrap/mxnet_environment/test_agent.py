@@ -48,7 +48,7 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: Cluster) -> No
     cluster.add_group("worker", size=1)
     master, worker = cluster.node("master"), cluster.node("worker", settings=SETTINGS)
     write_state(worker.root, EnvironmentState(doing="waiting-for-master"))
-    cluster.run([master, worker], until=lambda: master.agent.is_signaled)
+    cluster.run([master, worker], until=lambda: master.agent.is_signal_settled)
     cluster.clock.now += 600.0
     worker.agent.run_pass()
     assert cluster.signals[1:] == [("WorkerGroup", "FAILURE", f"{worker.instance_id} engines: waiting-for-master")]
@@ -60,5 +60,5 @@ def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Clu
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
     write_state(node.root, EnvironmentState(doing="failed", failure="no pip", detail="no pip"))
-    cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signaled)
-    assert worker.agent.is_signaled
+    cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signal_settled)
+    assert worker.agent.is_signal_settled

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from bootstrap.contract import (
-    MPIRUN_COMMAND,
-    MXNET_ENVIRONMENT,
-)
+from bootstrap.contract import MXNET_ENVIRONMENT
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.provide import MPIRUN_COMMAND
 from bootstrap.mxnet_environment.state import EnvironmentState, EnvironmentStatus, write_state
 from tests.bootstrap.mxnet_environment.simulated_node import RECIPE, SimulatedNode
 

@@ -93,7 +93,7 @@ def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(service, "connect", lambda _region: SimpleNamespace(s3=None))
     monkeypatch.setattr(service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))
     for name in ("one", "two"):
-        service._services(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
+        service._dependencies(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
     assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
 
 

@@ -65,7 +65,7 @@ def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Cluster) 
     succeed(master)
     fail(worker)
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: FAILED})
-    cluster.run([master, worker], until=lambda: worker.agent.is_signaled and master.agent.is_signaled)
+    cluster.run([master, worker], until=lambda: worker.agent.is_signal_settled and master.agent.is_signal_settled)
     master.agent.run_pass()
     assert master.text(WORKERS_FILE) == "deeplearning-worker1\n"
     assert cluster.unhealthy == []
@@ -80,7 +80,7 @@ def test_rebooted_member_keeps_its_index_during_setup(cluster: Cluster) -> None:
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
     succeed(node)
-    cluster.run([node], until=lambda: node.agent.is_signaled)
+    cluster.run([node], until=lambda: node.agent.is_signal_settled)
     write_state(node.root, SetupState(doing="running", sha256=HASH))
     again = cluster.node("master", settings=SETTINGS)
     for _ in range(3):

@@ -13,7 +13,7 @@ from bootstrap.contract import SETUP_MARKER, WORKER, NodeType
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.provide import RETRY_S, SETUP_DIR, SetupServices, provide
+from bootstrap.setup.provide import RETRY_S, SETUP_DIR, SetupDependencies, provide
 from bootstrap.setup.state import SetupStatus
 from stacks.nodes.bundle import zip_files
 from tests.bootstrap.simulated_cluster import Clock
@@ -50,7 +50,7 @@ class Node:
 
         python = self.root / "python"
         python.touch()
-        services = SetupServices(
+        dependencies = SetupDependencies(
             root=self.root,
             read=read,
             run=self._run,
@@ -59,7 +59,7 @@ class Node:
             monotonic=self.clock,
             sleep=self._sleep,
         )
-        provide(source, node_type=node_type, services=services)
+        provide(source, node_type=node_type, dependencies=dependencies)
         return SetupStatus(self.root, sha256=source.sha256)
 
     def _run(self, command: list[str], *, cwd: Path, deadline: float) -> None:
@@ -189,8 +189,8 @@ def test_archive_with_another_file_is_not_unpacked(node: Node) -> None:
 def test_setup_without_pytorchs_python_reports_its_path(node: Node) -> None:
     content = zip_files(BOTH)
     source = SetupSource(url="s3://a/b", sha256=hashlib.sha256(content).hexdigest(), timeout_s=60.0)
-    services = SetupServices(
+    dependencies = SetupDependencies(
         root=node.root, read=lambda *_: content, run=lambda *_, **__: None, flush=lambda: None, python="/none/python"
     )
-    provide(source, node_type=WORKER, services=services)
+    provide(source, node_type=WORKER, dependencies=dependencies)
     assert SetupStatus(node.root, sha256=source.sha256).failure == "no /none/python"

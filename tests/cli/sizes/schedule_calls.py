@@ -54,7 +54,7 @@ def _schedules() -> dict[str, dict[str, Any]]:
     stack = cdk.Stack(app, "Schedules")
     props = ClusterProps(**SETTINGS, cluster_name=NAME)
     block = parse_block(BLOCK, FACTS)
-    Expiry(stack, _EXPIRY, expires=block.starts, role_rules=RoleRules.of(props))
+    Expiry(stack, _EXPIRY, expires=block.starts_at, role_rules=RoleRules.of(props))
     BlockSchedules(stack, _BLOCK, props=props, block=block)
     resources: dict[str, Any] = app.synth().get_stack_by_name("Schedules").template["Resources"]
     found = {name: each for name, each in resources.items() if each["Type"] == "AWS::Scheduler::Schedule"}

@@ -15,10 +15,14 @@ from tests.launcher.job_records import RECORD
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=timezone.utc)
 AT_10_10, AT_11 = NOW + timedelta(minutes=10), NOW + timedelta(hours=1)
-EXPIRES = "launch: this cluster pauses at {} UTC (expires) and all its nodes end; dlcluster extend 8h postpones it\n"
+EXPIRES = (
+    "launch: this cluster pauses at {} UTC (expires) and all its nodes will be terminated; dlcluster extend 8h "
+    "postpones it\n"
+)
 POSTPONED = "launch: this cluster's expiry has been postponed\n"
 IDLE = (
-    "launch: this cluster is idle and pauses at 10:10 UTC: all its nodes end. Press a key or start a job to keep it\n"
+    "launch: this cluster is idle and pauses at 10:10 UTC, which terminates all its nodes; press a key or start a job "
+    "to keep it running\n"
 )
 
 

@@ -1,7 +1,6 @@
-"""Bundle the agent's access to its machine and to AWS, and build from it the node's record and its files' writer."""
+"""Define what the agent needs of its machine and of AWS; build a node's clients and record from it."""
 
 import random
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,16 +13,15 @@ from bootstrap.aws.clients import Clients
 from bootstrap.aws.elastic_ip import ElasticIp
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
-from bootstrap.aws.signals import SIGNALED_FILE, Signals
+from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
 from bootstrap.cluster.coordinator import Coordinator
-from bootstrap.cluster.follower import Follower
-from bootstrap.cluster.poll_interval import ReadTurn
+from bootstrap.cluster.follower import Follower, ReadTurn
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.contract import MASTER, SETUP_FAILED, SHARED_DIR, node_record_id
-from bootstrap.files.node_files import Actions, NodeFiles, read_node_state, user_permissions
+from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
+from bootstrap.files.node_files import Actions, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
 from bootstrap.jobs.rank_grace import longest_grace_s
@@ -34,13 +32,13 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HostServices:
+class Host:
     """The machine's functions and clients that the agent uses; tests replace each."""
 
     root: Path
     actions: Actions
     identify: Callable[[], Identity]
-    notice: Callable[[], TerminationNotice]
+    read_notice: Callable[[], TerminationNotice]
     connect: Callable[[str], Clients]
     shipper: LogShipper
     nvidia_smi: Callable[[], str | None]
@@ -57,7 +55,7 @@ class HostServices:
     """Release that the agent runs (contract.RELEASE_FIELD); empty for code that is not from a bundle."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = lambda: RANDOM.uniform(0.75, 1.25)
-    chance: Callable[[], float] = RANDOM.random
+    random: Callable[[], float] = RANDOM.random
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +65,7 @@ class ClusterClients:
     identity: Identity
     table: Table
     follower: Follower
-    signals: Signals
+    stack_signal: StackSignal
     group: GroupRequests
     termination: TerminationHandler
     coordinator: Coordinator | None
@@ -76,9 +74,7 @@ class ClusterClients:
     """On the master only, if the cluster has an Elastic IP."""
 
 
-def connect_to_cluster(
-    config: NodeConfig, host: HostServices, *, identity: Identity, clients: Clients
-) -> ClusterClients:
+def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, clients: Clients) -> ClusterClients:
     """Build the clients of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
@@ -87,8 +83,8 @@ def connect_to_cluster(
     return ClusterClients(
         identity=identity,
         table=table,
-        follower=Follower(table, turn=ReadTurn(host.chance), monotonic=host.monotonic),
-        signals=Signals(
+        follower=Follower(table, turn=ReadTurn(host.random), monotonic=host.monotonic),
+        stack_signal=StackSignal(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
@@ -126,7 +122,7 @@ def connect_to_cluster(
 
 
 def own_record(
-    config: NodeConfig, host: HostServices, *, instance_id: str, draining: bool, mount: str, setup: str
+    config: NodeConfig, host: Host, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
     """Return this node's record, making its keys if it has none.
 
@@ -146,22 +142,9 @@ def own_record(
     )
 
 
-def _ensure_cluster_key(config: NodeConfig, host: HostServices, instance_id: str) -> str:
+def _ensure_cluster_key(config: NodeConfig, host: Host, instance_id: str) -> str:
     if config.node_type != MASTER:
         delete_cluster_key(host.root)
         return ""
     user = user_permissions(config.default_user)
     return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
-
-
-def node_files(config: NodeConfig, host: HostServices, *, arriving: int) -> NodeFiles:
-    """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
-    return NodeFiles(
-        host.root,
-        user_name=config.default_user,
-        bucket=config.bucket,
-        actions=host.actions,
-        own_name=socket.gethostname() if config.engines else None,
-        shared=None if config.shared_storage is None else SHARED_DIR,
-        arriving=arriving,
-    )
