@@ -2,9 +2,10 @@
 
 The variable ``KILLED`` states where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
 
-step    after the gradients are summed, before the weights change write   after BYTES of a checkpoint's file copy
-after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count mark    before
-the completion marker is written
+    step:  after the gradients are summed, before the weights change
+    write: after BYTES of a checkpoint's file
+    copy:  after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count
+    mark:  before the completion marker is written
 """
 
 import os
