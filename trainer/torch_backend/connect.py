@@ -14,8 +14,8 @@ from trainer.data.sampling import Shard
 from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.compressed import TYPES
+from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
-from trainer.distributed.ring_rendezvous import connect_ring
 from trainer.distributed.world import World
 from trainer.metrics.flops import count_flops
 from trainer.models import build
