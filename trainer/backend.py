@@ -1,4 +1,4 @@
-"""Define the interface of a backend: PyTorch (torch_backend/step.py) or MXNet (mxnet_backend/gluon_backend.py).
+"""Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
 train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the backend.
 """

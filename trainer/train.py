@@ -3,7 +3,7 @@
 Trainer.train_steps() shows one training step. With PyTorch and the default options these files contain all of it:
 
 - train.py: this file
-- torch_backend/step.py: forward, loss, backward
+- torch_backend/backend.py: forward, loss, backward
 - distributed/reduce/all_reduce.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
 - torch_backend/optimizer.py: the update of the weights
 

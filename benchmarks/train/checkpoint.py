@@ -40,8 +40,8 @@ from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.progress import Progress
+from trainer.torch_backend.backend import TorchBackend
 from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import TorchBackend
 
 CONFIGS = {
     # By the suffix of the figures' names.

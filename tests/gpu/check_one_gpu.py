@@ -21,10 +21,10 @@ from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.side_stream import record_event
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create
 from trainer.torch_backend.device_loader import DeviceLoader
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)

@@ -22,7 +22,7 @@ from trainer.data.sampling import Shard
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.reduce.all_reduce import Ring
 from trainer.progress import Progress
-from trainer.torch_backend.step import StepSettings, TorchBackend
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.train import Trainer
 
 TRAINER = Path(trainer.train.__file__).parent

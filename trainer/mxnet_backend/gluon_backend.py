@@ -1,6 +1,6 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
-With PyTorch, torch_backend/step.py does the same. The backends on MXNet differ in how ranks communicate
+With PyTorch, torch_backend/backend.py does the same. The backends on MXNet differ in how ranks communicate
 (GluonCollective). They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in all
 steps, although an epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the
 update use the same calls as those.

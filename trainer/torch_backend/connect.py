@@ -21,10 +21,10 @@ from trainer.metrics.flops import count_flops
 from trainer.models import build
 from trainer.timeouts import rendezvous_s
 from trainer.torch_backend.autotune import make_autotuner
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import given_mode
 from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reduction import choose_reduction
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 
 def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:

@@ -16,7 +16,7 @@ from trainer.data.sampling import Shard
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
-from trainer.torch_backend.step import StepSettings, TorchBackend
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 
 BATCH_SIZE = 37
 OPTIONS = (

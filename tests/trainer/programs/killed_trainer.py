@@ -20,7 +20,7 @@ from unittest.mock import patch
 from trainer.atomic_file import atomic_write
 from trainer.checkpoint.completion_marker import CompletionMarker, write_marker
 from trainer.s3 import NO_METADATA, S3Folder
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.backend import TorchBackend
 from trainer.train import main_and_exit
 
 RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()

@@ -35,9 +35,9 @@ from trainer.torch_backend.autotune import (
     measure_step,
     pick_mode,
 )
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)

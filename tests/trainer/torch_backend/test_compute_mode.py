@@ -20,10 +20,10 @@ from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError
 from trainer.metrics.results import digest
 from trainer.models import build
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode, given_mode
 from trainer.torch_backend.optimizer import FIRST_SCALE
 from trainer.torch_backend.saved_state import SCALE
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 CPU = torch.device("cpu")
 SHAPE = (3, 16, 16)

@@ -10,8 +10,8 @@ from torch import nn
 from tests.trainer.programs import no_compiler_trainer
 from tests.trainer.programs.processes import run
 from trainer.data.sampling import Shard
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.optimizer import SGD, ParamGroup
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 STEPS = 6
 

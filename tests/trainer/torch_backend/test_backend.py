@@ -17,8 +17,8 @@ from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import StepSettings, TorchBackend
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)
