@@ -144,11 +144,11 @@ class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
     def __call__(self, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
-        """Build the network; connect the ranks if the factory has not."""
+        """Build the network; connect the ranks if load_backend has not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BackendFactory:
+class LoadedBackend:
     """The rank's world, and a function that creates the backend."""
 
     world: World
@@ -160,7 +160,7 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.connect",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each backend, with a function ``backend_factory(config, environment)``."""
+"""Module of each backend, with a function ``load_backend(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
 """Packages each backend needs, in the order in which they are checked."""
 REMEDY: Final = {
@@ -180,7 +180,7 @@ def set_library_defaults() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
     """Import the backend of --engine, and determine this process's rank, for which some backends connect the ranks.
 
     Raises TrainerError if the backend's packages are not installed.
@@ -188,5 +188,5 @@ def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) ->
     for package in PACKAGES[config.engine]:
         if importlib.util.find_spec(package) is None:
             raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {REMEDY[config.engine]}")
-    factory: BackendFactory = importlib.import_module(MODULES[config.engine]).backend_factory(config, environment)
-    return factory
+    loaded: LoadedBackend = importlib.import_module(MODULES[config.engine]).load_backend(config, environment)
+    return loaded

@@ -189,9 +189,9 @@ def timed(work: Callable[[], None]) -> float:
 def new_backend(config: Any) -> Any:
     from trainer.data.sampling import Shard
     from trainer.distributed.world import World
-    from trainer.torch_backend.connect import create
+    from trainer.torch_backend.connect import create_backend
 
-    return create(config, world=World(), shard=Shard(), learning_rate=0.01)
+    return create_backend(config, world=World(), shard=Shard(), learning_rate=0.01)
 
 
 def loop_speeds(config: Any) -> dict[str, float]:

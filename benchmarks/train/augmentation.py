@@ -26,7 +26,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.opening import open_data
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 SIZE = 64
@@ -85,7 +85,7 @@ def make_folder(directory: Path) -> None:
 def learn(config: TrainConfig) -> float:
     """Return the validation accuracy after the last epoch."""
     [*_, last] = Trainer(
-        backend=create(config, world=World(), shard=Shard(), learning_rate=0.02),
+        backend=create_backend(config, world=World(), shard=Shard(), learning_rate=0.02),
         data=open_data(config),
         config=config,
         shard=Shard(),

@@ -41,7 +41,7 @@ from trainer.data.sampling import Shard
 from trainer.distributed.world import World
 from trainer.progress import Progress
 from trainer.torch_backend.backend import TorchBackend
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 
 CONFIGS = {
     # By the suffix of the figures' names.
@@ -102,7 +102,7 @@ def main() -> int:
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     """Save twice between steps, then with torch in both ways."""
-    backend = create(config, world=World(), shard=Shard(), learning_rate=1e-6)
+    backend = create_backend(config, world=World(), shard=Shard(), learning_rate=1e-6)
     store = CheckpointStore(str(directory / "net"))
     checkpoints = CheckpointManager(config, shard=Shard(), store=store)
     rounds = Rounds()

@@ -23,7 +23,7 @@ from trainer.data.digits import load_digits
 from trainer.data.samples import Dataset, InMemory
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 SHAPE = (1, 8, 8)
@@ -52,7 +52,7 @@ def learn(data: Dataset, *, last_batch: str, rate: float, seed: int) -> tuple[fl
         last_batch=last_batch,
     )
     [*_, last] = Trainer(
-        backend=create(config, world=World(), shard=Shard(), learning_rate=rate),
+        backend=create_backend(config, world=World(), shard=Shard(), learning_rate=rate),
         data=data,
         config=config,
         shard=Shard(),

@@ -23,7 +23,7 @@ from trainer.models import build
 from trainer.side_stream import record_event
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.torch_backend.device_loader import DeviceLoader
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
@@ -162,7 +162,7 @@ class OneGpu(unittest.TestCase):
 
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
-        ours = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        ours = create_backend(config, world=World(), shard=Shard(), learning_rate=0.1)
         with self.assertLogs("trainer.torch_backend.autotune", "INFO") as printed:
             ours.restore(None, source=0)
         assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(printed.output))

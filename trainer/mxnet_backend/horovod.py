@@ -10,7 +10,7 @@ import horovod.mxnet as hvd
 import numpy as np
 from mxnet import nd
 
-from trainer.backend import Backend, BackendFactory
+from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.world import World, describe_process, read_restart_count, read_run_id
@@ -25,7 +25,7 @@ GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 """Variable with Gloo's timeout, in seconds, for connecting and for operations (Horovod's gloo_context.cc)."""
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
     """Connect to the other ranks that launch, horovodrun or mpirun started."""
     timeout_s = rendezvous_s(config)
     watchdog = Watchdog(rendezvous_s=timeout_s)
@@ -41,10 +41,12 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         restart_count=read_restart_count(environment),
         run_id=read_run_id(environment),
     )
-    return BackendFactory(world=world, create=partial(create, watchdog))
+    return LoadedBackend(world=world, create=partial(create_backend, watchdog))
 
 
-def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+def create_backend(
+    watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float
+) -> Backend:
     """Build the network."""
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)

@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from trainer.backend import BackendFactory
+from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
 from trainer.distributed.process_groups import create_process_groups
@@ -27,12 +27,12 @@ from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reduction import choose_reduction
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Read the rank from torchrun's variables; only create() connects to the other ranks."""
-    return BackendFactory(world=World.from_environment(environment), create=create)
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
+    """Read the rank from torchrun's variables; only create_backend() connects to the other ranks."""
+    return LoadedBackend(world=World.from_environment(environment), create=create_backend)
 
 
-def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:
+def create_backend(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:
     """Build the network on this rank's device, and connect to the other ranks unless it trains its own model."""
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)

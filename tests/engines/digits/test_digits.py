@@ -55,22 +55,22 @@ READ_WITH_TORCH = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.backend import TrainingState
 from trainer.distributed.world import World
 from trainer.data.sampling import Shard
 config = TrainConfig(num_classes=10)
-backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+backend = create_backend(config, world=World(), shard=Shard(), learning_rate=0.1)
 """
 READ_WITH_MXNET = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import backend_factory
+from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
-connection = backend_factory(config, {})
+connection = load_backend(config, {})
 backend = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 """
 COUNT = """

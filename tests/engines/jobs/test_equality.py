@@ -78,11 +78,11 @@ import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
-from trainer.mxnet_backend.connect import backend_factory
+from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
 data = open_data(config)
-connection = backend_factory(config, {})
+connection = load_backend(config, {})
 backend = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
@@ -105,12 +105,12 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.opening import open_data
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import backend_factory
+from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import Shard
 config = TrainConfig(engine="mxnet", num_classes=10)
 data = open_data(config)
 def create():
-    connection = backend_factory(config, {})
+    connection = load_backend(config, {})
     return connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]

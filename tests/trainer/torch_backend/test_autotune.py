@@ -37,7 +37,7 @@ from trainer.torch_backend.autotune import (
 )
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
@@ -99,7 +99,7 @@ def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> 
     network = "tests.trainer.networks:normalized"
     config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_node=4)
     with caplog.at_level(logging.INFO):
-        backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        backend = create_backend(config, world=World(), shard=Shard(), learning_rate=0.1)
         backend.restore(None, source=0)
     output = next(message for message in caplog.messages if message.startswith("picked "))
     assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
@@ -130,7 +130,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
 def test_backend_without_a_mode_can_be_closed() -> None:
     # As by a restarted job whose run had completed: it restores nothing.
     config = TrainConfig(fast="auto")
-    backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    backend = create_backend(config, world=World(), shard=Shard(), learning_rate=0.1)
     backend.close()
     backend.close()
 

@@ -18,7 +18,7 @@ from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.torch_backend.backend import StepSettings, TorchBackend
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:
     config = TrainConfig(seed=seed, label_smoothing=label_smoothing)
-    return create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    return create_backend(config, world=World(), shard=Shard(), learning_rate=0.1)
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
@@ -58,7 +58,7 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
 
 def test_users_network_gets_contiguous_images() -> None:
     config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
-    backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    backend = create_backend(config, world=World(), shard=Shard(), learning_rate=0.1)
     assert backend.compute_gradients(IMAGES, LABELS).loss_sum > 0
     assert backend.count_correct(IMAGES, LABELS) >= 0
 
