@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
-from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_checkpoint_store
+from trainer.checkpoint import CheckpointManager, CheckpointSaver, flush_on_exit, open_checkpoint_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, BatchLoader, epoch_batches
@@ -176,7 +176,7 @@ class Trainer:
     config: TrainConfig
     shard: Shard
     global_batch_size: int
-    checkpoints: CheckpointPolicy
+    checkpoints: CheckpointSaver
     writers: MetricWriters = NO_WRITERS
     bar: ProgressBar = NO_BAR
     profiler: Profiler = NO_PROFILER

@@ -1,4 +1,4 @@
-"""Fake a backend and a checkpoint policy that record the training loop's requests."""
+"""Fake a backend and a checkpoint saver that record the training loop's requests."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, TrainingState, Weights
-from trainer.checkpoint import CheckpointPolicy
+from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
@@ -95,7 +95,7 @@ class RecordingBackend:
         pass
 
 
-class RecordingPolicy:
+class RecordingSaver:
     """Returns the given flags, step by step, and records what is saved."""
 
     def __init__(self, *flags: StopSaveFlags) -> None:
@@ -115,7 +115,7 @@ def make_trainer(
     *,
     shard: Shard = WHOLE,
     global_batch_size: int = 4,
-    checkpoints: CheckpointPolicy | None = None,
+    checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,
 ) -> Trainer:
     """Return a trainer on the numbered samples."""
@@ -125,6 +125,6 @@ def make_trainer(
         config=config,
         shard=shard,
         global_batch_size=global_batch_size,
-        checkpoints=checkpoints or RecordingPolicy(),
+        checkpoints=checkpoints or RecordingSaver(),
         clock=clock,
     )

@@ -84,8 +84,8 @@ def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None =
     shard = Shard(index=rank, count=RANKS)
     network = perceptron(classes=DATA.classes, image_shape=DATA.image_shape)
     backend = TorchBackend(network, settings, device=torch.device("cpu"), shard=shard, ring=ring)
-    policy = CheckpointManager(config, shard=shard, store=None)
-    loop = Trainer(backend=backend, data=DATA, config=config, shard=shard, global_batch_size=RANKS, checkpoints=policy)
+    saver = CheckpointManager(config, shard=shard, store=None)
+    loop = Trainer(backend=backend, data=DATA, config=config, shard=shard, global_batch_size=RANKS, checkpoints=saver)
     # The first steps load modules, which takes seconds under a profiler.
     loop.train_steps(Progress(), total=STEPS * RANKS)
     profile = StepProfile(backend)

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingPolicy, make_trainer
+from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingSaver, make_trainer
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import Shard
@@ -72,11 +72,11 @@ def test_non_finite_loss_stops_before_the_update(loss: float) -> None:
 
 
 def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> None:
-    policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
+    saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
     make_trainer(
-        RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=policy
+        RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=saver
     ).train(Progress(started=7))
-    assert policy.saved == [
+    assert saver.saved == [
         Progress(started=7, epoch=0, samples=8, loss_sum=6, correct=8),
         Progress(started=7, epoch=1),
         Progress(started=7, epoch=2),
@@ -85,10 +85,10 @@ def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> N
 
 def test_resumed_epoch_continues_with_the_next_batch() -> None:
     config = TrainConfig(last_batch="keep", num_epochs=2)
-    first, policy = RecordingBackend(losses=[4] * 4), RecordingPolicy(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
+    first, saver = RecordingBackend(losses=[4] * 4), RecordingSaver(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
     with pytest.raises(StoppedError):
-        make_trainer(first, config, checkpoints=policy).train()
-    second, begin = RecordingBackend(losses=[3, 3]), policy.saved[-1]
+        make_trainer(first, config, checkpoints=saver).train()
+    second, begin = RecordingBackend(losses=[3, 3]), saver.saved[-1]
     assert begin == Progress(epoch=1, samples=4, loss_sum=4, correct=4)
     [result] = make_trainer(second, config).train(begin)
     whole = RecordingBackend(losses=[1] * 6)
@@ -100,14 +100,14 @@ def test_resumed_epoch_continues_with_the_next_batch() -> None:
 def test_correct_count_before_an_interruption_is_added_once() -> None:
     def correct_counts(index: int) -> tuple[int, int]:
         """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
-        policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
+        saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
         [result] = make_trainer(
             RecordingBackend(losses=[0] * 2),
             TrainConfig(last_batch="keep", num_epochs=1),
             shard=Shard(index=index, count=2),
-            checkpoints=policy,
+            checkpoints=saver,
         ).train(Progress(samples=4, correct=3))
-        return round(result.train_accuracy * SAMPLES), policy.saved[-1].correct
+        return round(result.train_accuracy * SAMPLES), saver.saved[-1].correct
 
     # Each rank has three of the six remaining samples.
     assert [correct_counts(index) for index in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
@@ -117,28 +117,28 @@ def test_correct_count_before_an_interruption_is_added_once() -> None:
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_resume_on_other_rank_count_uses_each_sample_once(before: int, after: int) -> None:
     def train_rest(
-        count: int, make_policy: Callable[[], RecordingPolicy], begin: Progress
+        count: int, make_saver: Callable[[], RecordingSaver], begin: Progress
     ) -> tuple[list[float], Progress | None]:
         """Return the samples that ranks of two samples each see in the rest of the epoch, and where they stop."""
         seen, stopped = [], None
         for index in range(count):
-            backend, policy = RecordingBackend(losses=[0] * SAMPLES), make_policy()
+            backend, saver = RecordingBackend(losses=[0] * SAMPLES), make_saver()
             with suppress(StoppedError):
                 make_trainer(
                     backend,
                     TrainConfig(last_batch="keep", num_epochs=1),
                     shard=Shard(index=index, count=count),
                     global_batch_size=2 * count,
-                    checkpoints=policy,
+                    checkpoints=saver,
                 ).train(begin)
             seen += [value for batch in backend.seen for value in batch]
-            stopped = policy.saved[-1] if policy.saved else None
+            stopped = saver.saved[-1] if saver.saved else None
         return seen, stopped
 
-    first, place = train_rest(before, lambda: RecordingPolicy(StopSaveFlags(save=True, stop=True)), Progress())
+    first, place = train_rest(before, lambda: RecordingSaver(StopSaveFlags(save=True, stop=True)), Progress())
     assert place is not None
     assert (len(first), place.samples) == (2 * before, 2 * before)
-    second, end = train_rest(after, RecordingPolicy, place)
+    second, end = train_rest(after, RecordingSaver, place)
     assert sorted(first + second) == list(range(SAMPLES))
     assert end is None
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 SINGLE_PROCESS: Final = World()
 
 
-class CheckpointPolicy(Protocol):
+class CheckpointSaver(Protocol):
     """Interface that the training loop uses to save checkpoints."""
 
     def flags(self) -> StopSaveFlags:
@@ -117,7 +117,9 @@ class CheckpointManager:
 
     def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
         """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
-        all_reports = self._gather_reports(backend, in_another_directory)
+        marker = CompletionMarker() if self._store is None else self._store.marker()
+        self._clear_job_of_earlier_marker(marker)
+        all_reports = self._gather_reports(backend, marker, in_another_directory)
         reports = ignore_other_runs(all_reports)
         completed = completed_run_start(reports)
         if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
@@ -133,12 +135,13 @@ class CheckpointManager:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
-    def _gather_reports(self, backend: Backend, in_another_directory: bool) -> list[RankReport]:
+    def _gather_reports(
+        self, backend: Backend, marker: CompletionMarker, in_another_directory: bool
+    ) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
         own = self._loaded.metadata.progress if self._loaded else Progress()
-        marker = CompletionMarker() if self._store is None else self._store.marker()
-        self._disown_marker_of_earlier_job(marker)
-        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), in_another_directory)
+        completed = self._completed_before_restart(marker)
+        report = RankReport(*own.position, marker.started, completed, in_another_directory)
         return all_gather(backend, report, shard=self._shard)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
@@ -252,16 +255,16 @@ class CheckpointManager:
         settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
         return CompletionMarker(started=started, job=self._world.run_id, settings=settings)
 
-    def _is_of_this_job(self, marker: CompletionMarker) -> bool:
+    def _completed_before_restart(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
-        return self._names_this_job(marker) and self._world.restart_count > 0
+        return self._marker_has_this_job_id(marker) and self._world.restart_count > 0
 
-    def _disown_marker_of_earlier_job(self, marker: CompletionMarker) -> None:
+    def _clear_job_of_earlier_marker(self, marker: CompletionMarker) -> None:
         """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
-        if self._store is not None and self._names_this_job(marker) and not self._world.restart_count:
+        if self._store is not None and self._marker_has_this_job_id(marker) and not self._world.restart_count:
             self._store.set_marker(replace(marker, job=""))
 
-    def _names_this_job(self, marker: CompletionMarker) -> bool:
+    def _marker_has_this_job_id(self, marker: CompletionMarker) -> bool:
         return bool(self._world.run_id) and marker == self._make_marker(marker.started)
 
     def _is_final_checkpoint_stored(self, backend: Backend, *, run_started: float) -> bool:
