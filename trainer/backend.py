@@ -185,8 +185,9 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
 
     Raises TrainerError if the backend's packages are not installed.
     """
-    for package in PACKAGES[config.engine]:
+    for package in PACKAGES[config.backend]:
         if importlib.util.find_spec(package) is None:
-            raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {REMEDY[config.engine]}")
-    loaded: LoadedBackend = importlib.import_module(MODULES[config.engine]).load_backend(config, environment)
+            remedy = REMEDY[config.backend]
+            raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
+    loaded: LoadedBackend = importlib.import_module(MODULES[config.backend]).load_backend(config, environment)
     return loaded

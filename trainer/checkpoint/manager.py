@@ -252,7 +252,7 @@ class CheckpointManager:
             self._store.delete_all()
 
     def _make_marker(self, started: float) -> CompletionMarker:
-        settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
+        settings = {**self._config.settings_fixed_on_resume, "num_epochs": self._config.num_epochs}
         return CompletionMarker(started=started, job=self._world.run_id, settings=settings)
 
     def _completed_before_restart(self, marker: CompletionMarker) -> bool:
@@ -289,7 +289,7 @@ class CheckpointManager:
 
     def _describe(self, progress: Progress, accuracy: float | None) -> CheckpointMetadata:
         return CheckpointMetadata(
-            settings=self._config.identity,
+            settings=self._config.settings_fixed_on_resume,
             progress=progress,
             validation_accuracy=accuracy,
             data_versions=self._data_versions,

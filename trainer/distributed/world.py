@@ -72,13 +72,13 @@ def divide_batch(config: TrainConfig, world: World) -> tuple[Shard, int]:
     """Return this rank's shard, and the global batch size."""
     if not config.distributed:
         warn_if_independent(config, world)
-        return Shard(), config.samples_per_step
+        return Shard(), config.samples_per_node_per_step
     if config.batch_size_per_node < world.local_world_size:
         raise UsageError(
             f"--batch-size must be at least {world.local_world_size}, one sample for each process "
             f"of a machine, got {config.batch_size_per_node}"
         )
-    return Shard(index=world.rank, count=world.world_size), config.samples_per_step * world.num_nodes
+    return Shard(index=world.rank, count=world.world_size), config.samples_per_node_per_step * world.num_nodes
 
 
 def warn_if_independent(config: TrainConfig, world: World) -> None:

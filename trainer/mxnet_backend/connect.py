@@ -74,7 +74,7 @@ def create_backend(
         network,
         collective=KVStoreCollective(store, world=world, watchdog=watchdog),
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
     )

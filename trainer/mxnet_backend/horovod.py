@@ -54,8 +54,8 @@ def create_backend(
         build(config.network, classes=config.classes, image_shape=config.input_shape),
         collective=HorovodCollective(watchdog),
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
     )
 

@@ -77,7 +77,7 @@ def make_autotuner(
     untouched = copy.deepcopy(model)
     measure = partial(
         measure_step,
-        samples=max(1, config.samples_per_step // world.local_world_size),
+        samples=max(1, config.samples_per_node_per_step // world.local_world_size),
         image_shape=config.input_shape,
         device=device,
     )

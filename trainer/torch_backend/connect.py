@@ -46,17 +46,18 @@ def create_backend(config: TrainConfig, *, world: World, shard: Shard, learning_
         timeout = timedelta(seconds=rendezvous_s(config))
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
-        groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
+        if config.gradient_compression in TYPES:
+            groups = create_process_groups(world, device=device, timeout=timeout)
     settings = StepSettings(
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
         sync_bn=config.sync_bn,
         accumulation=config.gradient_accumulation,
         label_smoothing=config.label_smoothing,
         ddp=reduction == "ddp",
-        compression=config.gc_type if groups is not None else "none",
+        compression=config.gradient_compression if groups is not None else "none",
         is_deferred=device.type == "cuda",
     )
     local_settings = replace(settings, ddp=False, compression="none")

@@ -112,7 +112,9 @@ def from_rank_1(row: Row) -> tuple[float, ...]:
 
 
 def make_checkpoint(progress: Progress) -> Checkpoint:
-    return Checkpoint(metadata=CheckpointMetadata(settings=CONFIG.identity, progress=progress), state=STATE)
+    return Checkpoint(
+        metadata=CheckpointMetadata(settings=CONFIG.settings_fixed_on_resume, progress=progress), state=STATE
+    )
 
 
 def make_manager(

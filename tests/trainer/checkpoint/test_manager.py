@@ -18,7 +18,7 @@ from trainer.progress import Progress
 from trainer.timeouts import PAUSE_S
 
 RESTARTED = World(run_id="j", restart_count=1)
-OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
+OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.settings_fixed_on_resume, "num_epochs": 3})
 """Marker of a completed run with CONFIG in that job."""
 
 
@@ -129,7 +129,7 @@ def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
 
 def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
     config = replace(CONFIG, model_prefix="s3://bucket/digits/net")
-    over = replace(OVER, settings={**config.identity, "num_epochs": 3})
+    over = replace(OVER, settings={**config.settings_fixed_on_resume, "num_epochs": 3})
     assert (
         make_manager(FakeStore(marker=over), config=config, world=RESTARTED).resume_from_newest(
             cast(Backend, TwoRankBackend())

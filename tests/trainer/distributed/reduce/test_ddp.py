@@ -189,7 +189,11 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
 def test_gpus_default_to_ddp_unless_an_option_rules_it_out() -> None:
     assert choose_reduction(TrainConfig(), GPU) == "ddp"
     assert choose_reduction(TrainConfig(), CPU) == "ring"
-    for config in (TrainConfig(deterministic=True), TrainConfig(gc_type="fp16"), TrainConfig(reduction="buckets")):
+    for config in (
+        TrainConfig(deterministic=True),
+        TrainConfig(gradient_compression="fp16"),
+        TrainConfig(reduction="buckets"),
+    ):
         assert choose_reduction(config, GPU) == "buckets"
     with pytest.raises(UsageError, match="--reduction ring requires CPUs"):
         choose_reduction(TrainConfig(reduction="ring"), GPU)
