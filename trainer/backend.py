@@ -18,7 +18,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import BatchLoader
 from trainer.data.samples import Dataset
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer
@@ -143,7 +143,9 @@ class Backend(Protocol):
 class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
-    def __call__(self, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+    def __call__(
+        self, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+    ) -> Backend:
         """Build the network; connect the ranks if load_backend has not."""
 
 

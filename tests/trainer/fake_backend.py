@@ -13,14 +13,14 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import BatchLoader, prepare
 from trainer.data.samples import Dataset, InMemory
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
 from trainer.train import Trainer
 
 SAMPLES = 10
-WHOLE = Shard()
+WHOLE = DataParallelRank()
 """The work of a single rank."""
 
 
@@ -113,7 +113,7 @@ def make_trainer(
     backend: RecordingBackend,
     config: TrainConfig,
     *,
-    shard: Shard = WHOLE,
+    dp_rank: DataParallelRank = WHOLE,
     global_batch_size: int = 4,
     checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,
@@ -123,7 +123,7 @@ def make_trainer(
         backend=backend,
         data=make_numbered_samples(),
         config=config,
-        shard=shard,
+        dp_rank=dp_rank,
         global_batch_size=global_batch_size,
         checkpoints=checkpoints or RecordingSaver(),
         clock=clock,

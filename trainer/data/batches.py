@@ -14,7 +14,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.resized_crop import ResizedCrops
 from trainer.data.samples import Dataset, Samples
-from trainer.data.sampling import Indices, Shard, global_batches
+from trainer.data.sampling import DataParallelRank, Indices, global_batches
 
 PADDING: Final = 4
 """Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""
@@ -93,7 +93,7 @@ def epoch_batches(
     load: BatchLoader,
     *,
     augmentation: Augmentation,
-    shard: Shard,
+    dp_rank: DataParallelRank,
     global_batch_size: int,
     seed: int,
     epoch: int,
@@ -107,7 +107,7 @@ def epoch_batches(
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
         number, batch = numbered
-        return Batch(number, len(batch), *load(samples, shard.select(batch), draws))
+        return Batch(number, len(batch), *load(samples, dp_rank.select(batch), draws))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 

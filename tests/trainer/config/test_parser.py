@@ -9,8 +9,8 @@ import pytest
 from trainer.config.choices import option_name
 from trainer.config.parser import _build_parser, parse
 from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
-from trainer.data.sampling import Shard
-from trainer.distributed.world import World, divide_batch
+from trainer.data.sampling import DataParallelRank
+from trainer.distributed.world import World, dp_rank_and_global_batch_size
 from trainer.errors import UsageError
 from trainer.train import main
 
@@ -245,8 +245,11 @@ def test_lr_factor_reduces_the_learning_rate() -> None:
 def test_accumulated_batches_count_as_one_global_batch() -> None:
     config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
     ranks = World(rank=1, world_size=4, local_rank=1, local_world_size=2)
-    assert divide_batch(config, ranks) == (Shard(index=1, count=4), 2 * 4 * 32)
-    assert divide_batch(parse(["--gradient-accumulation", "3"]), World()) == (Shard(), 3 * 64)
+    assert dp_rank_and_global_batch_size(config, ranks) == (DataParallelRank(rank=1, size=4), 2 * 4 * 32)
+    assert dp_rank_and_global_batch_size(parse(["--gradient-accumulation", "3"]), World()) == (
+        DataParallelRank(),
+        3 * 64,
+    )
 
 
 def test_resolved_dtype_is_the_one_that_is_measured_or_given() -> None:
