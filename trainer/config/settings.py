@@ -19,7 +19,7 @@ from trainer.config.choices import (
 from trainer.config.datasets import DATASETS, check_channels, check_record_files
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
 from trainer.config.rate_settings import RateSettings
-from trainer.config.schedule import Schedule, warmup_rates
+from trainer.config.schedule import LRSchedule, warmup_rates
 from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
@@ -254,7 +254,7 @@ class TrainConfig(RateSettings, TorchSettings):
                 raise UsageError(f"{option_name(given[0])} requires --engine torch, got --engine {self.backend}")
         self.check_torch_settings(sync_bn=self.sync_bn)
 
-    def schedule(self, *, global_batch_size: int) -> Schedule:
+    def schedule(self, *, global_batch_size: int) -> LRSchedule:
         """Return the learning rate schedule of the run."""
         start, peak = warmup_rates(
             self.lr,
@@ -265,7 +265,7 @@ class TrainConfig(RateSettings, TorchSettings):
             async_batch_size=self.batch_size_per_node if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )
-        return Schedule(
+        return LRSchedule(
             start=start,
             peak=peak,
             warmup_epochs=self.warmup_epochs,
