@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trainer.config.settings import TrainConfig
 from trainer.data import Labels
-from trainer.data.batches import BatchLoader
+from trainer.data.batches import LoadBatch
 from trainer.data.samples import Dataset
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
@@ -81,14 +81,14 @@ class Backend(Protocol):
     """Times the phases of a step: the backend ends forward, backward and communication, the loop the others."""
 
     @property
-    def peak_speed(self) -> float | None:
-        """Peak speed of this rank's device by its datasheet, in samples per second; None if unknown."""
+    def peak_samples_per_s(self) -> float | None:
+        """Peak speed of this rank's device by its datasheet; None if unknown."""
 
     def seed(self, number: int) -> None:
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
 
-    def loader(self, data: Dataset) -> BatchLoader:
-        """Return a function that loads batches of this dataset for compute_gradients and count_correct."""
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
+        """Make a function that loads batches of this dataset for compute_gradients and count_correct."""
 
     def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
@@ -133,8 +133,8 @@ class Backend(Protocol):
         If the source also passes None, all ranks get its initial weights.
         """
 
-    def extend_timeout(self, seconds: float) -> None:
-        """Raise the timeout for silent ranks to ``seconds`` until the next step."""
+    def set_timeout(self, seconds: float) -> None:
+        """Set the timeout for silent ranks, until the next step."""
 
     def close(self) -> None:
         """Disconnect after the last step. Do not call it after a failure: it may wait for the other ranks."""

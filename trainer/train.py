@@ -26,7 +26,7 @@ from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_default
 from trainer.checkpoint import CheckpointManager, CheckpointSaver, flush_on_exit, open_checkpoint_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import Augmentation, Batch, BatchLoader, epoch_batches
+from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
 from trainer.data.opening import open_data
 from trainer.data.samples import Dataset
 from trainer.data.sampling import DataParallelRank, epoch_end, step_seed
@@ -153,7 +153,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
         with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
-        backend.extend_timeout(shutdown_timeout_s(config))
+        backend.set_timeout(shutdown_timeout_s(config))
         if dp_rank.is_main_process:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
@@ -178,10 +178,10 @@ class Trainer:
     bar: ProgressBar = NO_BAR
     profiler: Profiler = NO_PROFILER
     clock: Clock = time.perf_counter
-    load: BatchLoader = field(init=False)
+    load_batch: LoadBatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.load = self.backend.loader(self.data)
+        self.load_batch = self.backend.make_batch_loader(self.data)
 
     def train(self, start: Progress = BEGINNING) -> list[EpochResult]:
         """Train from ``start`` to the last epoch; return each epoch's result. Raises StoppedError after a signal."""
@@ -203,7 +203,7 @@ class Trainer:
 
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train from ``progress`` to the end of its epoch, and validate."""
-        backend = self.backend
+        backend, dp_rank = self.backend, self.dp_rank
         started = self.clock()
         total = self.samples_in_epoch(resumed_at=progress.samples)
         samples_trained = total - progress.samples
@@ -211,12 +211,12 @@ class Trainer:
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
-        phases = all_gather(backend, backend.timer.read_and_reset(), dp_rank=self.dp_rank)
+        phases = all_gather(backend, backend.timer.read_and_reset(), dp_rank=dp_rank)
         own_val_correct = count_correct_validation(
-            backend, self.load, self.data.validation, dp_rank=self.dp_rank, global_batch_size=self.global_batch_size
+            backend, self.load_batch, self.data.validation, dp_rank=dp_rank, global_batch_size=self.global_batch_size
         )
         train_correct, val_correct = backend.all_reduce([own_correct, own_val_correct])
-        peak = backend.peak_speed
+        peak = backend.peak_samples_per_s
         return EpochResult(
             samples=samples_trained,
             loss=progress.loss_sum / total,
@@ -283,7 +283,7 @@ class Trainer:
         """Yield this rank's batches from ``progress`` to the sample ``total``."""
         return epoch_batches(
             self.data.train,
-            self.load,
+            self.load_batch,
             augmentation=Augmentation.of(self.config),
             dp_rank=self.dp_rank,
             global_batch_size=self.global_batch_size,

@@ -81,7 +81,7 @@ class OneGpu(unittest.TestCase):
     def test_a_step_never_waits_for_the_gpu(self) -> None:
         for mode in (DEFAULT_MODE, ComputeMode(dtype=HALF, channels_last=True), ComputeMode(dtype="float16")):
             ours = backend(GPU, mode=mode)
-            read = ours.loader(DATA)
+            read = ours.make_batch_loader(DATA)
             placed, labels = read(DATA.train, np.arange(64))
             for _ in range(3):
                 ours.compute_gradients(placed, labels)
@@ -154,8 +154,8 @@ class OneGpu(unittest.TestCase):
 
     def test_data_on_the_gpu_and_data_sent_per_batch_are_equal(self) -> None:
         with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", 0.0):
-            travelling = backend(GPU).loader(DATA)
-        staying = backend(GPU).loader(DATA)
+            travelling = backend(GPU).make_batch_loader(DATA)
+        staying = backend(GPU).make_batch_loader(DATA)
         for part in (np.arange(16), np.arange(16, 64)):
             one, other = (read(DATA.train, part)[0] for read in (travelling, staying))
             assert torch.equal(one.images, other.images)

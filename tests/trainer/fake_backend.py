@@ -11,7 +11,7 @@ from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, Train
 from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
-from trainer.data.batches import BatchLoader, prepare
+from trainer.data.batches import LoadBatch, prepare
 from trainer.data.samples import Dataset, InMemory
 from trainer.data.sampling import DataParallelRank
 from trainer.metrics.results import Clock
@@ -37,7 +37,7 @@ class RecordingBackend:
     def __init__(self, *, losses: Sequence[float]) -> None:
         self._losses = iter(losses)
         self.timer = StepTimer()
-        self.peak_speed: float | None = None
+        self.peak_samples_per_s: float | None = None
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
         self.rates: list[float] = []
@@ -46,7 +46,7 @@ class RecordingBackend:
         self.validated: list[int] = []
         """Images of each call of count_correct."""
 
-    def loader(self, data: Dataset) -> BatchLoader:
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
         return partial(prepare, data)
 
     def take_deferred(self) -> BatchResult | None:
@@ -59,7 +59,7 @@ class RecordingBackend:
     def seed(self, number: int) -> None:
         self.seeds.append(number)
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         pass
 
     def set_learning_rate(self, rate: float) -> None:

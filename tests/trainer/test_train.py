@@ -44,7 +44,7 @@ def test_validation_batches_are_as_large_as_training_batches() -> None:
 
 def test_utilization_counts_the_devices_of_all_ranks() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
-    backend.peak_speed = 10.0
+    backend.peak_samples_per_s = 10.0
     times = iter([0.0, 0.0, 2.0])
     [result] = make_trainer(
         backend,

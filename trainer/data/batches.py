@@ -70,7 +70,7 @@ class Draws:
     mirrored: NDArray[np.bool_]
 
 
-class BatchLoader(Protocol):
+class LoadBatch(Protocol):
     """Function that loads batches in the backend's form, in the prefetching thread."""
 
     def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[Any, Labels]:
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
 
 def epoch_batches(
     samples: Samples,
-    load: BatchLoader,
+    load_batch: LoadBatch,
     *,
     augmentation: Augmentation,
     dp_rank: DataParallelRank,
@@ -107,7 +107,7 @@ def epoch_batches(
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
         number, batch = numbered
-        return Batch(number, len(batch), *load(samples, dp_rank.select(batch), draws))
+        return Batch(number, len(batch), *load_batch(samples, dp_rank.select(batch), draws))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 

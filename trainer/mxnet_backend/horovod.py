@@ -66,7 +66,7 @@ class HorovodCollective:
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         self.use_step_timeout = watchdog.use_step_timeout
-        self.extend_timeout = watchdog.extend_timeout
+        self.set_timeout = watchdog.set_timeout
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
         """Start to replace each gradient by its sum; Horovod joins small ones."""

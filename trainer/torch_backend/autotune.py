@@ -174,7 +174,7 @@ def measure_step(
             step()
         seconds = min(_seconds(step, device) for _ in range(rounds)) / STEPS
         # The next mode may take a rank as long as its start.
-        backend.extend_timeout(RENDEZVOUS_S)
+        backend.set_timeout(RENDEZVOUS_S)
         return seconds
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", mode, first_line(error))

@@ -17,14 +17,14 @@ from torch.nn.functional import cross_entropy
 
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
-from trainer.data.batches import BatchLoader, prepare
+from trainer.data.batches import LoadBatch, prepare
 from trainer.data.samples import Dataset
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
-from trainer.metrics.flops import find_peak_speed
+from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import COMMUNICATION, StepTimer
 from trainer.side_stream import copy_to_host
 from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
@@ -140,7 +140,7 @@ class TorchBackend:
         self._optimizer = SGD(reduction.param_groups, learning_rate=settings.learning_rate, momentum=settings.momentum)
         self._precision = Precision(mode.dtype, device=self._device)
         self._forward = reduction.module
-        self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)
+        self.peak_samples_per_s = find_peak_samples_per_s(self._flops, DTYPES[mode.dtype], device=self._device)
 
     def compute_gradients(
         self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
@@ -212,12 +212,12 @@ class TorchBackend:
     def seed(self, number: int) -> None:
         seed_device(number, self._device)
 
-    def loader(self, data: Dataset) -> BatchLoader:
-        load: BatchLoader = partial(prepare, data)
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
+        load_batch: LoadBatch = partial(prepare, data)
         if self._device.type == "cuda":
-            load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
+            load_batch = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
         accumulation = self._settings.accumulation
-        return load if accumulation == 1 else partial(load_micro_batches, load, accumulation)
+        return load_batch if accumulation == 1 else partial(load_micro_batches, load_batch, accumulation)
 
     def set_learning_rate(self, rate: float) -> None:
         self._optimizer.learning_rate = rate
@@ -291,7 +291,7 @@ class TorchBackend:
         stored = self.broadcast_object(None if own is None else encode(own), source=source)
         self._apply_mode(autotune() if stored is None else decode(stored))
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
-from trainer.data.batches import PADDING, BatchLoader, Draws
+from trainer.data.batches import PADDING, Draws, LoadBatch
 from trainer.data.samples import Dataset, InMemory, Samples
 from trainer.data.sampling import Indices
 from trainer.side_stream import select_device
@@ -54,10 +54,10 @@ class MicroBatches:
     """A batch in parts, for --gradient-accumulation; the next part loads while the network trains on the last."""
 
     def __init__(
-        self, load: BatchLoader, samples: Samples, indices: Indices, draws: Draws | None, *, count: int
+        self, load_batch: LoadBatch, samples: Samples, indices: Indices, draws: Draws | None, *, count: int
     ) -> None:
         """Load the first micro-batch."""
-        self._load = partial(load, samples, draws=draws)
+        self._load = partial(load_batch, samples, draws=draws)
         first, *self._others = np.array_split(indices, count)
         self._first = self._load(first)
         pixels = self._first[0]
@@ -76,14 +76,14 @@ class MicroBatches:
 
 
 def load_micro_batches(
-    load: BatchLoader, count: int, samples: Samples, indices: Indices, draws: Draws | None = None
+    load_batch: LoadBatch, count: int, samples: Samples, indices: Indices, draws: Draws | None = None
 ) -> tuple[MicroBatches, Labels]:
     """Return these samples as ``count`` micro-batches, and the labels of all; those in S3 are known with their part."""
-    return MicroBatches(load, samples, indices, draws, count=count), samples.labels[indices]
+    return MicroBatches(load_batch, samples, indices, draws, count=count), samples.labels[indices]
 
 
 class DeviceLoader:
-    """Loads samples to the device; see trainer.data.batches.BatchLoader."""
+    """Loads samples to the device; see trainer.data.batches.LoadBatch."""
 
     def __init__(self, data: Dataset, *, device: torch.device, channels_last: bool, memory: int) -> None:
         """Copy the dataset to the device if it takes at most ``memory`` bytes."""

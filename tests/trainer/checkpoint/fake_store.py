@@ -96,7 +96,7 @@ class TwoRankBackend:
     def restore(self, state: TrainingState | None, *, source: int) -> None:
         self.restored.append((state, source))
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
     def snapshot(self) -> Callable[[], TrainingState]:

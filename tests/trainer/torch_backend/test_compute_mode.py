@@ -122,7 +122,7 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
             return DATA.train.read(indices)
 
     backend, whole, samples = make(accumulation=4), make(accumulation=4), Counting()
-    images, labels = backend.loader(DATA)(samples, np.arange(22))
+    images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert samples.reads == [6]
     assert images.shape == (22, *SHAPE)
     assert backend.compute_gradients(images, labels) == whole.compute_gradients(IMAGES[:22], LABELS[:22])
@@ -130,7 +130,7 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
     for each in (backend, whole):
         each.update(samples=22)
     assert digest(backend.weights()) == digest(whole.weights())
-    images, labels = backend.loader(DATA)(samples, np.arange(22))
+    images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
 
 
