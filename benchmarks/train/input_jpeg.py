@@ -72,7 +72,7 @@ def read_ours(directory: Path) -> int:
     data = load_folder(directory, SHAPE)
     batches = epoch_batches(
         data.train,
-        lambda samples, indices, draws=None: prepare(data, samples, indices, draws),
+        lambda samples, indices, params=None: prepare(data, samples, indices, params),
         augmentation=Augmentation(resized_crop=True, random_mirror=True),
         dp_rank=DataParallelRank(),
         global_batch_size=BATCH,

@@ -141,10 +141,10 @@ class OneGpu(unittest.TestCase):
         assert digest(first.weights()) == digest(second.weights())
 
     def test_batches_have_the_bits_of_the_cpus(self) -> None:
-        draws = Augmentation(random_crop=True, random_mirror=True).draw(epoch=1, samples=64)
+        params = Augmentation(random_crop=True, random_mirror=True).draw(epoch=1, samples=64)
         indices = np.array([5, 1, 63, 5])
         for memory in (0, 2**30):
-            for wanted in (draws, None):
+            for wanted in (params, None):
                 loader = DeviceLoader(DATA, device=GPU, channels_last=True, memory=memory)
                 placed, labels = loader(DATA.train, indices, wanted)
                 images, same = prepare(DATA, DATA.train, indices, wanted)
