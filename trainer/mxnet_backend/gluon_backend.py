@@ -20,7 +20,7 @@ from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState,
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.samples import Dataset
-from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.metrics.step_timer import StepTimer
 from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
 
 MOMENTUM: Final = "mxnet_momentum"
@@ -87,7 +87,7 @@ class GluonBackend:
         self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
         loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
-        self.timer.end(COMMUNICATION)
+        self.timer.end("communication")
         self._collective.use_step_timeout()
         return BatchResult(
             loss_sum=loss_sum,

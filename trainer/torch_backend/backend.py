@@ -25,7 +25,7 @@ from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_samples_per_s
-from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.metrics.step_timer import StepTimer
 from trainer.side_stream import copy_to_host
 from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
@@ -48,7 +48,7 @@ from trainer.torch_backend.step_errors import report_failed_step
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepSettings:
-    """Settings of a step, as config/parser.py describes them."""
+    """Settings of a step; see trainer.config.settings.TrainConfig."""
 
     learning_rate: float
     momentum: float
@@ -170,8 +170,12 @@ class TorchBackend:
         # The phase also times these two small operations; on a GPU they only enter its queue.
         step_results = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(step_results, timeout_s=self._collective.timeout_s)
-        self.timer.end(COMMUNICATION)
-        return self._use_step_timeout_once_running(result) or NO_RESULT_YET
+        self.timer.end("communication")
+        if result is None:
+            return NO_RESULT_YET
+        # All ranks have made a step: end the start's long timeout; torch.compile may still take minutes for a new size.
+        self._collective.use_step_timeout(compiled=self._mode.is_compiled)
+        return result
 
     def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield the batch on the device in --gradient-accumulation parts."""
@@ -200,12 +204,8 @@ class TorchBackend:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> BatchResult | None:
-        return self._use_step_timeout_once_running(self._results.take(timeout_s=self._collective.timeout_s))
-
-    def _use_step_timeout_once_running(self, result: BatchResult | None) -> BatchResult | None:
-        """Return the result unchanged; if there is one, end the long timeout of the start."""
+        result = self._results.take(timeout_s=self._collective.timeout_s)
         if result is not None:
-            # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
@@ -295,6 +295,6 @@ class TorchBackend:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:
-        # Let go of DistributedDataParallel. A run that had completed closes before restore(): it may have none yet.
-        self.__dict__.update(_reducer=None, _forward=None)
+        # Drop the last references to DistributedDataParallel.
+        self._reducer = self._forward = None  # type: ignore[assignment]  # no step follows
         self._collective.close()

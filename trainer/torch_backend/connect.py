@@ -22,7 +22,7 @@ from trainer.models import build
 from trainer.timeouts import rendezvous_s
 from trainer.torch_backend.autotune import make_autotuner
 from trainer.torch_backend.backend import StepSettings, TorchBackend
-from trainer.torch_backend.compute_mode import given_mode
+from trainer.torch_backend.compute_mode import configured_mode
 from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reduction import choose_reduction
 
@@ -40,7 +40,7 @@ def create_backend(
     torch.manual_seed(config.seed)
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
-    given = given_mode(config, model, device)
+    configured = configured_mode(config, model, device)
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
     ring = groups = None
@@ -66,7 +66,7 @@ def create_backend(
     make_backend = partial(TorchBackend, settings=settings, device=device, dp_rank=dp_rank, ring=ring, groups=groups)
     autotune = make_autotuner(
         config,
-        given,
+        configured,
         model,
         make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp_rank=DataParallelRank()),
         make_distributed_backend=make_backend,
@@ -74,4 +74,4 @@ def create_backend(
         world=world,
         device=device,
     )
-    return make_backend(model, mode=given, autotune=autotune, flops=flops)
+    return make_backend(model, mode=configured, autotune=autotune, flops=flops)

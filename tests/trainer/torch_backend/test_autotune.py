@@ -53,7 +53,7 @@ def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCapture
         return of_type * (1.5 if mode.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[mode.compiled] / 1000
 
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, seconds, spent=lambda: 0.0) == ComputeMode(dtype="bfloat16", compiled="graphs")
+        assert pick_mode(ALL, seconds, elapsed_s=lambda: 0.0) == ComputeMode(dtype="bfloat16", compiled="graphs")
     assert caplog.messages == [
         "picked bfloat16 compiled graphs, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
         "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms; bfloat16 compiled graphs 0.80 ms"
@@ -62,7 +62,10 @@ def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCapture
 
 def test_failing_mode_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0, spent=lambda: 0.0) == DEFAULT_MODE
+        assert (
+            pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0, elapsed_s=lambda: 0.0)
+            == DEFAULT_MODE
+        )
     assert "float32 compiled fails" in caplog.messages[0]
 
 
@@ -143,7 +146,7 @@ def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixtu
         return 1.0
 
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, seconds, spent=lambda: 150.0 * len(tried)) == DEFAULT_MODE
+        assert pick_mode(ALL, seconds, elapsed_s=lambda: 150.0 * len(tried)) == DEFAULT_MODE
     assert len(tried) == 2
     assert caplog.messages[0] == "measured for 240 s, 4 choices are left untried"
     assert BUDGET_S < STEP_S

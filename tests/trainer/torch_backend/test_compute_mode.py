@@ -21,7 +21,7 @@ from trainer.errors import TrainerError
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.torch_backend.backend import StepSettings, TorchBackend
-from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode, given_mode
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode, configured_mode
 from trainer.torch_backend.optimizer import FIRST_SCALE
 from trainer.torch_backend.saved_state import SCALE
 
@@ -214,14 +214,16 @@ def test_infinite_loss_changes_no_weights_before_it_is_read(mode: ComputeMode) -
 def test_cpus_use_channels_last_only_for_our_own_convolutions() -> None:
     config = TrainConfig(dtype="bfloat16", compile="1")
     convolutions, none = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), torch.nn.Sequential(torch.nn.Linear(1, 1))
-    assert given_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
-    assert not given_mode(config, none, CPU).channels_last
-    assert given_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE
+    assert configured_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+    assert not configured_mode(config, none, CPU).channels_last
+    assert (
+        configured_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE
+    )
 
 
 def test_gpus_use_channels_last_if_the_network_supports_it(caplog: pytest.LogCaptureFixture) -> None:
     gpu, config = torch.device("cuda:0"), TrainConfig(network="mine:build", image_shape=(1, 28, 28))
-    assert given_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
+    assert configured_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
     with caplog.at_level(logging.INFO):
-        assert given_mode(config, Viewing(classes=10), gpu) == DEFAULT_MODE
+        assert configured_mode(config, Viewing(classes=10), gpu) == DEFAULT_MODE
     assert caplog.messages[0].startswith("the network does not take images with channels last: view size")
