@@ -64,7 +64,7 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
     fetched: list[str] = []
     waits, ends = threading.Event(), threading.Event()
 
-    def fetch_all(folder: S3Folder, directory: Path, *, deadline_s: float) -> None:
+    def download_all(folder: S3Folder, directory: Path, *, deadline_s: float) -> None:
         fetched.append(str(folder))
         waits.set()
         assert ends.wait(60)
@@ -74,7 +74,7 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
         path.write_bytes(text.encode())
         os.utime(path, (time.time() - 60, time.time() - 60))
 
-    monkeypatch.setattr(S3Folder, "fetch_all", fetch_all)
+    monkeypatch.setattr(S3Folder, "download_all", download_all)
     monkeypatch.setattr(Path, "write_text", write_late)
     with ThreadPoolExecutor() as ranks:
         first = ranks.submit(local_directory, PLACE)

@@ -78,8 +78,8 @@ def atomic_write_with_kill(path: Path, *, what: str) -> Iterator[object]:
 
 
 class KilledFolder(S3Folder):
-    def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
-        super().store(path, name, metadata=metadata)
+    def upload(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
+        super().upload(path, name, metadata=metadata)
         if "-resume-" in name and copies.must_die_now():
             die()
 
