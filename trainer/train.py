@@ -223,7 +223,7 @@ class Trainer:
             train_accuracy=train_correct / total,
             validation_accuracy=val_correct / len(self.data.validation.labels),
             seconds=seconds,
-            utilization=None if peak is None else samples_trained / seconds / (self.dp_rank.size * peak),
+            mfu=None if peak is None else samples_trained / seconds / (self.dp_rank.size * peak),
             phases=mean(phases),
             slowest=describe_slowest(phases),
         )

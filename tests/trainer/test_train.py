@@ -53,7 +53,7 @@ def test_utilization_counts_the_devices_of_all_ranks() -> None:
         clock=lambda: next(times),
     ).train()
     # 10 samples in 2 seconds, where two devices could have done 40.
-    assert result.utilization == pytest.approx(0.25)
+    assert result.mfu == pytest.approx(0.25)
 
 
 def test_ranks_without_samples_make_every_step() -> None:

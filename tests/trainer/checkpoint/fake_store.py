@@ -84,7 +84,7 @@ class TwoRankBackend:
         self._rows = list(rows)
         self._message = message
         self.restored: list[tuple[TrainingState | None, int]] = []
-        self.pauses: list[float] = []
+        self.timeouts: list[float] = []
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         others = self._rows.pop(0) if self._rows else [0] * len(values)
@@ -97,7 +97,7 @@ class TwoRankBackend:
         self.restored.append((state, source))
 
     def set_timeout(self, seconds: float) -> None:
-        self.pauses.append(seconds)
+        self.timeouts.append(seconds)
 
     def snapshot(self) -> Callable[[], TrainingState]:
         return lambda: STATE
