@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import LoadBatch
-from trainer.data.samples import Dataset
+from trainer.data.dataset import Dataset
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
 from trainer.errors import TrainerError

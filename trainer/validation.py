@@ -9,7 +9,7 @@ import numpy as np
 
 from trainer.backend import Backend
 from trainer.data.batches import LoadBatch, prefetch
-from trainer.data.samples import Samples
+from trainer.data.dataset import Samples
 from trainer.data.sampling import DataParallelRank
 
 

@@ -212,7 +212,7 @@ def loop_speeds(config: Any) -> dict[str, float]:
 
 def random_data(config: Any) -> Any:
     """Return a dataset of random pixels in the host's memory."""
-    from trainer.data.samples import Dataset, InMemory
+    from trainer.data.dataset import Dataset, InMemory
 
     generator = np.random.default_rng(0)
     count = STEPS * config.batch_size_per_node

@@ -12,7 +12,7 @@ from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
-from trainer.data.samples import Dataset, InMemory
+from trainer.data.dataset import Dataset, InMemory
 from trainer.data.sampling import DataParallelRank
 from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.digits import scale
-from trainer.data.samples import Dataset, InMemory, check_memory, make_dataset
+from trainer.data.dataset import Dataset, InMemory, check_memory, make_dataset
 from trainer.models import ImageShape
 
 SAMPLES: Final = 2000

@@ -3,7 +3,7 @@
 import zlib
 from typing import NamedTuple
 
-from trainer.data.samples import Dataset
+from trainer.data.dataset import Dataset
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.all_gather import AllReduces, all_gather
 from trainer.errors import TrainerError

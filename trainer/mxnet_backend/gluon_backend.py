@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
-from trainer.data.samples import Dataset
+from trainer.data.dataset import Dataset
 from trainer.metrics.step_timer import StepTimer
 from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
 

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
-from trainer.data.samples import Dataset
+from trainer.data.dataset import Dataset
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object

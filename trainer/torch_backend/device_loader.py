@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
 from trainer.data.batches import PADDING, AugmentationParams, LoadBatch
-from trainer.data.samples import Dataset, InMemory, Samples
+from trainer.data.dataset import Dataset, InMemory, Samples
 from trainer.data.sampling import Indices
 from trainer.side_stream import select_device
 

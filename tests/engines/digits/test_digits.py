@@ -80,7 +80,7 @@ assert kinds[0] == kinds[1]
 %s
 import numpy
 from trainer.data.batches import prepare
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 data = open_data(config)
 print("known", backend.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
 """

@@ -77,7 +77,7 @@ RATES = """
 import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import DataParallelRank
 config = TrainConfig(backend="mxnet", weight_decay=0, num_classes=10)
@@ -103,7 +103,7 @@ GOING_ON = """
 import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import DataParallelRank

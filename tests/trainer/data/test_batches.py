@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.data.batches import PREFETCH_BATCHES, Augmentation, AugmentationParams, prefetch, prepare
-from trainer.data.samples import Dataset, InMemory, make_dataset
+from trainer.data.dataset import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
 COUNT = 40

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trainer.data.samples import Dataset, InMemory, make_dataset
+from trainer.data.dataset import Dataset, InMemory, make_dataset
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.check_same_data import check_same_data
 from trainer.errors import TrainerError

@@ -23,7 +23,7 @@ from trainer.data.images.decoding import (
 from trainer.data.images.record_files import RecordFile, open_records, open_records_in_s3
 from trainer.data.images.records import parse_image
 from trainer.data.images.s3_object import connect
-from trainer.data.samples import Dataset
+from trainer.data.dataset import Dataset
 from trainer.errors import TrainerError, UsageError
 from trainer.models import ImageShape
 from trainer.s3 import SCHEME

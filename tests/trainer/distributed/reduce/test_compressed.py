@@ -10,7 +10,7 @@ from tests.trainer.programs.processes import run
 from trainer.checkpoint.format import load_checkpoint
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.parser import parse
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import MAX_SCALED, TYPES, _pack, _unpack, all_reduce_compressed

@@ -11,7 +11,7 @@ import pytest
 
 from tests.trainer.conftest import BUCKET
 from trainer.config.settings import TrainConfig
-from trainer.data.fetching import local_directory
+from trainer.data.s3_download import local_directory
 from trainer.errors import TrainerError, UsageError
 from trainer.s3 import S3Folder
 
@@ -80,7 +80,7 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
         first = ranks.submit(local_directory, PLACE)
         assert waits.wait(60)
         asked = threading.Event()
-        monkeypatch.setattr("trainer.data.fetching.time.sleep", lambda _: asked.set())
+        monkeypatch.setattr("trainer.data.s3_download.time.sleep", lambda _: asked.set())
         second = ranks.submit(local_directory, PLACE)
         assert asked.wait(60)
         ends.set()
