@@ -27,8 +27,8 @@ from trainer.checkpoint import CheckpointManager, CheckpointSaver, flush_on_exit
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
-from trainer.data.open_dataset import open_data
 from trainer.data.dataset import Dataset
+from trainer.data.open_dataset import open_data
 from trainer.data.sampling import DataParallelRank, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data

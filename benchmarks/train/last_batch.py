@@ -19,8 +19,8 @@ import torch
 
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
-from trainer.data.digits import load_digits
 from trainer.data.dataset import Dataset, InMemory
+from trainer.data.digits import load_digits
 from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create_backend

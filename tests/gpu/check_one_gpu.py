@@ -1,4 +1,7 @@
-"""Check the trainer on one GPU: it computes what a CPU computes, never waits, and reports errors in one line."""
+"""Check the trainer on one GPU: it computes what a CPU computes, never waits, and reports errors in one line.
+
+These are tests of unittest, because the machine may have no pytest.
+"""
 
 import re
 import signal
@@ -11,6 +14,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from tests.trainer.distributed.weights import distance
 from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
@@ -51,11 +55,6 @@ def learned(ours: TorchBackend, steps: int = 3) -> Weights:
         ours.compute_gradients(IMAGES, LABELS)
         ours.update(samples=len(LABELS))
     return ours.weights()
-
-
-def distance(weights: Weights, others: Weights) -> float:
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 class OneGpu(unittest.TestCase):

@@ -31,6 +31,10 @@ def make_numbered_samples() -> Dataset:
     return Dataset(train=samples, validation=samples, image_shape=(1, 1, 1), classes=1)
 
 
+STEP_S = 0.5
+VALIDATION_S = 100.0
+
+
 class RecordingBackend:
     """Classifies every image correctly, and records the loop's requests."""
 
@@ -45,6 +49,11 @@ class RecordingBackend:
         self.seeds: list[int] = []
         self.validated: list[int] = []
         """Images of each call of count_correct."""
+        self._now = 0.0
+
+    def clock(self) -> float:
+        """Return a time that passes only here: STEP_S in each step, VALIDATION_S in each batch of validation."""
+        return self._now
 
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
         return partial(prepare, data)
@@ -53,6 +62,7 @@ class RecordingBackend:
         return None
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        self._now += STEP_S
         self.seen.append(images.ravel().tolist())
         return BatchResult(loss_sum=next(self._losses), correct=len(labels), flags=flags)
 
@@ -70,6 +80,7 @@ class RecordingBackend:
         self.updates.append(samples)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
+        self._now += VALIDATION_S
         self.validated.append(len(labels))
         return len(labels)
 

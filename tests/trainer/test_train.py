@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingSaver, make_trainer
+from tests.trainer.fake_backend import SAMPLES, STEP_S, RecordingBackend, RecordingSaver, make_trainer
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import DataParallelRank
@@ -16,13 +16,12 @@ from trainer.progress import Progress
 def test_epoch_trains_on_every_sample_once() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     config = TrainConfig(last_batch="keep", num_epochs=1)
-    times = iter([0.0, 0.0, 2.0])
-    [result] = make_trainer(backend, config, clock=lambda: next(times)).train()
+    [result] = make_trainer(backend, config, clock=backend.clock).train()
     assert sorted(value for batch in backend.seen for value in batch) == list(range(SAMPLES))
     assert backend.updates == [4, 4, 2]
     assert result.loss == pytest.approx(1)
     assert result.train_accuracy == result.validation_accuracy == 1
-    assert result.speed == pytest.approx(5)
+    assert result.speed == pytest.approx(SAMPLES / (3 * STEP_S))
 
 
 @pytest.mark.parametrize(
@@ -45,15 +44,14 @@ def test_validation_batches_are_as_large_as_training_batches() -> None:
 def test_utilization_counts_the_devices_of_all_ranks() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     backend.peak_samples_per_s = 10.0
-    times = iter([0.0, 0.0, 2.0])
     [result] = make_trainer(
         backend,
         TrainConfig(last_batch="keep", num_epochs=1),
         dp_rank=DataParallelRank(rank=0, size=2),
-        clock=lambda: next(times),
+        clock=backend.clock,
     ).train()
-    # 10 samples in 2 seconds, where two devices could have done 40.
-    assert result.mfu == pytest.approx(0.25)
+    # 10 samples in 1.5 seconds, where two devices could have done 30.
+    assert result.mfu == pytest.approx(1 / 3)
 
 
 def test_ranks_without_samples_make_every_step() -> None:

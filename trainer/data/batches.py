@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
-from trainer.data.resized_crop import ResizedCrops
 from trainer.data.dataset import Dataset, Samples
+from trainer.data.resized_crop import ResizedCrops
 from trainer.data.sampling import DataParallelRank, Indices, global_batches
 
 PADDING: Final = 4

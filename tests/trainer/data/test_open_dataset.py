@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trainer.config.settings import TrainConfig
-from trainer.data.open_dataset import open_data
 from trainer.data.dataset import Dataset
+from trainer.data.open_dataset import open_data
 from trainer.errors import TrainerError
 
 

@@ -24,12 +24,12 @@ from tests.trainer.conftest import BUCKET
 from trainer import s3
 from trainer.config.parser import parse
 from trainer.data.batches import Augmentation, prepare
+from trainer.data.dataset import Dataset
 from trainer.data.images import recordio, s3_object
 from trainer.data.images.record_files import url_of_index
 from trainer.data.images.recordio import RecordsInS3
 from trainer.data.images.s3_object import S3Object, connect
 from trainer.data.open_dataset import open_data
-from trainer.data.dataset import Dataset
 from trainer.errors import TrainerError, UsageError
 from trainer.im2rec.conversion import convert
 from trainer.torch_backend.device_loader import DeviceLoader, load_micro_batches

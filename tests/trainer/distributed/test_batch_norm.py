@@ -20,7 +20,7 @@ from trainer.torch_backend.backend import StepSettings, TorchBackend
 
 BATCH_SIZE = 37
 OPTIONS = (
-    *("--network", "tests.trainer.networks:normalized", "--lr", "0.01", "--warmup-epochs", "3"),
+    *("--network", "tests.trainer.networks:batch_norm_network", "--lr", "0.01", "--warmup-epochs", "3"),
     *("--benchmark", "1", "--image-shape", "3,12,12", "--random-crop", "1", "--random-mirror", "1"),
     *("--kv-store", "dist_sync", "--model-prefix", "net", "--last-batch", "keep"),
 )
@@ -66,7 +66,7 @@ def test_sync_bn_ranks_match_one_process_with_their_batches(tmp_path: Path) -> N
 
 def backend() -> TorchBackend:
     torch.manual_seed(0)
-    model = build("tests.trainer.networks:normalized", classes=2, image_shape=(1, 12, 12))
+    model = build("tests.trainer.networks:batch_norm_network", classes=2, image_shape=(1, 12, 12))
     settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
     return TorchBackend(model, settings, device=torch.device("cpu"), dp_rank=DataParallelRank())
 

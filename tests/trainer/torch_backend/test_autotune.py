@@ -99,7 +99,7 @@ def test_mode_survives_encoding() -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    network = "tests.trainer.networks:normalized"
+    network = "tests.trainer.networks:batch_norm_network"
     config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_node=4)
     with caplog.at_level(logging.INFO):
         backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
@@ -115,7 +115,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     picked = ComputeMode(dtype="bfloat16", channels_last=True)
     first, second = (
         TorchBackend(
-            build("tests.trainer.networks:normalized", classes=10, image_shape=(3, 12, 12)),
+            build("tests.trainer.networks:batch_norm_network", classes=10, image_shape=(3, 12, 12)),
             SETTINGS,
             device=CPU,
             dp_rank=DataParallelRank(),
@@ -169,7 +169,7 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
 
 def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) -> None:
     ranks = run(
-        *("--fast", "auto", "--network", "tests.trainer.networks:normalized", "--kv-store", "dist_sync"),
+        *("--fast", "auto", "--network", "tests.trainer.networks:batch_norm_network", "--kv-store", "dist_sync"),
         *("--benchmark", "1", "--image-shape", "1,12,12", "--num-examples", "44", "--batch-size", "11"),
         *("--num-epochs", "1"),
         directory=tmp_path,

@@ -111,7 +111,7 @@ def test_restored_backend_takes_the_same_steps() -> None:
     assert digest(backend.weights()) == digest(other.weights())
 
 
-def normalized() -> TorchBackend:
+def batch_norm_backend() -> TorchBackend:
     """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
@@ -119,7 +119,7 @@ def normalized() -> TorchBackend:
 
 
 def test_snapshot_is_unaffected_by_the_next_step() -> None:
-    backend = normalized()
+    backend = batch_norm_backend()
     before = backend.state()
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)

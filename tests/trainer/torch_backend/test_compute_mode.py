@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.trainer.distributed.weights import distance
 from tests.trainer.networks import Viewing
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
@@ -28,7 +29,7 @@ from trainer.torch_backend.saved_state import SCALE
 CPU = torch.device("cpu")
 SHAPE = (3, 16, 16)
 DATA = make_synthetic(SHAPE, samples=40)
-CONVOLUTIONS = "tests.trainer.networks:normalized"
+CONVOLUTIONS = "tests.trainer.networks:batch_norm_network"
 PERCEPTRON = "tests.trainer.networks:perceptron"
 """For float16, whose convolutions take torch a second each on a CPU."""
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(24))
@@ -52,12 +53,6 @@ def steps(
         backend.compute_gradients(images, labels)
         backend.update(samples=samples or len(labels))
     return backend.weights()
-
-
-def distance(weights: Weights, others: Weights) -> float:
-    """Return the relative L2 distance of weights and statistics."""
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 @pytest.mark.parametrize(
