@@ -1,4 +1,4 @@
-"""Define the interface of a backend: PyTorch (torch_backend/step.py) or MXNet (mxnet_backend/gluon_backend.py).
+"""Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
 train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the backend.
 """
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from trainer.config.settings import TrainConfig
 from trainer.data import Labels
-from trainer.data.batches import BatchLoader
-from trainer.data.samples import Dataset
-from trainer.data.sampling import Shard
+from trainer.data.batches import LoadBatch
+from trainer.data.dataset import Dataset
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer
@@ -81,14 +81,14 @@ class Backend(Protocol):
     """Times the phases of a step: the backend ends forward, backward and communication, the loop the others."""
 
     @property
-    def peak_speed(self) -> float | None:
-        """Peak speed of this rank's device by its datasheet, in samples per second; None if unknown."""
+    def peak_samples_per_s(self) -> float | None:
+        """Peak speed of this rank's device by its datasheet; None if unknown."""
 
     def seed(self, number: int) -> None:
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
 
-    def loader(self, data: Dataset) -> BatchLoader:
-        """Return a function that loads batches of this dataset for compute_gradients and count_correct."""
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
+        """Make a function that loads batches of this dataset for compute_gradients and count_correct."""
 
     def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
@@ -133,8 +133,8 @@ class Backend(Protocol):
         If the source also passes None, all ranks get its initial weights.
         """
 
-    def extend_timeout(self, seconds: float) -> None:
-        """Raise the timeout for silent ranks to ``seconds`` until the next step."""
+    def set_timeout(self, seconds: float) -> None:
+        """Set the timeout for silent ranks, until the next step."""
 
     def close(self) -> None:
         """Disconnect after the last step. Do not call it after a failure: it may wait for the other ranks."""
@@ -143,12 +143,14 @@ class Backend(Protocol):
 class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
-    def __call__(self, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
-        """Build the network; connect the ranks if the factory has not."""
+    def __call__(
+        self, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+    ) -> Backend:
+        """Build the network; connect the ranks if load_backend has not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BackendFactory:
+class LoadedBackend:
     """The rank's world, and a function that creates the backend."""
 
     world: World
@@ -160,7 +162,7 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.connect",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each backend, with a function ``backend_factory(config, environment)``."""
+"""Module of each backend, with a function ``load_backend(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
 """Packages each backend needs, in the order in which they are checked."""
 REMEDY: Final = {
@@ -180,13 +182,14 @@ def set_library_defaults() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def make_backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
     """Import the backend of --engine, and determine this process's rank, for which some backends connect the ranks.
 
     Raises TrainerError if the backend's packages are not installed.
     """
-    for package in PACKAGES[config.engine]:
+    for package in PACKAGES[config.backend]:
         if importlib.util.find_spec(package) is None:
-            raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {REMEDY[config.engine]}")
-    factory: BackendFactory = importlib.import_module(MODULES[config.engine]).backend_factory(config, environment)
-    return factory
+            remedy = REMEDY[config.backend]
+            raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
+    loaded: LoadedBackend = importlib.import_module(MODULES[config.backend]).load_backend(config, environment)
+    return loaded

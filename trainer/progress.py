@@ -11,7 +11,7 @@ class Progress:
     """A position between two steps, the same on all ranks."""
 
     started: float = 0.0
-    """Start of the run, in seconds since 1970 on rank 0's clock; identifies the run."""
+    """Start time of the run, which identifies it; in seconds since 1970 on rank 0's clock."""
     epoch: int = 0
     """The current epoch, counted from 0."""
     samples: int = 0

@@ -45,7 +45,7 @@ class S3Folder:
         return sorted(row[3] for row in rows if len(row) == 4)
 
     def metadata(self, name: str) -> Mapping[str, str]:
-        """Return the metadata that ``store`` set on an object; empty if there is no such object."""
+        """Return the metadata that ``upload`` set on an object; empty if there is no such object."""
         if name not in self.names(name):
             return {}
         url = f"{self._url}/{name}"
@@ -54,12 +54,12 @@ class S3Folder:
         metadata: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_S, about=url)).get("Metadata", {})
         return metadata
 
-    def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
+    def upload(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
         """Upload a file; S3 shows it only once it is complete."""
         options = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
         _aws(["s3", "cp", "--only-show-errors", *options, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
 
-    def fetch(self, name: str, path: Path) -> None:
+    def download(self, name: str, path: Path) -> None:
         """Download an object to a file atomically."""
         temporary = temporary_path(path)
         try:
@@ -68,14 +68,14 @@ class S3Folder:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def fetch_all(self, directory: Path, *, deadline_s: float) -> None:
+    def download_all(self, directory: Path, *, deadline_s: float) -> None:
         """Make the directory equal to the folder; unchanged files are not downloaded again."""
         _aws(
             ["s3", "sync", "--only-show-errors", "--delete", "--exact-timestamps", f"{self._url}/", str(directory)],
             deadline_s=deadline_s,
         )
 
-    def remove(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete an object, if it exists."""
         _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
 

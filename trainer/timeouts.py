@@ -16,8 +16,8 @@ cold disk. Only a hung rank takes this long: closed connections reveal a dead ra
 a silent node in 20 s."""
 WRITE_S: Final = 1800.0
 """Seconds to write a checkpoint to a local or shared disk: 10 GB at 50 Mbit/s."""
-PAUSE_S: Final = WRITE_S + STEP_S
-"""Seconds that a rank may pause to save a checkpoint while the previous one is still being written."""
+CHECKPOINT_STALL_S: Final = WRITE_S + STEP_S
+"""Longest stall of a rank, in seconds, that saves a checkpoint while the previous one is still being written."""
 
 
 def rendezvous_s(config: TrainConfig) -> float:

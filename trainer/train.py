@@ -3,7 +3,7 @@
 Trainer.train_steps() shows one training step. With PyTorch and the default options these files contain all of it:
 
 - train.py: this file
-- torch_backend/step.py: forward, loss, backward
+- torch_backend/backend.py: forward, loss, backward
 - distributed/reduce/all_reduce.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
 - torch_backend/optimizer.py: the update of the weights
 
@@ -22,18 +22,18 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from trainer.backend import NO_FLAGS, Backend, make_backend_factory, set_library_defaults
-from trainer.checkpoint import CheckpointManager, CheckpointPolicy, flush_on_exit, open_checkpoint_store
+from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
+from trainer.checkpoint import CheckpointManager, CheckpointSaver, flush_on_exit, open_checkpoint_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import Augmentation, Batch, BatchLoader, epoch_batches
-from trainer.data.opening import open_data
-from trainer.data.samples import Dataset
-from trainer.data.sampling import Shard, epoch_end, step_seed
+from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
+from trainer.data.dataset import Dataset
+from trainer.data.open_dataset import open_data
+from trainer.data.sampling import DataParallelRank, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
 from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
-from trainer.distributed.world import divide_batch, warn_if_independent
+from trainer.distributed.world import dp_rank_and_global_batch_size, warn_if_independent
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
 from trainer.metrics.profiler import Profiler
@@ -54,10 +54,7 @@ NO_PROFILER: Final = Profiler()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; return 0, 1 when training failed, 2 for a wrong option, 128 plus the number of a signal.
-
-    The signal is the one that stopped the run: 143 for SIGTERM.
-    """
+    """Run the program; return 0, 1 if training failed, 2 for a wrong option, 128 + N if signal N stopped the run."""
     try:
         set_library_defaults()
         if is_server(os.environ):
@@ -66,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             unblock_signals()
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
-        check_launcher(config.engine, os.environ)
+        check_launcher(config.backend, os.environ)
         config = choose_kv_store(config, os.environ)
         # Until the rank is known; run() replaces it.
         logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -107,12 +104,12 @@ def run(config: TrainConfig, signals: Signals) -> None:
     config = replace(config, num_classes=config.num_classes or data.classes)
 
     # Rank and world size, from torchrun's variables, MXNet's scheduler or Horovod.
-    factory = make_backend_factory(config, os.environ)
-    world = factory.world
+    loaded = load_backend(config, os.environ)
+    world = loaded.world
     bar = make_progress_bar(sys.stderr, rank=world.rank)
     line = f"rank {world} %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[LogHandler(sys.stderr, bar)], force=True)
-    shard, global_batch_size = divide_batch(config, world)
+    dp_rank, global_batch_size = dp_rank_and_global_batch_size(config, world)
     learning_rate = config.schedule(global_batch_size=global_batch_size).peak
 
     # Checkpoints. Load the newest one of this machine or in S3. A restarted job must resume its own first attempt,
@@ -124,7 +121,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     writers = MetricWriters() if world.rank else open_writers(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = CheckpointManager(
         config,
-        shard=shard,
+        dp_rank=dp_rank,
         store=checkpoint_store,
         world=world,
         data_versions=data.versions,
@@ -133,12 +130,12 @@ def run(config: TrainConfig, signals: Signals) -> None:
     checkpoints.load_newest()
 
     # Model and optimizer.
-    backend = factory.create(config, world=world, shard=shard, learning_rate=learning_rate)
+    backend = loaded.create(config, world=world, dp_rank=dp_rank, learning_rate=learning_rate)
     log.info("global batch size %d, peak learning rate %g", global_batch_size, learning_rate)
-    check_same_data(backend, data, shard=shard, source=config.dataset)
+    check_same_data(backend, data, dp_rank=dp_rank, source=config.dataset)
     if world.rank == 0:
         log.info("dataset %s: %s", config.dataset, data.describe_counts())
-    start = checkpoints.resume(backend)
+    start = checkpoints.resume_unless_completed(backend)
 
     # Loop. ``start`` is None when the run had completed before the launcher restarted the job.
     if start is not None:
@@ -146,7 +143,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             backend=backend,
             data=data,
             config=config,
-            shard=shard,
+            dp_rank=dp_rank,
             global_batch_size=global_batch_size,
             checkpoints=checkpoints,
             writers=writers,
@@ -156,8 +153,8 @@ def run(config: TrainConfig, signals: Signals) -> None:
         with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
-        backend.extend_timeout(shutdown_timeout_s(config))
-        if shard.is_lead:
+        backend.set_timeout(shutdown_timeout_s(config))
+        if dp_rank.is_main_process:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.wait_for_final(backend)
@@ -174,17 +171,17 @@ class Trainer:
     backend: Backend
     data: Dataset
     config: TrainConfig
-    shard: Shard
+    dp_rank: DataParallelRank
     global_batch_size: int
-    checkpoints: CheckpointPolicy
+    checkpoints: CheckpointSaver
     writers: MetricWriters = NO_WRITERS
     bar: ProgressBar = NO_BAR
     profiler: Profiler = NO_PROFILER
     clock: Clock = time.perf_counter
-    load: BatchLoader = field(init=False)
+    load_batch: LoadBatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.load = self.backend.loader(self.data)
+        self.load_batch = self.backend.make_batch_loader(self.data)
 
     def train(self, start: Progress = BEGINNING) -> list[EpochResult]:
         """Train from ``start`` to the last epoch; return each epoch's result. Raises StoppedError after a signal."""
@@ -192,7 +189,7 @@ class Trainer:
         for epoch in range(start.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
             results.append(result)
-            if self.shard.is_lead:
+            if self.dp_rank.is_main_process:
                 log.info("Epoch[%d] %s", epoch, result)
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
@@ -206,25 +203,27 @@ class Trainer:
 
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train from ``progress`` to the end of its epoch, and validate."""
-        backend, started, total = self.backend, self.clock(), self.samples_in_epoch(resumed_at=progress.samples)
+        backend, dp_rank = self.backend, self.dp_rank
+        started = self.clock()
+        total = self.samples_in_epoch(resumed_at=progress.samples)
         samples_trained = total - progress.samples
         progress, own_correct = self.train_steps(progress, total=total)
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
-        phases = all_gather(backend, backend.timer.read_and_reset(), shard=self.shard)
+        phases = all_gather(backend, backend.timer.read_and_reset(), dp_rank=dp_rank)
         own_val_correct = count_correct_validation(
-            backend, self.load, self.data.validation, shard=self.shard, global_batch_size=self.global_batch_size
+            backend, self.load_batch, self.data.validation, dp_rank=dp_rank, global_batch_size=self.global_batch_size
         )
         train_correct, val_correct = backend.all_reduce([own_correct, own_val_correct])
-        peak = backend.peak_speed
+        peak = backend.peak_samples_per_s
         return EpochResult(
             samples=samples_trained,
             loss=progress.loss_sum / total,
             train_accuracy=train_correct / total,
             validation_accuracy=val_correct / len(self.data.validation.labels),
             seconds=seconds,
-            utilization=None if peak is None else samples_trained / seconds / (self.shard.count * peak),
+            mfu=None if peak is None else samples_trained / seconds / (self.dp_rank.size * peak),
             phases=mean(phases),
             slowest=describe_slowest(phases),
         )
@@ -235,7 +234,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
-        own_correct = progress.correct if self.shard.is_lead else 0
+        own_correct = progress.correct if self.dp_rank.is_main_process else 0
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, total=total)) as batches:
@@ -243,7 +242,7 @@ class Trainer:
                 timer.end("data")
                 self.profiler.begin_step()
                 # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
-                backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, shard=self.shard))
+                backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, dp_rank=self.dp_rank))
 
                 # Forward, backward, and all-reduce of the gradients.
                 result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
@@ -284,9 +283,9 @@ class Trainer:
         """Yield this rank's batches from ``progress`` to the sample ``total``."""
         return epoch_batches(
             self.data.train,
-            self.load,
+            self.load_batch,
             augmentation=Augmentation.of(self.config),
-            shard=self.shard,
+            dp_rank=self.dp_rank,
             global_batch_size=self.global_batch_size,
             seed=self.config.seed,
             epoch=progress.epoch,

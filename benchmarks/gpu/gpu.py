@@ -187,11 +187,11 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def new_backend(config: Any) -> Any:
-    from trainer.data.sampling import Shard
+    from trainer.data.sampling import DataParallelRank
     from trainer.distributed.world import World
-    from trainer.torch_backend.connect import create
+    from trainer.torch_backend.connect import create_backend
 
-    return create(config, world=World(), shard=Shard(), learning_rate=0.01)
+    return create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.01)
 
 
 def loop_speeds(config: Any) -> dict[str, float]:
@@ -212,7 +212,7 @@ def loop_speeds(config: Any) -> dict[str, float]:
 
 def random_data(config: Any) -> Any:
     """Return a dataset of random pixels in the host's memory."""
-    from trainer.data.samples import Dataset, InMemory
+    from trainer.data.dataset import Dataset, InMemory
 
     generator = np.random.default_rng(0)
     count = STEPS * config.batch_size_per_node
@@ -231,7 +231,7 @@ def random_data(config: Any) -> Any:
 def loop_speed(config: Any, data: Any, *, share: float) -> float:
     """Return images/s of the training loop in its second epoch; the dataset may take ``share`` of the GPU's memory."""
     from trainer.checkpoint.manager import CheckpointManager
-    from trainer.data.sampling import Shard
+    from trainer.data.sampling import DataParallelRank
     from trainer.train import Trainer
 
     with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", share):
@@ -239,9 +239,9 @@ def loop_speed(config: Any, data: Any, *, share: float) -> float:
             backend=new_backend(config),
             data=data,
             config=config,
-            shard=Shard(),
+            dp_rank=DataParallelRank(),
             global_batch_size=config.batch_size_per_node,
-            checkpoints=CheckpointManager(config, shard=Shard(), store=None),
+            checkpoints=CheckpointManager(config, dp_rank=DataParallelRank(), store=None),
         ).train()
     return float(results[-1].speed)
 

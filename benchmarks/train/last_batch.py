@@ -19,11 +19,11 @@ import torch
 
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
+from trainer.data.dataset import Dataset, InMemory
 from trainer.data.digits import load_digits
-from trainer.data.samples import Dataset, InMemory
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 SHAPE = (1, 8, 8)
@@ -52,12 +52,12 @@ def learn(data: Dataset, *, last_batch: str, rate: float, seed: int) -> tuple[fl
         last_batch=last_batch,
     )
     [*_, last] = Trainer(
-        backend=create(config, world=World(), shard=Shard(), learning_rate=rate),
+        backend=create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=rate),
         data=data,
         config=config,
-        shard=Shard(),
+        dp_rank=DataParallelRank(),
         global_batch_size=BATCH,
-        checkpoints=CheckpointManager(config, shard=Shard(), store=None),
+        checkpoints=CheckpointManager(config, dp_rank=DataParallelRank(), store=None),
     ).train()
     return last.loss, last.validation_accuracy
 

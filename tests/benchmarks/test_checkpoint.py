@@ -10,7 +10,7 @@ from torch.distributed.checkpoint import state_dict_loader
 from benchmarks.train import checkpoint
 from benchmarks.train.checkpoint import CONFIGS, Rounds, measure
 from trainer.config.settings import TrainConfig
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.backend import TorchBackend
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")

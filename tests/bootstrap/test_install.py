@@ -68,7 +68,7 @@ def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
     assert "StartLimitIntervalSec=0\n" in unit.partition("[Service]")[0]
 
 
-@pytest.mark.parametrize("file", ["launcher/runner/main.py", "trainer/torch_backend/step.py"])
+@pytest.mark.parametrize("file", ["launcher/runner/main.py", "trainer/torch_backend/backend.py"])
 def test_bytecode_of_installed_modules_is_readable_by_users(tmp_path: Path, file: str) -> None:
     one = release(tmp_path, "one")
     module = one / file

@@ -1,4 +1,7 @@
-"""Check the trainer on one GPU: it computes what a CPU computes, never waits, and reports errors in one line."""
+"""Check the trainer on one GPU: it computes what a CPU computes, never waits, and reports errors in one line.
+
+These are tests of unittest, because the machine may have no pytest.
+"""
 
 import re
 import signal
@@ -11,20 +14,21 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from tests.trainer.distributed.weights import distance
 from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
 from trainer.side_stream import record_event
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.torch_backend.device_loader import DeviceLoader
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)
@@ -43,7 +47,7 @@ def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: 
     torch.backends.cudnn.allow_tf32 = False
     model = build(network, classes=10, image_shape=SHAPE)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.0001, is_deferred=device == GPU)
-    return TorchBackend(model, settings, device=device, shard=Shard(), mode=mode)
+    return TorchBackend(model, settings, device=device, dp_rank=DataParallelRank(), mode=mode)
 
 
 def learned(ours: TorchBackend, steps: int = 3) -> Weights:
@@ -51,11 +55,6 @@ def learned(ours: TorchBackend, steps: int = 3) -> Weights:
         ours.compute_gradients(IMAGES, LABELS)
         ours.update(samples=len(LABELS))
     return ours.weights()
-
-
-def distance(weights: Weights, others: Weights) -> float:
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 class OneGpu(unittest.TestCase):
@@ -81,7 +80,7 @@ class OneGpu(unittest.TestCase):
     def test_a_step_never_waits_for_the_gpu(self) -> None:
         for mode in (DEFAULT_MODE, ComputeMode(dtype=HALF, channels_last=True), ComputeMode(dtype="float16")):
             ours = backend(GPU, mode=mode)
-            read = ours.loader(DATA)
+            read = ours.make_batch_loader(DATA)
             placed, labels = read(DATA.train, np.arange(64))
             for _ in range(3):
                 ours.compute_gradients(placed, labels)
@@ -141,10 +140,10 @@ class OneGpu(unittest.TestCase):
         assert digest(first.weights()) == digest(second.weights())
 
     def test_batches_have_the_bits_of_the_cpus(self) -> None:
-        draws = Augmentation(random_crop=True, random_mirror=True).draw(epoch=1, samples=64)
+        params = Augmentation(random_crop=True, random_mirror=True).draw(epoch=1, samples=64)
         indices = np.array([5, 1, 63, 5])
         for memory in (0, 2**30):
-            for wanted in (draws, None):
+            for wanted in (params, None):
                 loader = DeviceLoader(DATA, device=GPU, channels_last=True, memory=memory)
                 placed, labels = loader(DATA.train, indices, wanted)
                 images, same = prepare(DATA, DATA.train, indices, wanted)
@@ -154,15 +153,15 @@ class OneGpu(unittest.TestCase):
 
     def test_data_on_the_gpu_and_data_sent_per_batch_are_equal(self) -> None:
         with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", 0.0):
-            travelling = backend(GPU).loader(DATA)
-        staying = backend(GPU).loader(DATA)
+            travelling = backend(GPU).make_batch_loader(DATA)
+        staying = backend(GPU).make_batch_loader(DATA)
         for part in (np.arange(16), np.arange(16, 64)):
             one, other = (read(DATA.train, part)[0] for read in (travelling, staying))
             assert torch.equal(one.images, other.images)
 
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
-        ours = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        ours = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
         with self.assertLogs("trainer.torch_backend.autotune", "INFO") as printed:
             ours.restore(None, source=0)
         assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(printed.output))

@@ -1,4 +1,4 @@
-"""Fake a backend and a checkpoint policy that record the training loop's requests."""
+"""Fake a backend and a checkpoint saver that record the training loop's requests."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, TrainingState, Weights
-from trainer.checkpoint import CheckpointPolicy
+from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
-from trainer.data.batches import BatchLoader, prepare
-from trainer.data.samples import Dataset, InMemory
-from trainer.data.sampling import Shard
+from trainer.data.batches import LoadBatch, prepare
+from trainer.data.dataset import Dataset, InMemory
+from trainer.data.sampling import DataParallelRank
 from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
 from trainer.train import Trainer
 
 SAMPLES = 10
-WHOLE = Shard()
+WHOLE = DataParallelRank()
 """The work of a single rank."""
 
 
@@ -31,13 +31,17 @@ def make_numbered_samples() -> Dataset:
     return Dataset(train=samples, validation=samples, image_shape=(1, 1, 1), classes=1)
 
 
+STEP_S = 0.5
+VALIDATION_S = 100.0
+
+
 class RecordingBackend:
     """Classifies every image correctly, and records the loop's requests."""
 
     def __init__(self, *, losses: Sequence[float]) -> None:
         self._losses = iter(losses)
         self.timer = StepTimer()
-        self.peak_speed: float | None = None
+        self.peak_samples_per_s: float | None = None
         self.seen: list[list[float]] = []
         self.updates: list[int] = []
         self.rates: list[float] = []
@@ -45,21 +49,27 @@ class RecordingBackend:
         self.seeds: list[int] = []
         self.validated: list[int] = []
         """Images of each call of count_correct."""
+        self._now = 0.0
 
-    def loader(self, data: Dataset) -> BatchLoader:
+    def clock(self) -> float:
+        """Return a time that passes only here: STEP_S in each step, VALIDATION_S in each batch of validation."""
+        return self._now
+
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
         return partial(prepare, data)
 
     def take_deferred(self) -> BatchResult | None:
         return None
 
     def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+        self._now += STEP_S
         self.seen.append(images.ravel().tolist())
         return BatchResult(loss_sum=next(self._losses), correct=len(labels), flags=flags)
 
     def seed(self, number: int) -> None:
         self.seeds.append(number)
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         pass
 
     def set_learning_rate(self, rate: float) -> None:
@@ -70,6 +80,7 @@ class RecordingBackend:
         self.updates.append(samples)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
+        self._now += VALIDATION_S
         self.validated.append(len(labels))
         return len(labels)
 
@@ -95,7 +106,7 @@ class RecordingBackend:
         pass
 
 
-class RecordingPolicy:
+class RecordingSaver:
     """Returns the given flags, step by step, and records what is saved."""
 
     def __init__(self, *flags: StopSaveFlags) -> None:
@@ -113,9 +124,9 @@ def make_trainer(
     backend: RecordingBackend,
     config: TrainConfig,
     *,
-    shard: Shard = WHOLE,
+    dp_rank: DataParallelRank = WHOLE,
     global_batch_size: int = 4,
-    checkpoints: CheckpointPolicy | None = None,
+    checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,
 ) -> Trainer:
     """Return a trainer on the numbered samples."""
@@ -123,8 +134,8 @@ def make_trainer(
         backend=backend,
         data=make_numbered_samples(),
         config=config,
-        shard=shard,
+        dp_rank=dp_rank,
         global_batch_size=global_batch_size,
-        checkpoints=checkpoints or RecordingPolicy(),
+        checkpoints=checkpoints or RecordingSaver(),
         clock=clock,
     )

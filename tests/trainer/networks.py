@@ -6,7 +6,7 @@ from torch import nn
 from trainer.models import cifar_resnet
 
 
-def normalized(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def batch_norm_network(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network with BatchNorm over many values per channel of a sample, and over one."""
     return nn.Sequential(
         nn.Conv2d(image_shape[0], 8, kernel_size=3, stride=2, bias=False),

@@ -18,11 +18,11 @@ from tests.trainer.distributed.rings import joined, on_all
 from tests.trainer.networks import perceptron
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.reduce.all_reduce import Ring
 from trainer.progress import Progress
-from trainer.torch_backend.step import StepSettings, TorchBackend
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.train import Trainer
 
 TRAINER = Path(trainer.train.__file__).parent
@@ -81,11 +81,13 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None = None) -> set[str]:
     """Train steps as this rank of several; return the files whose functions take part in them."""
     config = TrainConfig()
-    shard = Shard(index=rank, count=RANKS)
+    dp_rank = DataParallelRank(rank=rank, size=RANKS)
     network = perceptron(classes=DATA.classes, image_shape=DATA.image_shape)
-    backend = TorchBackend(network, settings, device=torch.device("cpu"), shard=shard, ring=ring)
-    policy = CheckpointManager(config, shard=shard, store=None)
-    loop = Trainer(backend=backend, data=DATA, config=config, shard=shard, global_batch_size=RANKS, checkpoints=policy)
+    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp_rank=dp_rank, ring=ring)
+    saver = CheckpointManager(config, dp_rank=dp_rank, store=None)
+    loop = Trainer(
+        backend=backend, data=DATA, config=config, dp_rank=dp_rank, global_batch_size=RANKS, checkpoints=saver
+    )
     # The first steps load modules, which takes seconds under a profiler.
     loop.train_steps(Progress(), total=STEPS * RANKS)
     profile = StepProfile(backend)

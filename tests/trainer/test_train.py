@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from tests.trainer.fake_backend import SAMPLES, RecordingBackend, RecordingPolicy, make_trainer
+from tests.trainer.fake_backend import SAMPLES, STEP_S, RecordingBackend, RecordingSaver, make_trainer
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
 
@@ -16,13 +16,12 @@ from trainer.progress import Progress
 def test_epoch_trains_on_every_sample_once() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
     config = TrainConfig(last_batch="keep", num_epochs=1)
-    times = iter([0.0, 0.0, 2.0])
-    [result] = make_trainer(backend, config, clock=lambda: next(times)).train()
+    [result] = make_trainer(backend, config, clock=backend.clock).train()
     assert sorted(value for batch in backend.seen for value in batch) == list(range(SAMPLES))
     assert backend.updates == [4, 4, 2]
     assert result.loss == pytest.approx(1)
     assert result.train_accuracy == result.validation_accuracy == 1
-    assert result.speed == pytest.approx(5)
+    assert result.speed == pytest.approx(SAMPLES / (3 * STEP_S))
 
 
 @pytest.mark.parametrize(
@@ -38,26 +37,30 @@ def test_last_batch_option_decides_on_a_smaller_last_batch(last_batch: str, begi
 
 def test_validation_batches_are_as_large_as_training_batches() -> None:
     backend = RecordingBackend(losses=[4] * 5)
-    make_trainer(backend, TrainConfig(num_epochs=1), shard=Shard(index=0, count=2)).train()
+    make_trainer(backend, TrainConfig(num_epochs=1), dp_rank=DataParallelRank(rank=0, size=2)).train()
     assert backend.validated == [2, 2, 1]
 
 
 def test_utilization_counts_the_devices_of_all_ranks() -> None:
     backend = RecordingBackend(losses=[4, 4, 2])
-    backend.peak_speed = 10.0
-    times = iter([0.0, 0.0, 2.0])
+    backend.peak_samples_per_s = 10.0
     [result] = make_trainer(
-        backend, TrainConfig(last_batch="keep", num_epochs=1), shard=Shard(index=0, count=2), clock=lambda: next(times)
+        backend,
+        TrainConfig(last_batch="keep", num_epochs=1),
+        dp_rank=DataParallelRank(rank=0, size=2),
+        clock=backend.clock,
     ).train()
-    # 10 samples in 2 seconds, where two devices could have done 40.
-    assert result.utilization == pytest.approx(0.25)
+    # 10 samples in 1.5 seconds, where two devices could have done 30.
+    assert result.mfu == pytest.approx(1 / 3)
 
 
 def test_ranks_without_samples_make_every_step() -> None:
     steps = []
     for index in range(3):
         backend = RecordingBackend(losses=[0] * 3)
-        make_trainer(backend, TrainConfig(last_batch="keep", num_epochs=1), shard=Shard(index=index, count=3)).train()
+        make_trainer(
+            backend, TrainConfig(last_batch="keep", num_epochs=1), dp_rank=DataParallelRank(rank=index, size=3)
+        ).train()
         steps.append([len(batch) for batch in backend.seen])
         assert backend.updates == [4, 4, 2]
     assert steps == [[1, 1, 0], [1, 1, 1], [2, 2, 1]]
@@ -72,11 +75,11 @@ def test_non_finite_loss_stops_before_the_update(loss: float) -> None:
 
 
 def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> None:
-    policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
+    saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
     make_trainer(
-        RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=policy
+        RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=saver
     ).train(Progress(started=7))
-    assert policy.saved == [
+    assert saver.saved == [
         Progress(started=7, epoch=0, samples=8, loss_sum=6, correct=8),
         Progress(started=7, epoch=1),
         Progress(started=7, epoch=2),
@@ -85,10 +88,10 @@ def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> N
 
 def test_resumed_epoch_continues_with_the_next_batch() -> None:
     config = TrainConfig(last_batch="keep", num_epochs=2)
-    first, policy = RecordingBackend(losses=[4] * 4), RecordingPolicy(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
+    first, saver = RecordingBackend(losses=[4] * 4), RecordingSaver(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
     with pytest.raises(StoppedError):
-        make_trainer(first, config, checkpoints=policy).train()
-    second, begin = RecordingBackend(losses=[3, 3]), policy.saved[-1]
+        make_trainer(first, config, checkpoints=saver).train()
+    second, begin = RecordingBackend(losses=[3, 3]), saver.saved[-1]
     assert begin == Progress(epoch=1, samples=4, loss_sum=4, correct=4)
     [result] = make_trainer(second, config).train(begin)
     whole = RecordingBackend(losses=[1] * 6)
@@ -100,14 +103,14 @@ def test_resumed_epoch_continues_with_the_next_batch() -> None:
 def test_correct_count_before_an_interruption_is_added_once() -> None:
     def correct_counts(index: int) -> tuple[int, int]:
         """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
-        policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True))
+        saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
         [result] = make_trainer(
             RecordingBackend(losses=[0] * 2),
             TrainConfig(last_batch="keep", num_epochs=1),
-            shard=Shard(index=index, count=2),
-            checkpoints=policy,
+            dp_rank=DataParallelRank(rank=index, size=2),
+            checkpoints=saver,
         ).train(Progress(samples=4, correct=3))
-        return round(result.train_accuracy * SAMPLES), policy.saved[-1].correct
+        return round(result.train_accuracy * SAMPLES), saver.saved[-1].correct
 
     # Each rank has three of the six remaining samples.
     assert [correct_counts(index) for index in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
@@ -117,28 +120,28 @@ def test_correct_count_before_an_interruption_is_added_once() -> None:
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_resume_on_other_rank_count_uses_each_sample_once(before: int, after: int) -> None:
     def train_rest(
-        count: int, make_policy: Callable[[], RecordingPolicy], begin: Progress
+        count: int, make_saver: Callable[[], RecordingSaver], begin: Progress
     ) -> tuple[list[float], Progress | None]:
         """Return the samples that ranks of two samples each see in the rest of the epoch, and where they stop."""
         seen, stopped = [], None
         for index in range(count):
-            backend, policy = RecordingBackend(losses=[0] * SAMPLES), make_policy()
+            backend, saver = RecordingBackend(losses=[0] * SAMPLES), make_saver()
             with suppress(StoppedError):
                 make_trainer(
                     backend,
                     TrainConfig(last_batch="keep", num_epochs=1),
-                    shard=Shard(index=index, count=count),
+                    dp_rank=DataParallelRank(rank=index, size=count),
                     global_batch_size=2 * count,
-                    checkpoints=policy,
+                    checkpoints=saver,
                 ).train(begin)
             seen += [value for batch in backend.seen for value in batch]
-            stopped = policy.saved[-1] if policy.saved else None
+            stopped = saver.saved[-1] if saver.saved else None
         return seen, stopped
 
-    first, place = train_rest(before, lambda: RecordingPolicy(StopSaveFlags(save=True, stop=True)), Progress())
+    first, place = train_rest(before, lambda: RecordingSaver(StopSaveFlags(save=True, stop=True)), Progress())
     assert place is not None
     assert (len(first), place.samples) == (2 * before, 2 * before)
-    second, end = train_rest(after, RecordingPolicy, place)
+    second, end = train_rest(after, RecordingSaver, place)
     assert sorted(first + second) == list(range(SAMPLES))
     assert end is None
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.trainer.fake_backend import RecordingBackend, RecordingPolicy, make_trainer
+from tests.trainer.fake_backend import RecordingBackend, RecordingSaver, make_trainer
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
@@ -43,10 +43,10 @@ def test_deferred_flags_are_obeyed_one_step_later() -> None:
         (StopSaveFlags(save=True), nullcontext()),
         (StopSaveFlags(stop=True), pytest.raises(StoppedError)),
     ):
-        backend, policy = DeferredBackend(losses=[4, 2, 1]), RecordingPolicy(flags, flags)
+        backend, saver = DeferredBackend(losses=[4, 2, 1]), RecordingSaver(flags, flags)
         with end:
-            make_trainer(backend, config, checkpoints=policy).train()
-        assert policy.saved == expected
+            make_trainer(backend, config, checkpoints=saver).train()
+        assert saver.saved == expected
 
 
 @pytest.mark.parametrize(
@@ -54,25 +54,25 @@ def test_deferred_flags_are_obeyed_one_step_later() -> None:
     [([1, float("nan"), 1], 2, [4, 4]), ([1, 1, float("nan")], 3, [4, 4, 2]), ([float("nan"), 1, 1], 1, [4])],
 )
 def test_nan_loss_stops_before_next_update(losses: list[float], batch: int, updates: list[int]) -> None:
-    backend, policy = DeferredBackend(losses=losses), RecordingPolicy()
+    backend, saver = DeferredBackend(losses=losses), RecordingSaver()
     with pytest.raises(TrainerError, match=f"loss is nan at epoch 0 batch {batch}, try a lower --lr"):
-        make_trainer(backend, TrainConfig(last_batch="keep"), checkpoints=policy).train()
+        make_trainer(backend, TrainConfig(last_batch="keep"), checkpoints=saver).train()
     assert backend.updates == updates
-    assert not policy.saved
+    assert not saver.saved
 
 
 def test_flags_are_obeyed_when_every_step_is_awaited() -> None:
-    policy = RecordingPolicy(NO_FLAGS, StopSaveFlags(save=True, stop=True))
+    saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True, stop=True))
     config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
     with pytest.raises(StoppedError):
-        make_trainer(backend, config, checkpoints=policy).train()
-    assert [progress.samples for progress in policy.saved] == [8]
+        make_trainer(backend, config, checkpoints=saver).train()
+    assert [progress.samples for progress in saver.saved] == [8]
 
 
 @pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
 def test_flags_of_one_step_survive_a_step_without_flags(flags: StopSaveFlags) -> None:
-    policy, config = RecordingPolicy(flags), TrainConfig(last_batch="keep", num_epochs=1)
+    saver, config = RecordingSaver(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
-        make_trainer(DeferredBackend(losses=[4, 2, 1]), config, checkpoints=policy).train()
-    assert policy.saved == [Progress(samples=8, loss_sum=6, correct=8)]
+        make_trainer(DeferredBackend(losses=[4, 2, 1]), config, checkpoints=saver).train()
+    assert saver.saved == [Progress(samples=8, loss_sum=6, correct=8)]

@@ -60,10 +60,10 @@ def measure(group: ProcessGroup, device: torch.device) -> Measurement:
 
 def _all_reduce_s(data: torch.Tensor, group: ProcessGroup) -> float:
     """Return the duration of one all-reduce in seconds."""
-    _await_device(data.device)
+    _wait_for_device(data.device)
     began = time.perf_counter()
     torch.distributed.all_reduce(data, group=group)
-    _await_device(data.device)
+    _wait_for_device(data.device)
     return time.perf_counter() - began
 
 
@@ -74,6 +74,6 @@ def _slowest(seconds: float, group: ProcessGroup, device: torch.device) -> float
     return float(shared.item())
 
 
-def _await_device(device: torch.device) -> None:
+def _wait_for_device(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

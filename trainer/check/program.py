@@ -41,19 +41,19 @@ class RankFacts:
     node: NodeFacts
 
 
-class Nodes:
-    """The job's nodes as one rank sees them, and the groups of ranks with which it measures."""
+class BandwidthProbe:
+    """Measures the bandwidth between the job's nodes on one rank, with groups of the measuring ranks."""
 
     def __init__(self, ranks: Sequence[RankFacts], *, own: int, limit: StageLimit) -> None:
         # If a node lacks a GPU, some of its ranks have none: all nodes use as many as the one with the fewest.
         gpus = min(rank.cuda_devices for rank in ranks)
-        self.backend = "nccl" if gpus else "gloo"
+        self.comm_backend = "nccl" if gpus else "gloo"
         self._members = [
             [number for number, rank in enumerate(ranks) if rank.node_rank == node and rank.local_rank < max(gpus, 1)]
             for node in sorted({rank.node_rank for rank in ranks})
         ]
         self.facts = [ranks[members[0]].node for members in self._members]
-        self.measuring = [number for members in self._members for number in members]
+        self.measuring_ranks = [number for members in self._members for number in members]
         self._own, self._limit = own, limit
         self._device = torch.device("cuda", ranks[own].local_rank) if gpus else torch.device("cpu")
         self._groups: dict[tuple[int, ...], ProcessGroup] = {}
@@ -63,6 +63,7 @@ class Nodes:
         bandwidths: dict[Pair, float] = {}
         for number, pairs in enumerate(pair_rounds(len(self.facts)), start=1):
             own: dict[Pair, float] = {}
+            # Every rank must create a group in each round; see _group.
             for pausing in {*range(len(self.facts))} - {node for pair in pairs for node in pair}:
                 if self._own in self._members[pausing]:
                     self._group(self._members[pausing])
@@ -77,7 +78,7 @@ class Nodes:
     def measure_all(self) -> float | None:
         """Return the GB/s between all nodes; every rank gets the same result."""
         stage = "the all-reduce of all nodes"
-        bandwidths = self._gather(self._bandwidth(self.measuring, stage), stage)
+        bandwidths = self._gather(self._bandwidth(self.measuring_ranks, stage), stage)
         return next((bandwidth for bandwidth in bandwidths if bandwidth is not None), None)
 
     def _bandwidth(self, ranks: list[int], stage: str) -> float | None:
@@ -98,7 +99,7 @@ class Nodes:
         key = tuple(ranks)
         if key not in self._groups:
             self._groups[key] = torch.distributed.new_group(
-                [*ranks], timeout=COLLECTIVE_TIMEOUT, backend=self.backend, use_local_synchronization=True
+                [*ranks], timeout=COLLECTIVE_TIMEOUT, backend=self.comm_backend, use_local_synchronization=True
             )
         return self._groups[key]
 
@@ -128,18 +129,18 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
         node_rank=node_rank, local_rank=world.local_rank, cuda_devices=torch.cuda.device_count(), node=facts
     )
     with report_lost_ranks("measuring", timeout=COLLECTIVE_TIMEOUT):
-        nodes = Nodes(all_gather(own), own=world.rank, limit=limit)
-        pairs = measure_confirmed(nodes.measure_pairs, len(nodes.facts))
-        all_nodes_gb_per_s = nodes.measure_all()
+        probe = BandwidthProbe(all_gather(own), own=world.rank, limit=limit)
+        pairs = measure_confirmed(probe.measure_pairs, len(probe.facts))
+        all_nodes_gb_per_s = probe.measure_all()
         limit.enter("the last barrier of the ranks", waits=True)
         torch.distributed.barrier()
     limit.stop()
     return Report(
-        facts=nodes.facts,
+        facts=probe.facts,
         pairs=pairs,
         all_nodes_gb_per_s=all_nodes_gb_per_s,
-        ranks=len(nodes.measuring),
-        backend=nodes.backend,
+        ranks=len(probe.measuring_ranks),
+        backend=probe.comm_backend,
     )
 
 

@@ -4,7 +4,7 @@ CheckpointManager decides when to save and where all ranks resume (manager, resu
 one machine (store, format, best, completion_marker, prefix_lock, shared_dir) and copies them to S3 (s3_checkpoints).
 """
 
-from trainer.checkpoint.manager import CheckpointManager, CheckpointPolicy
+from trainer.checkpoint.manager import CheckpointManager, CheckpointSaver
 from trainer.checkpoint.store import flush_on_exit, open_checkpoint_store
 
-__all__ = ["CheckpointManager", "CheckpointPolicy", "flush_on_exit", "open_checkpoint_store"]
+__all__ = ["CheckpointManager", "CheckpointSaver", "flush_on_exit", "open_checkpoint_store"]

@@ -90,7 +90,7 @@ class BestCheckpoint:
             score = _score(link)
             if score is not None and score != self._in_s3:
                 metadata = {name: repr(value) for name, value in score._asdict().items()}
-                folder.store(link, self.path.name, metadata=metadata)
+                folder.upload(link, self.path.name, metadata=metadata)
                 self._in_s3 = score
         finally:
             link.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ class CompletionMarker:
     job: str = ""
     """The job's ID from the launcher, World.run_id; empty without a launcher, or once the job no longer matters."""
     settings: Mapping[str, object] = field(default_factory=dict)
-    """TrainConfig.identity and the number of epochs."""
+    """TrainConfig.settings_fixed_on_resume and the number of epochs."""
 
 
 def write_marker(path: Path, marker: CompletionMarker) -> None:

@@ -31,7 +31,7 @@ class CheckpointMetadata:
     """Run and position of a checkpoint."""
 
     settings: Mapping[str, object]
-    """Settings that must not change when the run resumes; see TrainConfig.identity."""
+    """Settings that must not change when the run resumes; see TrainConfig.settings_fixed_on_resume."""
     progress: Progress
     validation_accuracy: float | None = None
     """Accuracy of the last complete epoch."""

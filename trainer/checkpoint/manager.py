@@ -25,20 +25,20 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
 from trainer.metrics.results import Clock
 from trainer.progress import Progress
-from trainer.timeouts import PAUSE_S
+from trainer.timeouts import CHECKPOINT_STALL_S
 
 log = logging.getLogger(__name__)
 
 SINGLE_PROCESS: Final = World()
 
 
-class CheckpointPolicy(Protocol):
+class CheckpointSaver(Protocol):
     """Interface that the training loop uses to save checkpoints."""
 
     def flags(self) -> StopSaveFlags:
@@ -55,7 +55,7 @@ class CheckpointManager:
         self,
         config: TrainConfig,
         *,
-        shard: Shard,
+        dp_rank: DataParallelRank,
         store: CheckpointStore | None,
         world: World = SINGLE_PROCESS,
         data_versions: tuple[str, ...] = (),
@@ -64,7 +64,7 @@ class CheckpointManager:
     ) -> None:
         """Read nothing yet. ``store`` is None if another rank reads and writes for this one."""
         self._config = config
-        self._shard = shard
+        self._dp_rank = dp_rank
         self._store = store
         self._world = world
         self._data_versions = data_versions
@@ -77,11 +77,11 @@ class CheckpointManager:
         self._loaded: Checkpoint | None = None
 
     def load_newest(self) -> None:
-        """Load this machine's newest checkpoint, from which ``resume`` may continue; none with --resume never."""
+        """Load this machine's newest checkpoint, from which the run may continue; none with --resume never."""
         if self._store is not None and self._config.resume != "never":
             self._loaded = self._store.load_newest()
 
-    def resume(self, backend: Backend) -> Progress | None:
+    def resume_unless_completed(self, backend: Backend) -> Progress | None:
         """Restore the newest checkpoint of any rank on all ranks, or start a new run; return the position.
 
         Return None if the run had completed before the launcher restarted the job. A rank that shares rank 0's
@@ -90,8 +90,8 @@ class CheckpointManager:
         prefix = self._store.prefix if self._store else None
         return self.resume_from_newest(
             backend,
-            in_another_directory=detect_another_directory(backend, prefix, shard=self._shard),
-            shares_rank_0_directory=detect_shared_directory(backend, prefix, shard=self._shard),
+            in_another_directory=detect_another_directory(backend, prefix, dp_rank=self._dp_rank),
+            shares_rank_0_directory=detect_shared_directory(backend, prefix, dp_rank=self._dp_rank),
         )
 
     def resume_from_newest(
@@ -117,12 +117,14 @@ class CheckpointManager:
 
     def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
         """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
-        all_reports = self._gather_reports(backend, in_another_directory)
+        marker = CompletionMarker() if self._store is None else self._store.marker()
+        self._clear_job_of_earlier_marker(marker)
+        all_reports = self._gather_reports(backend, marker, in_another_directory)
         reports = ignore_other_runs(all_reports)
         completed = completed_run_start(reports)
         if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
             self._started = completed
-            if self._shard.is_lead:
+            if self._dp_rank.is_main_process:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
         positions = [report.position for report in ignore_completed_runs(reports)]
@@ -133,29 +135,30 @@ class CheckpointManager:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
 
-    def _gather_reports(self, backend: Backend, in_another_directory: bool) -> list[RankReport]:
+    def _gather_reports(
+        self, backend: Backend, marker: CompletionMarker, in_another_directory: bool
+    ) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
         own = self._loaded.metadata.progress if self._loaded else Progress()
-        marker = CompletionMarker() if self._store is None else self._store.marker()
-        self._disown_marker_of_earlier_job(marker)
-        report = RankReport(*own.position, marker.started, self._is_of_this_job(marker), in_another_directory)
-        return all_gather(backend, report, shard=self._shard)
+        completed = self._completed_before_restart(marker)
+        report = RankReport(*own.position, marker.started, completed, in_another_directory)
+        return all_gather(backend, report, dp_rank=self._dp_rank)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
             self._store.delete_all()
         # Rank 0's clock may be behind: start times must increase from run to run.
-        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), shard=self._shard)
+        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp_rank=self._dp_rank)
         backend.restore(None, source=0)
         return Progress(started=first.started)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
-        loaded = self._loaded if source == self._shard.index else None
+        loaded = self._loaded if source == self._dp_rank.rank else None
         own = loaded.metadata.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
         row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
-        chosen = all_gather(backend, row, shard=self._shard)[source]
+        chosen = all_gather(backend, row, dp_rank=self._dp_rank)[source]
         if chosen.is_refused:
             # Raise the same message on all ranks, because the launcher repeats the message of any rank.
             raise UsageError(backend.broadcast_object(reason, source=source))
@@ -170,7 +173,7 @@ class CheckpointManager:
                 " ".join(loaded.metadata.data_versions),
                 " ".join(self._data_versions),
             )
-        if self._shard.is_lead:
+        if self._dp_rank.is_main_process:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
@@ -191,7 +194,7 @@ class CheckpointManager:
 
     def flags(self) -> StopSaveFlags:
         """Return this rank's requests for the next step."""
-        is_due = self._shard.is_lead and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._dp_rank.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -200,7 +203,7 @@ class CheckpointManager:
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:
             # Those ranks wait for their previous checkpoint, and the others wait for them in the next step.
-            backend.extend_timeout(PAUSE_S)
+            backend.set_timeout(CHECKPOINT_STALL_S)
         is_best = validation_accuracy is not None and self._update_best(validation_accuracy)
         if self._store is not None:
             metadata, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()
@@ -231,7 +234,7 @@ class CheckpointManager:
             own = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(own, source=holder)
             accuracy = bests[holder].accuracy
-            if self._shard.is_lead and accuracy == self._best:
+            if self._dp_rank.is_main_process and accuracy == self._best:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
@@ -249,19 +252,19 @@ class CheckpointManager:
             self._store.delete_all()
 
     def _make_marker(self, started: float) -> CompletionMarker:
-        settings = {**self._config.identity, "num_epochs": self._config.num_epochs}
+        settings = {**self._config.settings_fixed_on_resume, "num_epochs": self._config.num_epochs}
         return CompletionMarker(started=started, job=self._world.run_id, settings=settings)
 
-    def _is_of_this_job(self, marker: CompletionMarker) -> bool:
+    def _completed_before_restart(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
-        return self._names_this_job(marker) and self._world.restart_count > 0
+        return self._marker_has_this_job_id(marker) and self._world.restart_count > 0
 
-    def _disown_marker_of_earlier_job(self, marker: CompletionMarker) -> None:
+    def _clear_job_of_earlier_marker(self, marker: CompletionMarker) -> None:
         """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
-        if self._store is not None and self._names_this_job(marker) and not self._world.restart_count:
+        if self._store is not None and self._marker_has_this_job_id(marker) and not self._world.restart_count:
             self._store.set_marker(replace(marker, job=""))
 
-    def _names_this_job(self, marker: CompletionMarker) -> bool:
+    def _marker_has_this_job_id(self, marker: CompletionMarker) -> bool:
         return bool(self._world.run_id) and marker == self._make_marker(marker.started)
 
     def _is_final_checkpoint_stored(self, backend: Backend, *, run_started: float) -> bool:
@@ -275,7 +278,7 @@ class CheckpointManager:
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
         best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
-        return all_gather(backend, BestOfRank(best is not None, best or 0.0), shard=self._shard)
+        return all_gather(backend, BestOfRank(best is not None, best or 0.0), dp_rank=self._dp_rank)
 
     def _update_best(self, accuracy: float) -> bool:
         """Remember the accuracy if it is the best of the run, and return True if it is."""
@@ -286,7 +289,7 @@ class CheckpointManager:
 
     def _describe(self, progress: Progress, accuracy: float | None) -> CheckpointMetadata:
         return CheckpointMetadata(
-            settings=self._config.identity,
+            settings=self._config.settings_fixed_on_resume,
             progress=progress,
             validation_accuracy=accuracy,
             data_versions=self._data_versions,

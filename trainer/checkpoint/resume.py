@@ -104,7 +104,7 @@ def completed_run_start(reports: Sequence[RankReport]) -> float:
 
 def newer_settings(metadata: CheckpointMetadata, config: TrainConfig) -> list[str]:
     """Return the settings that a checkpoint of an earlier version lacks, as the user would write them."""
-    new = {name: value for name, value in config.identity.items() if name not in metadata.settings}
+    new = {name: value for name, value in config.settings_fixed_on_resume.items() if name not in metadata.settings}
     return [f"{option_name(name)} {format_value(value)}" for name, value in new.items()]
 
 
@@ -115,7 +115,7 @@ def has_other_data(metadata: CheckpointMetadata, versions: tuple[str, ...]) -> b
 
 def reason_to_refuse(metadata: CheckpointMetadata, config: TrainConfig) -> str | None:
     """Return why this run cannot resume from a checkpoint, or None: other settings, or no epochs left."""
-    for name, value in config.identity.items():
+    for name, value in config.settings_fixed_on_resume.items():
         previous = metadata.settings.get(name, value)
         if previous != value:
             return (

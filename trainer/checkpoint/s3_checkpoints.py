@@ -20,13 +20,13 @@ class S3Checkpoints:
     """Uploads one file at a time in a thread, and downloads the newest; a run waits for uploads only at its end."""
 
     def __init__(self, folder: S3Folder, *, every_s: float, clock: Clock = time.monotonic) -> None:
-        self.folder = folder
+        self._folder = folder
         self._every_s = every_s
         self._clock = clock
-        self._uploaded_at = clock()
-        self._uploaded: str | None = None
+        self._last_upload_at = clock()
+        self._last_name: str | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="s3")
-        self._uploading: Future[None] | None = None
+        self._upload: Future[None] | None = None
 
     def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
         """Download the newest checkpoint in S3 if its name sorts after this one.
@@ -34,60 +34,60 @@ class S3Checkpoints:
         Raises TrainerError if S3 does not answer: after a mere warning, the run would start over and delete the
         checkpoint.
         """
-        newest = max(self.folder.names(prefix), default="")
-        self._uploaded = newest or None
+        newest = max(self._folder.names(prefix), default="")
+        self._last_name = newest or None
         if newest > than:
-            self.folder.fetch(newest, into / newest)
+            self._folder.download(newest, into / newest)
 
     def upload_if_due(self, path: Path) -> None:
         """Upload the file, unless the last upload is recent or still running."""
-        busy = self._uploading is not None and not self._uploading.done()
-        if not busy and self._clock() - self._uploaded_at >= self._every_s:
+        busy = self._upload is not None and not self._upload.done()
+        if not busy and self._clock() - self._last_upload_at >= self._every_s:
             self.upload(path)
 
     def upload(self, path: Path) -> None:
         """Upload the file in the thread, then delete the previous upload."""
         self.wait()
-        self._uploaded_at = self._clock()
+        self._last_upload_at = self._clock()
         # Upload from a second link, because newer checkpoints replace the file.
         link = temporary_path(path)
         link_or_copy(path, link)
-        self._uploading = self._executor.submit(self._upload_and_delete_previous, link, path.name)
+        self._upload = self._executor.submit(self._upload_and_delete_previous, link, path.name)
 
     def _upload_and_delete_previous(self, link: Path, name: str) -> None:
         try:
-            self.folder.store(link, name)
-            previous, self._uploaded = self._uploaded, name
+            self._folder.upload(link, name)
+            previous, self._last_name = self._last_name, name
             if previous is not None and previous != name:
-                self.folder.remove(previous)
+                self._folder.delete(previous)
         finally:
             link.unlink(missing_ok=True)
 
     def flush(self, path: Path | None) -> None:
         """Wait until this file, the last one, is in S3."""
         self.wait()
-        if path is not None and path.name != self._uploaded:
+        if path is not None and path.name != self._last_name:
             self.upload(path)
             self.wait()
 
     def wait(self) -> None:
         """Wait until no upload is running. A failed upload is a warning: the machines have the file."""
-        if self._uploading is not None:
+        if self._upload is not None:
             try:
-                self._uploading.result()
+                self._upload.result()
             except TrainerError as error:
                 log.warning("%s", error)
-            self._uploading = None
+            self._upload = None
 
     def upload_final(self, path: Path) -> str:
         """Upload the final checkpoint and return its URL; TrainerError on failure."""
         self.wait()
-        self.folder.store(path, path.name)
-        return f"{self.folder}/{path.name}"
+        self._folder.upload(path, path.name)
+        return f"{self._folder}/{path.name}"
 
     def delete_all(self, prefix: str) -> None:
         """Delete all checkpoints with this prefix from S3."""
         self.wait()
-        self._uploaded = None
-        for name in self.folder.names(prefix):
-            self.folder.remove(name)
+        self._last_name = None
+        for name in self._folder.names(prefix):
+            self._folder.delete(name)

@@ -3,7 +3,8 @@
 Every machine stores the checkpoints, so that a run survives the loss of any machine without a shared disk. If machines
 share the directory, only rank 0 writes (shared_dir). A thread copies and writes them while training continues. A
 completed run deletes all but the best and leaves a completion marker, by which the ranks ignore a checkpoint on a
-machine that was unreachable at that time. One machine can also upload its newest checkpoint to S3 (s3_checkpoints).
+machine that was unreachable at that time. One machine can also upload to S3: two independent uploads, of the newest
+checkpoint (S3Checkpoints) and of the best (BestCheckpoint).
 """
 
 import contextlib
@@ -52,11 +53,11 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
         prefix = f"{prefix}-rank{world.rank}"
     # The process keeps the lock until it ends.
     lock_prefix(prefix, run=run_name(world.run_id, os.environ))
-    s3_checkpoints = None
+    s3_folder = None
     # All machines store the same checkpoints, so only one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
-        s3_checkpoints = S3Checkpoints(S3Folder(config.s3_folder), every_s=config.checkpoint_seconds)
-    return CheckpointStore(prefix, s3_checkpoints=s3_checkpoints)
+        s3_folder = S3Folder(config.s3_folder)
+    return CheckpointStore(prefix, s3_folder=s3_folder, upload_every_s=config.checkpoint_seconds)
 
 
 @contextlib.contextmanager
@@ -78,14 +79,15 @@ class CheckpointStore:
     ``PREFIX-resume-STARTED-EPOCH-SAMPLES.npz``, ``PREFIX-best.npz`` and ``.PREFIX-finished``.
     """
 
-    def __init__(self, prefix: str, *, s3_checkpoints: S3Checkpoints | None = None) -> None:
+    def __init__(self, prefix: str, *, s3_folder: S3Folder | None = None, upload_every_s: float = 0.0) -> None:
+        """Upload to the folder in S3, if any: independently the newest checkpoint and the best."""
         self.prefix = prefix
         self._directory = Path(prefix).expanduser().parent
         self._name_prefix = f"{Path(prefix).name}-resume-"
         best = self._directory / f"{Path(prefix).name}-best.npz"
-        self._best = BestCheckpoint(best, folder=s3_checkpoints.folder if s3_checkpoints else None)
+        self._best = BestCheckpoint(best, folder=s3_folder)
         self._marker = self._directory / f".{Path(prefix).name}-finished"
-        self._s3_checkpoints = s3_checkpoints
+        self._s3_checkpoints = S3Checkpoints(s3_folder, every_s=upload_every_s) if s3_folder else None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
         with _warn_on_failure():

@@ -25,14 +25,17 @@ AUGMENTATIONS: Final = ("auto", "none", "standard")
 LR_SCHEDULES: Final = ("step", "cosine")
 LAST_BATCHES: Final = ("drop", "keep")
 TORCH_ONLY_SETTINGS: Final = (
-    *("sync_bn", "dtype", "gradient_accumulation", "gc_type", "compile", "fast", "deterministic", "profile_steps"),
-    "reduction",
-    "label_smoothing",
+    *("sync_bn", "dtype", "gradient_accumulation", "gradient_compression", "compile", "fast", "deterministic"),
+    *("profile_steps", "reduction", "label_smoothing"),
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
+    "backend": "--engine",
     "batch_size_per_node": "--batch-size",
-    "data_type": "--dtype",
+    "momentum": "--mom",
+    "weight_decay": "--wd",
+    "gradient_compression": "--gc-type",
+    "resolved_dtype": "--dtype",
     "augmented": "--augment",
     "input_shape": "--image-shape",
 }

@@ -1,19 +1,20 @@
 """Parse the command line; options have the names of MXNet's image classification example."""
 
 import argparse
-import difflib
-import re
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 from trainer.config.choices import BACKENDS, DTYPES, GC_TYPES, KV_STORES_OF
 from trainer.config.datasets import DATASETS
+from trainer.config.option_parser import OptionParser
 from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
 from trainer.config.settings import TrainConfig
 from trainer.errors import UsageError
 from trainer.models import NETWORKS
 
 COUNT: Final = "a whole number of at least 1"
+NOT_NEGATIVE: Final = "a number of at least 0"
+FRACTION: Final = "a number of at least 0 and below 1"
 
 
 def parse(arguments: Sequence[str]) -> TrainConfig:
@@ -21,7 +22,7 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     parser = _build_parser()
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        raise UsageError(_describe_unknown(unknown[0], known=list(parser.known_options())))
+        raise UsageError(parser.describe_unknown(unknown[0]))
     values = vars(options)
     # MXNet's example spells it --network resnext --num-layers 110.
     if layers := values.pop("num_layers", None):
@@ -37,18 +38,9 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     return TrainConfig(**values)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        # argparse's message begins "argument --lr: expected one argument".
-        raise UsageError(re.sub(r"^argument (-[^:]*):", r"\1", message))
-
-    def known_options(self) -> list[str]:
-        return [name for action in self._actions for name in action.option_strings]
-
-
-def _build_parser() -> _Parser:
+def _build_parser() -> OptionParser:
     # TrainConfig has the defaults: omit options that are not on the command line.
-    parser = _Parser(
+    parser = OptionParser(
         prog="trainer",
         description="Train a network on this machine, or under `launch` on the whole cluster.",
         argument_default=argparse.SUPPRESS,
@@ -64,7 +56,7 @@ def _build_parser() -> _Parser:
     return parser
 
 
-def _add_network_options(parser: _Parser) -> None:
+def _add_network_options(parser: OptionParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
@@ -92,11 +84,18 @@ def _add_network_options(parser: _Parser) -> None:
     add("--num-epochs", type=number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
 
 
-def _add_training_options(parser: _Parser) -> None:
+def _add_training_options(parser: OptionParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
-    add("--mom", type=number(float, "a number of at least 0 and below 1"), help=f"momentum (default {default.mom})")
-    add("--wd", type=number(float, "a number of at least 0"), help=f"weight decay (default {default.wd})")
+    add(
+        "--mom",
+        dest="momentum",
+        metavar="MOM",
+        type=number(float, FRACTION),
+        help=f"momentum (default {default.momentum})",
+    )
+    decay_help = f"weight decay (default {default.weight_decay})"
+    add("--wd", dest="weight_decay", metavar="WD", type=number(float, NOT_NEGATIVE), help=decay_help)
     add("--wd-all", type=parse_switch, metavar="0|1", help="1: biases and BatchNorm's factors decay too (default 0)")
     add(
         "--last-batch",
@@ -105,12 +104,12 @@ def _add_training_options(parser: _Parser) -> None:
     )
     add(
         "--label-smoothing",
-        type=number(float, "a number of at least 0 and below 1"),
+        type=number(float, FRACTION),
         metavar="E",
         help="label smoothing factor: probability spread evenly over all classes "
         f"(default {default.label_smoothing:g})",
     )
-    add("--engine", help=f"one of {', '.join(BACKENDS)} (default {default.engine})")
+    add("--engine", dest="backend", metavar="ENGINE", help=f"one of {', '.join(BACKENDS)} (default {default.backend})")
     stores = "; ".join(f"{backend}: {', '.join(names)}" for backend, names in KV_STORES_OF.items())
     add(
         "--kv-store",
@@ -125,7 +124,7 @@ def _add_training_options(parser: _Parser) -> None:
     )
 
 
-def _add_run_options(parser: _Parser) -> None:
+def _add_run_options(parser: OptionParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add(
@@ -153,7 +152,7 @@ def _add_run_options(parser: _Parser) -> None:
     )
 
 
-def _add_report_options(parser: _Parser) -> None:
+def _add_report_options(parser: OptionParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add(
@@ -173,7 +172,7 @@ def _add_report_options(parser: _Parser) -> None:
     add("--profile-dir", metavar="DIR", help=f"directory for the traces (default {default.profile_dir})")
 
 
-def _add_speed_options(parser: _Parser) -> None:
+def _add_speed_options(parser: OptionParser) -> None:
     add = parser.add_argument_group("speed (--engine torch)").add_argument
     default = TrainConfig()
     add("--dtype", help=f"compute data type, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
@@ -186,7 +185,10 @@ def _add_speed_options(parser: _Parser) -> None:
     )
     add(
         "--gc-type",
-        help=f"precision of gradients sent between nodes, one of {', '.join(GC_TYPES)} (default {default.gc_type})",
+        dest="gradient_compression",
+        metavar="GC_TYPE",
+        help=f"precision of gradients sent between nodes, one of {', '.join(GC_TYPES)} "
+        f"(default {default.gradient_compression})",
     )
     add("--compile", help="torch.compile: 0, 1, graphs (with CUDA graphs), or auto: the fastest measured (default 0)")
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
@@ -196,7 +198,6 @@ def _add_speed_options(parser: _Parser) -> None:
         "ring (our own, for CPUs), or auto: ddp between GPUs, buckets with --deterministic or --gc-type, ring between "
         "CPUs (default auto)",
     )
-
     add(
         "--deterministic",
         action="store_true",
@@ -204,7 +205,7 @@ def _add_speed_options(parser: _Parser) -> None:
     )
 
 
-def _add_rate_options(parser: _Parser) -> None:
+def _add_rate_options(parser: OptionParser) -> None:
     add = parser.add_argument_group("learning rate").add_argument
     default = TrainConfig()
     add(
@@ -220,7 +221,7 @@ def _add_rate_options(parser: _Parser) -> None:
     )
     add(
         "--warmup-epochs",
-        type=number(float, "a number of at least 0"),
+        type=number(float, NOT_NEGATIVE),
         metavar="N",
         help=f"warm-up length in epochs (default {default.warmup_epochs:g})",
     )
@@ -238,7 +239,7 @@ def _add_rate_options(parser: _Parser) -> None:
     )
 
 
-def _add_data_options(parser: _Parser) -> None:
+def _add_data_options(parser: OptionParser) -> None:
     add = parser.add_argument_group("data").add_argument
     default = TrainConfig()
     add("--dataset", help=f"one of {', '.join(DATASETS)} (default {default.dataset})")
@@ -289,11 +290,3 @@ def _add_data_options(parser: _Parser) -> None:
         metavar="0|1",
         help="1: mirror each image with probability 1/2 (default 0)",
     )
-
-
-def _describe_unknown(word: str, *, known: Sequence[str]) -> str:
-    if word.partition("=")[0].replace("_", "-") == "--work-load-list":
-        return f"{word} is not supported: every process takes an equal share of the batch, as all GPUs are of one kind"
-    near = difflib.get_close_matches(word.partition("=")[0], known, n=1)
-    hint = f", did you mean {near[0]}" if near else ", see --help"
-    return f"unknown argument {word!r}{hint}"

@@ -12,9 +12,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-DEFAULT_RATE: Final = (0.05, 64)
-"""Learning rate, and the global batch size that it is for."""
-MAX_DEFAULT_RATE: Final = 0.1
+DEFAULT_LR: Final = 0.05
+"""Learning rate for a global batch of DEFAULT_LR_BATCH_SIZE."""
+DEFAULT_LR_BATCH_SIZE: Final = 64
+MAX_DEFAULT_LR: Final = 0.1
 """Highest default rate without warm-up; above it LeNet with momentum may diverge."""
 
 
@@ -26,17 +27,18 @@ def warmup_rates(
     ``async_batch_size``: batch size of a single update with dist_async, whose default rate is divided by the number of
     machines; None otherwise.
     """
-    rate, batch = (lr, lr_batch_size) if lr is not None else DEFAULT_RATE
+    rate, batch = (lr, lr_batch_size) if lr is not None else (DEFAULT_LR, DEFAULT_LR_BATCH_SIZE)
     peak = rate * global_batch_size / batch if batch else rate
     if lr is None and async_batch_size is not None:
-        peak = min(rate * async_batch_size / DEFAULT_RATE[1], MAX_DEFAULT_RATE) * async_batch_size / global_batch_size
+        async_rate = min(rate * async_batch_size / DEFAULT_LR_BATCH_SIZE, MAX_DEFAULT_LR)
+        peak = async_rate * async_batch_size / global_batch_size
     elif lr is None and not warms_up:
-        peak = min(peak, MAX_DEFAULT_RATE)
+        peak = min(peak, MAX_DEFAULT_LR)
     return min(rate, peak) if batch else 0.0, peak
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Schedule:
+class LRSchedule:
     """The learning rate as a function of the position in a run."""
 
     start: float

@@ -19,16 +19,16 @@ from trainer.config.choices import (
 from trainer.config.datasets import DATASETS, check_channels, check_record_files
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
 from trainer.config.rate_settings import RateSettings
-from trainer.config.schedule import Schedule, warmup_rates
-from trainer.config.speed_settings import SpeedSettings
+from trainer.config.schedule import LRSchedule, warmup_rates
+from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 
 NOT_DISTRIBUTED: Final = ("local", "device")
-IDENTITY: Final = (
-    *("network", "engine", "batch_size_per_node", "lr", "mom", "wd", "wd_all", "seed", "sync_bn"),
+FIXED_ON_RESUME: Final = (
+    *("network", "backend", "batch_size_per_node", "lr", "momentum", "weight_decay", "wd_all", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
-    *("data_type", "gradient_accumulation", "gc_type"),
+    *("resolved_dtype", "gradient_accumulation", "gradient_compression"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
     *("augmented", "label_smoothing"),
 )
@@ -36,12 +36,12 @@ IDENTITY: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig(RateSettings, SpeedSettings):
+class TrainConfig(RateSettings, TorchSettings):
     """Settings of one run, named as in MXNet's image classification example."""
 
     network: str = "lenet"
     """One of NETWORKS, or module:function."""
-    engine: str = "torch"
+    backend: str = "torch"
     """Backend that computes and communicates."""
     gpus: tuple[int, ...] = ()
     """GPUs of each node, one process per GPU. Default: one GPU per process if the node has GPUs, else the CPU."""
@@ -49,10 +49,10 @@ class TrainConfig(RateSettings, SpeedSettings):
     """Batch size per node, split over its processes."""
     num_epochs: int = 12
     """Number of epochs; enough for the digits with up to 8 nodes."""
-    mom: float = 0.9
-    """Momentum."""
-    wd: float = 0.0001
-    """Weight decay."""
+    momentum: float = 0.9
+    """Momentum of the optimizer."""
+    weight_decay: float = 0.0001
+    """Weight decay of the optimizer."""
     wd_all: bool = False
     """Apply weight decay to biases and BatchNorm's factors too. Default: False (Goyal et al. 2017, section 5.1)."""
     last_batch: str = "drop"
@@ -111,9 +111,9 @@ class TrainConfig(RateSettings, SpeedSettings):
         check_network(self.network)
         check_choice("dataset", self.dataset, tuple(DATASETS))
         self._check_images()
-        check_choice("engine", self.engine, BACKENDS)
-        check_kv_store(self.effective_kv_store, backend=self.engine)
-        self._check_speed()
+        check_choice("backend", self.backend, BACKENDS)
+        check_kv_store(self.effective_kv_store, backend=self.backend)
+        self._check_torch_settings()
         self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
         check_choice("resume", self.resume, RESUME)
@@ -132,20 +132,22 @@ class TrainConfig(RateSettings, SpeedSettings):
         check_record_files(self.dataset, {name: getattr(self, name) for name in files})
         for name in ("metrics", "tensorboard"):
             check_local(name, getattr(self, name))
-        if not 0 <= self.mom < 1:
-            raise UsageError(f"--mom must be at least 0 and below 1, got {self.mom}")
-        if not (math.isfinite(self.wd) and self.wd >= 0):
-            raise UsageError(f"--wd must be a number of at least 0, got {self.wd}")
-        if self.gpus and self.engine != "torch":
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"--mom must be at least 0 and below 1, got {self.momentum}")
+        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
+            raise UsageError(f"--wd must be a number of at least 0, got {self.weight_decay}")
+        if self.gpus and self.backend != "torch":
             names = format_value(self.gpus)
-            raise UsageError(f"--gpus requires --engine torch, as {self.engine} is MXNet's build for CPUs, got {names}")
+            raise UsageError(
+                f"--gpus requires --engine torch, as {self.backend} is MXNet's build for CPUs, got {names}"
+            )
         if len(set(self.gpus)) < len(self.gpus):
             raise UsageError(f"--gpus must not repeat a number, got {format_value(self.gpus)}")
 
     @property
     def effective_kv_store(self) -> str:
         """Return the value of --kv-store, or the backend's default; it determines how ranks exchange gradients."""
-        return self.kv_store or KV_STORES_OF[self.engine][0]
+        return self.kv_store or KV_STORES_OF[self.backend][0]
 
     @property
     def distributed(self) -> bool:
@@ -153,14 +155,14 @@ class TrainConfig(RateSettings, SpeedSettings):
         return self.effective_kv_store not in NOT_DISTRIBUTED
 
     @property
-    def samples_per_step(self) -> int:
-        """Return the samples of one step on each machine."""
+    def samples_per_node_per_step(self) -> int:
+        """Return the samples of one step on each node, over all its micro-batches."""
         return self.batch_size_per_node * self.gradient_accumulation
 
     @property
-    def identity(self) -> dict[str, object]:
+    def settings_fixed_on_resume(self) -> dict[str, object]:
         """Return the settings that must not change when the run resumes."""
-        values = {name: getattr(self, name) for name in IDENTITY}
+        values = {name: getattr(self, name) for name in FIXED_ON_RESUME}
         # In the form that JSON returns: lists instead of tuples.
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -243,16 +245,16 @@ class TrainConfig(RateSettings, SpeedSettings):
         if not 1 <= first <= last:
             raise UsageError(f"--profile-steps must be the first and the last step, from 1, got {first}-{last}")
 
-    def _check_speed(self) -> None:
+    def _check_torch_settings(self) -> None:
         """Raise UsageError unless the backend supports these settings."""
-        if self.engine != "torch":
+        if self.backend != "torch":
             own = (each for each in fields(self) if each.name in TORCH_ONLY_SETTINGS)
             given = [each.name for each in own if getattr(self, each.name) != each.default]
             if given:
-                raise UsageError(f"{option_name(given[0])} requires --engine torch, got --engine {self.engine}")
-        self.check_speed(sync_bn=self.sync_bn)
+                raise UsageError(f"{option_name(given[0])} requires --engine torch, got --engine {self.backend}")
+        self.check_torch_settings(sync_bn=self.sync_bn)
 
-    def schedule(self, *, global_batch_size: int) -> Schedule:
+    def schedule(self, *, global_batch_size: int) -> LRSchedule:
         """Return the learning rate schedule of the run."""
         start, peak = warmup_rates(
             self.lr,
@@ -263,7 +265,7 @@ class TrainConfig(RateSettings, SpeedSettings):
             async_batch_size=self.batch_size_per_node if self.effective_kv_store == "dist_async" else None,
             warms_up=self.warmup_epochs > 0,
         )
-        return Schedule(
+        return LRSchedule(
             start=start,
             peak=peak,
             warmup_epochs=self.warmup_epochs,

@@ -1,7 +1,7 @@
 """Open datasets and prepare their batches.
 
-From the dataset to the network: config/datasets (the list) -> opening (one module per dataset) -> samples (bytes in
-memory or on disk) -> sampling (which samples, in which order) -> batches (augmented, normalized, prefetched).
+From the dataset to the network: config/datasets (the list) -> open_dataset (one module per dataset) -> dataset (bytes
+in memory or on disk) -> sampling (which samples, in which order) -> batches (augmented, normalized, prefetched).
 """
 
 import numpy as np

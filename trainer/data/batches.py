@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
+from trainer.data.dataset import Dataset, Samples
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.samples import Dataset, Samples
-from trainer.data.sampling import Indices, Shard, global_batches
+from trainer.data.sampling import DataParallelRank, Indices, global_batches
 
 PADDING: Final = 4
 """Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""
 AUGMENTATION_STREAM: Final = 1
 """Number of the random stream that augmentation draws from; the sample order draws from another."""
-AHEAD: Final = 3
+PREFETCH_BATCHES: Final = 3
 """Number of batches prepared ahead, so that a slow batch, such as one of large images, delays no step."""
 
 Item = TypeVar("Item")
@@ -48,12 +48,12 @@ class Augmentation:
             seed=config.seed,
         )
 
-    def draw(self, *, epoch: int, samples: int) -> "Draws | None":
+    def draw(self, *, epoch: int, samples: int) -> "AugmentationParams | None":
         """Draw the random numbers of an epoch's samples; None without augmentation."""
         if not (self.resized_crop or self.random_crop or self.random_mirror):
             return None
         numbers = np.random.default_rng([self.seed, epoch, AUGMENTATION_STREAM]).random((samples, 3))
-        return Draws(
+        return AugmentationParams(
             resized_crops=ResizedCrops(seed=self.seed, epoch=epoch) if self.resized_crop else None,
             crop_corners=numbers[:, :2] if self.random_crop else None,
             mirrored=numbers[:, 2] < 0.5 if self.random_mirror else np.zeros(samples, np.bool_),
@@ -61,8 +61,8 @@ class Augmentation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draws:
-    """The random numbers of each sample in one epoch."""
+class AugmentationParams:
+    """The random parameters of each sample in one epoch."""
 
     resized_crops: ResizedCrops | None = None
     crop_corners: NDArray[np.float64] | None
@@ -70,10 +70,12 @@ class Draws:
     mirrored: NDArray[np.bool_]
 
 
-class BatchLoader(Protocol):
+class LoadBatch(Protocol):
     """Function that loads batches in the backend's form, in the prefetching thread."""
 
-    def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[Any, Labels]:
+    def __call__(
+        self, samples: Samples, indices: Indices, params: AugmentationParams | None = None
+    ) -> tuple[Any, Labels]:
         """Return these samples in the backend's form, and their labels."""
 
 
@@ -90,10 +92,10 @@ class Batch(NamedTuple):
 
 def epoch_batches(
     samples: Samples,
-    load: BatchLoader,
+    load_batch: LoadBatch,
     *,
     augmentation: Augmentation,
-    shard: Shard,
+    dp_rank: DataParallelRank,
     global_batch_size: int,
     seed: int,
     epoch: int,
@@ -102,28 +104,28 @@ def epoch_batches(
 ) -> Generator[Batch, None, None]:
     """Yield this rank's batches of an epoch from its sample ``begin`` to ``end``; close it when leaving early."""
     total = len(samples.labels)
-    draws = augmentation.draw(epoch=epoch, samples=total)
+    params = augmentation.draw(epoch=epoch, samples=total)
     batches = global_batches(total, global_batch_size=global_batch_size, seed=seed, epoch=epoch, begin=begin, end=end)
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
         number, batch = numbered
-        return Batch(number, len(batch), *load(samples, shard.select(batch), draws))
+        return Batch(number, len(batch), *load_batch(samples, dp_rank.select(batch), params))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 
 
 def prepare(
-    data: Dataset, samples: Samples, indices: NDArray[np.int64], draws: Draws | None = None
+    data: Dataset, samples: Samples, indices: NDArray[np.int64], params: AugmentationParams | None = None
 ) -> tuple[Images, Labels]:
     """Read, crop, mirror and normalize these samples."""
-    pixels = samples.read(indices, draws.resized_crops if draws else None)
+    pixels = samples.read(indices, params.resized_crops if params else None)
     _, height, width = data.image_shape
-    crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
+    crop_corners = params.crop_corners[indices] if params and params.crop_corners is not None else None
     if crop_corners is not None and pixels.shape[2:] == (height, width):
         pixels = _pad(pixels, data.mean)
     pixels = _crop(pixels, height, width, crop_corners)
-    if draws:
-        mirrored = draws.mirrored[indices]
+    if params:
+        mirrored = params.mirrored[indices]
         pixels[mirrored] = pixels[mirrored, :, :, ::-1]
     mean, std = (np.array(values, np.float32)[:, None, None] for values in (data.mean, data.std))
     return (pixels - mean) / std, samples.labels[indices]
@@ -149,14 +151,14 @@ def _crop(pixels: Pixels, height: int, width: int, crop_corners: NDArray[np.floa
     return windows[np.arange(len(pixels)), :, tops, lefts]
 
 
-def prefetch(items: Iterable[Item], prepare: Callable[[Item], Ready]) -> Generator[Ready, None, None]:
-    """Prepare items in a thread, AHEAD of the one that is yielded; close the iterator when leaving early."""
+def prefetch(items: Iterable[Item], function: Callable[[Item], Ready]) -> Generator[Ready, None, None]:
+    """Apply the function in a thread, PREFETCH_BATCHES ahead of the item yielded; close it when leaving early."""
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="data")
     waiting: deque[Future[Ready]] = deque()
     try:
         for item in items:
-            waiting.append(worker.submit(prepare, item))
-            if len(waiting) > AHEAD:
+            waiting.append(worker.submit(function, item))
+            if len(waiting) > PREFETCH_BATCHES:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

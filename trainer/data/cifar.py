@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from trainer.config.datasets import DATASETS
-from trainer.data.reading import exists, read
-from trainer.data.samples import Dataset, InMemory, make_dataset
+from trainer.data.dataset import Dataset, InMemory, make_dataset
+from trainer.data.file_io import exists, read
 from trainer.errors import TrainerError
 
 CLASSES: Final = 10

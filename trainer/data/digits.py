@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.data.dataset import Dataset, InMemory, check_memory, make_dataset
 from trainer.data.idx import read_idx
-from trainer.data.samples import Dataset, InMemory, check_memory, make_dataset
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 

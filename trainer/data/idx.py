@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.data.reading import read
+from trainer.data.file_io import read
 from trainer.errors import TrainerError
 
 UNSIGNED_BYTE: Final = 8

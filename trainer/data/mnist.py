@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from trainer.config.datasets import DATASETS
+from trainer.data.dataset import Dataset, InMemory, make_dataset
+from trainer.data.file_io import exists
 from trainer.data.idx import read_idx
-from trainer.data.reading import exists
-from trainer.data.samples import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
 CLASSES: Final = 10

@@ -14,21 +14,24 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shard:
-    """One of ``count`` equal parts of the work."""
+class DataParallelRank:
+    """Rank among the ``size`` processes that train one model together, each with an equal part of every batch.
 
-    index: int = 0
-    count: int = 1
+    It differs from world.rank only with --kv-store device and local, where each process trains a model of its own.
+    """
+
+    rank: int = 0
+    size: int = 1
 
     @property
-    def is_lead(self) -> bool:
-        """True on the rank that reports for this model: rank 0, or every process with --kv-store device."""
-        return self.index == 0
+    def is_main_process(self) -> bool:
+        """True on the rank that reports for this model."""
+        return self.rank == 0
 
     def select(self, samples: Indices) -> Indices:
-        """Return this shard's part of the samples; parts differ by at most one sample and may be empty."""
+        """Return this rank's part of the samples; parts differ by at most one sample and may be empty."""
         total = len(samples)
-        return samples[total * self.index // self.count : total * (self.index + 1) // self.count]
+        return samples[total * self.rank // self.size : total * (self.rank + 1) // self.size]
 
 
 def epoch_end(samples: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
@@ -49,10 +52,10 @@ def global_batches(
         yield order[start : start + global_batch_size]
 
 
-def step_seed(seed: int, *, epoch: int, samples: int, shard: Shard) -> int:
+def step_seed(seed: int, *, epoch: int, samples: int, dp_rank: DataParallelRank) -> int:
     """Return the 31-bit seed of a rank's random numbers in the step after this many samples of an epoch.
 
     Each step has its own seed, so that a resumed run needs no state of earlier steps.
     """
-    [drawn] = np.random.SeedSequence([seed, epoch, samples, shard.index]).generate_state(1)
+    [drawn] = np.random.SeedSequence([seed, epoch, samples, dp_rank.rank]).generate_state(1)
     return int(drawn) >> 1

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.data.dataset import Dataset, InMemory, check_memory, make_dataset
 from trainer.data.digits import scale
-from trainer.data.samples import Dataset, InMemory, check_memory, make_dataset
 from trainer.models import ImageShape
 
 SAMPLES: Final = 2000

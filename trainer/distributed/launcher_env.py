@@ -28,7 +28,7 @@ def is_server(environment: Mapping[str, str]) -> bool:
 
 def choose_kv_store(config: TrainConfig, environment: Mapping[str, str]) -> TrainConfig:
     """Set kv-store to dist_sync if the user left it open and the launcher started several processes."""
-    is_alone = environment.get(PROCESS_COUNTS.get(config.engine, ""), "") in NO_EVIDENCE
+    is_alone = environment.get(PROCESS_COUNTS.get(config.backend, ""), "") in NO_EVIDENCE
     return config if config.kv_store or is_alone else replace(config, kv_store="dist_sync")
 
 

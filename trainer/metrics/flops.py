@@ -103,7 +103,7 @@ def find_peak(device_name: str, dtype: torch.dtype, *, allow_tf32: bool = False)
     return None
 
 
-def find_peak_speed(flops: float | None, dtype: torch.dtype, *, device: torch.device) -> float | None:
+def find_peak_samples_per_s(flops: float | None, dtype: torch.dtype, *, device: torch.device) -> float | None:
     """Return the device's peak in samples per second, of ``flops`` operations each; None if unknown."""
     if flops is None or device.type != "cuda":
         return None  # Datasheets of CPUs give no peak.

@@ -25,7 +25,7 @@ class EpochResult:
     validation_accuracy: float
     seconds: float
     """Training time in seconds, without validation."""
-    utilization: float | None = None
+    mfu: float | None = None
     """Model FLOPs utilization, from 0 to 1; see metrics/flops.py. None if unknown."""
     phases: Phases = NO_PHASES
     """Seconds of each phase, mean over the ranks."""
@@ -45,12 +45,12 @@ class EpochResult:
             "train/loss": self.loss,
             "validation/accuracy": self.validation_accuracy,
             "speed/all_ranks": self.speed,
-            **({} if self.utilization is None else {"speed/mfu": self.utilization}),
+            **({} if self.mfu is None else {"speed/mfu": self.mfu}),
             **{f"seconds/{phase}": seconds for phase, seconds in self.phases._asdict().items()},
         }
 
     def __str__(self) -> str:
-        utilization = "" if self.utilization is None else f" model FLOP utilization={self.utilization:.1%}"
+        utilization = "" if self.mfu is None else f" model FLOP utilization={self.mfu:.1%}"
         return (
             f"Train-accuracy={self.train_accuracy:.6f} Validation-accuracy={self.validation_accuracy:.6f} "
             f"loss={self.loss:.6f} Time cost={self.seconds:.3f} Speed={self.speed:.2f} samples/sec (all workers)"

@@ -3,9 +3,9 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-COMMUNICATION: Final = "communication"
+Phase = Literal["data", "forward", "backward", "communication", "optimizer"]
 SLOW: Final = 1.1
 """Multiple of the median above which a rank counts as slow; anything below is noise."""
 
@@ -32,7 +32,7 @@ class StepTimer:
         """Restart the clock: the time since the last phase belongs to no phase."""
         self._at = self._clock()
 
-    def end(self, phase: str) -> None:
+    def end(self, phase: Phase) -> None:
         """Add the time since the end of the previous phase to ``phase``."""
         now = self._clock()
         self._seconds[phase] += now - self._at

@@ -10,9 +10,9 @@ from functools import partial
 
 import mxnet as mx
 
-from trainer.backend import Backend, BackendFactory
+from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.launcher_env import ROLE
 from trainer.distributed.world import World, describe_process, read_number, read_restart_count, read_run_id
 from trainer.errors import UsageError
@@ -26,7 +26,7 @@ from trainer.timeouts import rendezvous_s
 log = logging.getLogger(__name__)
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
     """Join the key-value store; if its name begins with dist_, wait until all workers and servers have joined."""
     workers = environment.get("DMLC_NUM_WORKER", "1")
     if config.distributed and ROLE not in environment:
@@ -55,10 +55,12 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         restart_count=read_restart_count(environment),
         run_id=read_run_id(environment),
     )
-    return BackendFactory(world=world, create=partial(create, watchdog))
+    return LoadedBackend(world=world, create=partial(create_backend, watchdog))
 
 
-def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+def create_backend(
+    watchdog: Watchdog, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+) -> Backend:
     """Build the network."""
     [store] = joined_stores
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
@@ -72,7 +74,7 @@ def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shar
         network,
         collective=KVStoreCollective(store, world=world, watchdog=watchdog),
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
     )

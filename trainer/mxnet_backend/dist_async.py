@@ -41,14 +41,14 @@ def create(
     """Send the servers their optimizer, and create this rank's backend."""
     log.info("dist_async keeps a checkpoint at each epoch's end, and none when it is told to stop (SIGTERM)")
     # Without weight decay, because it follows the learning rate, whose changes do not reach the servers.
-    optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.mom, wd=0, rows_from=VECTORS)
+    optimizer = ServerSGD(learning_rate=learning_rate, momentum=config.momentum, wd=0, rows_from=VECTORS)
     return AsyncBackend(
         network,
         collective=AsyncCollective(store, optimizer, world=world, watchdog=watchdog),
         world=world,
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
     )
 

@@ -1,6 +1,6 @@
 """Compute a step with MXNet: a Gluon network on the CPU, its gradients and its optimizer.
 
-With PyTorch, torch_backend/step.py does the same. The backends on MXNet differ in how ranks communicate
+With PyTorch, torch_backend/backend.py does the same. The backends on MXNet differ in how ranks communicate
 (GluonCollective). They use neither gluon.Trainer nor Horovod's DistributedTrainer: both divide by one batch size in all
 steps, although an epoch's last step is smaller, and refuse a step in which a rank has no samples. The sums and the
 update use the same calls as those.
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
-from trainer.data.batches import BatchLoader, prepare
-from trainer.data.samples import Dataset
-from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.data.batches import LoadBatch, prepare
+from trainer.data.dataset import Dataset
+from trainer.metrics.step_timer import StepTimer
 from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
 
 MOMENTUM: Final = "mxnet_momentum"
@@ -45,7 +45,7 @@ class GluonCollective(Protocol):
     def use_step_timeout(self) -> None:
         """Use the step timeout from now on; call it once all ranks have made a step."""
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""
 
     def leave(self) -> None:
@@ -66,7 +66,7 @@ class GluonBackend:
         decay_all: bool,
     ) -> None:
         self.timer = StepTimer()
-        self.peak_speed = None
+        self.peak_samples_per_s = None
         self._network = network
         self._network.hybridize(static_alloc=True)
         self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -87,7 +87,7 @@ class GluonBackend:
         self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
         loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
-        self.timer.end(COMMUNICATION)
+        self.timer.end("communication")
         self._collective.use_step_timeout()
         return BatchResult(
             loss_sum=loss_sum,
@@ -131,7 +131,7 @@ class GluonBackend:
     def seed(self, number: int) -> None:
         mx.random.seed(number)
 
-    def loader(self, data: Dataset) -> BatchLoader:
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
         return partial(prepare, data)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
@@ -172,8 +172,8 @@ class GluonBackend:
         kept = None if state is None else state.optimizer
         self._settings["lr"] = agree_on_rate(self._settings["lr"], kept=kept, all_reduce=self._collective.all_reduce)
 
-    def extend_timeout(self, seconds: float) -> None:
-        self._collective.extend_timeout(seconds)
+    def set_timeout(self, seconds: float) -> None:
+        self._collective.set_timeout(seconds)
 
     def close(self) -> None:
         nd.waitall()

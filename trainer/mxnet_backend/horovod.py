@@ -10,9 +10,9 @@ import horovod.mxnet as hvd
 import numpy as np
 from mxnet import nd
 
-from trainer.backend import Backend, BackendFactory
+from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World, describe_process, read_restart_count, read_run_id
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build
@@ -25,7 +25,7 @@ GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 """Variable with Gloo's timeout, in seconds, for connecting and for operations (Horovod's gloo_context.cc)."""
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
     """Connect to the other ranks that launch, horovodrun or mpirun started."""
     timeout_s = rendezvous_s(config)
     watchdog = Watchdog(rendezvous_s=timeout_s)
@@ -41,10 +41,12 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
         restart_count=read_restart_count(environment),
         run_id=read_run_id(environment),
     )
-    return BackendFactory(world=world, create=partial(create, watchdog))
+    return LoadedBackend(world=world, create=partial(create_backend, watchdog))
 
 
-def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> Backend:
+def create_backend(
+    watchdog: Watchdog, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+) -> Backend:
     """Build the network."""
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)
@@ -52,8 +54,8 @@ def create(watchdog: Watchdog, config: TrainConfig, *, world: World, shard: Shar
         build(config.network, classes=config.classes, image_shape=config.input_shape),
         collective=HorovodCollective(watchdog),
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
     )
 
@@ -64,7 +66,7 @@ class HorovodCollective:
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         self.use_step_timeout = watchdog.use_step_timeout
-        self.extend_timeout = watchdog.extend_timeout
+        self.set_timeout = watchdog.set_timeout
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
         """Start to replace each gradient by its sum; Horovod joins small ones."""

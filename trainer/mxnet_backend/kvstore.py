@@ -35,7 +35,7 @@ class KVStoreCollective:
         self._keys: dict[tuple[int, int], int] = {}
         """Keys of vectors on the servers, by length and row; all ranks request them in the same order."""
         self.use_step_timeout = watchdog.use_step_timeout
-        self.extend_timeout = watchdog.extend_timeout
+        self.set_timeout = watchdog.set_timeout
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
         """Start to replace each gradient by its sum; the first layers' sums are needed first."""

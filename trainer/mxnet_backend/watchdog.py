@@ -71,7 +71,7 @@ class Watchdog:
         """Use the step timeout from now on; call it once all ranks have made a step."""
         self._seconds = self._step_s
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""
         self._seconds = seconds
 

@@ -1,1 +1,1 @@
-"""Implement the PyTorch backend (step.py): device, data types, optimizer, copies to and from a GPU."""
+"""Implement the PyTorch backend (backend.py): device, data types, optimizer, copies to and from a GPU."""

@@ -58,7 +58,7 @@ class Candidates:
 
 def make_autotuner(
     config: TrainConfig,
-    given: ComputeMode,
+    configured: ComputeMode,
     model: nn.Module,
     *,
     make_local_backend: Callable[..., Backend],
@@ -77,7 +77,7 @@ def make_autotuner(
     untouched = copy.deepcopy(model)
     measure = partial(
         measure_step,
-        samples=max(1, config.samples_per_step // world.local_world_size),
+        samples=max(1, config.samples_per_node_per_step // world.local_world_size),
         image_shape=config.input_shape,
         device=device,
     )
@@ -96,19 +96,21 @@ def make_autotuner(
     def autotune() -> ComputeMode:
         started = time.monotonic()
         return pick_mode(
-            find_candidates(config, given, model, device=device),
+            find_candidates(config, configured, model, device=device),
             measure_on_all_ranks,
-            spent=lambda: collective.all_reduce_max(time.monotonic() - started, device=device),
+            elapsed_s=lambda: collective.all_reduce_max(time.monotonic() - started, device=device),
             level=logging.DEBUG if world.rank else logging.INFO,
         )
 
     return autotune
 
 
-def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *, device: torch.device) -> Candidates:
+def find_candidates(
+    config: TrainConfig, configured: ComputeMode, model: nn.Module, *, device: torch.device
+) -> Candidates:
     """Return the choices that the settings leave open: all with --fast auto, torch.compile with --compile auto."""
     fast, gpu = config.fast == "auto", device.type == "cuda"
-    dtypes = [given.dtype]
+    dtypes = [configured.dtype]
     if fast and config.dtype is None:
         # bfloat16 first: it needs no loss scale. On CPUs torch has no fast float16.
         bfloat16 = not gpu or torch.cuda.is_bf16_supported(including_emulation=False)
@@ -118,15 +120,15 @@ def find_candidates(config: TrainConfig, given: ComputeMode, model: nn.Module, *
     compiles = config.compile == "auto" or (fast and gpu and config.compile is None and can_compile)
     return Candidates(
         dtypes=dtypes,
-        channels_last=[False, True] if fast and has_convolutions(model) else [given.channels_last],
-        compiled=COMPILE_LEVELS[: 3 if gpu else 2] if compiles else [given.compiled],
+        channels_last=[False, True] if fast and has_convolutions(model) else [configured.channels_last],
+        compiled=COMPILE_LEVELS[: 3 if gpu else 2] if compiles else [configured.compiled],
     )
 
 
 def pick_mode(
-    candidates: Candidates, measure: Measure, *, spent: Callable[[], float], level: int = logging.INFO
+    candidates: Candidates, measure: Measure, *, elapsed_s: Callable[[], float], level: int = logging.INFO
 ) -> ComputeMode:
-    """Return the fastest mode, and log the measurements. ``spent``: seconds since all ranks began."""
+    """Return the fastest mode, and log the measurements. ``elapsed_s``: seconds since all ranks began."""
     best = ComputeMode(
         dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
     )
@@ -138,7 +140,7 @@ def pick_mode(
         *({"compiled": value} for value in candidates.compiled[1:]),
     )
     for number, change in enumerate(changes):
-        if spent() > BUDGET_S:
+        if elapsed_s() > BUDGET_S:
             log.log(level, "measured for %.0f s, %d choices are left untried", BUDGET_S, len(changes) - number)
             break
         mode = replace(best, **change)  # type: ignore[arg-type]  # fields by name, of several types
@@ -172,9 +174,9 @@ def measure_step(
         step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
         for _ in range(WARM_UP):
             step()
-        seconds = min(_seconds(step, device) for _ in range(rounds)) / STEPS
+        seconds = min(_mean_step_seconds(step, device) for _ in range(rounds))
         # The next mode may take a rank as long as its start.
-        backend.extend_timeout(RENDEZVOUS_S)
+        backend.set_timeout(RENDEZVOUS_S)
         return seconds
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", mode, first_line(error))
@@ -201,13 +203,13 @@ def _make_step(
     return step
 
 
-def _seconds(step: Callable[[], None], device: torch.device) -> float:
+def _mean_step_seconds(step: Callable[[], None], device: torch.device) -> float:
     _synchronize(device)
     started = time.perf_counter()
     for _ in range(STEPS):
         step()
     _synchronize(device)
-    return time.perf_counter() - started
+    return (time.perf_counter() - started) / STEPS
 
 
 def _synchronize(device: torch.device) -> None:

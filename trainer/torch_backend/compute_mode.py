@@ -57,7 +57,7 @@ class ComputeMode:
 DEFAULT_MODE: Final = ComputeMode()
 
 
-def given_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> ComputeMode:
+def configured_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> ComputeMode:
     """Return the mode of the settings, with safe defaults for what they leave open.
 
     On GPUs a network with convolutions gets channels_last, and our own networks get it everywhere: on one core a step

@@ -8,67 +8,70 @@ from functools import partial
 
 import torch
 
-from trainer.backend import BackendFactory
+from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.compressed import TYPES
+from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
-from trainer.distributed.ring_rendezvous import connect_ring
 from trainer.distributed.world import World
 from trainer.metrics.flops import count_flops
 from trainer.models import build
 from trainer.timeouts import rendezvous_s
 from trainer.torch_backend.autotune import make_autotuner
-from trainer.torch_backend.compute_mode import given_mode
+from trainer.torch_backend.backend import StepSettings, TorchBackend
+from trainer.torch_backend.compute_mode import configured_mode
 from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reduction import choose_reduction
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 
-def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
-    """Read the rank from torchrun's variables; only create() connects to the other ranks."""
-    return BackendFactory(world=World.from_environment(environment), create=create)
+def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
+    """Read the rank from torchrun's variables; only create_backend() connects to the other ranks."""
+    return LoadedBackend(world=World.from_environment(environment), create=create_backend)
 
 
-def create(config: TrainConfig, *, world: World, shard: Shard, learning_rate: float) -> TorchBackend:
+def create_backend(
+    config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+) -> TorchBackend:
     """Build the network on this rank's device, and connect to the other ranks unless it trains its own model."""
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
-    given = given_mode(config, model, device)
+    configured = configured_mode(config, model, device)
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
     ring = groups = None
-    if shard.count > 1:
+    if dp_rank.size > 1:
         timeout = timedelta(seconds=rendezvous_s(config))
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
-        groups = create_process_groups(world, device=device, timeout=timeout) if config.gc_type in TYPES else None
+        if config.gradient_compression in TYPES:
+            groups = create_process_groups(world, device=device, timeout=timeout)
     settings = StepSettings(
         learning_rate=learning_rate,
-        momentum=config.mom,
-        weight_decay=config.wd,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
         decay_all=config.wd_all,
         sync_bn=config.sync_bn,
         accumulation=config.gradient_accumulation,
         label_smoothing=config.label_smoothing,
         ddp=reduction == "ddp",
-        compression=config.gc_type if groups is not None else "none",
+        compression=config.gradient_compression if groups is not None else "none",
         is_deferred=device.type == "cuda",
     )
     local_settings = replace(settings, ddp=False, compression="none")
-    make_backend = partial(TorchBackend, settings=settings, device=device, shard=shard, ring=ring, groups=groups)
+    make_backend = partial(TorchBackend, settings=settings, device=device, dp_rank=dp_rank, ring=ring, groups=groups)
     autotune = make_autotuner(
         config,
-        given,
+        configured,
         model,
-        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, shard=Shard()),
+        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp_rank=DataParallelRank()),
         make_distributed_backend=make_backend,
-        collective=Collective(world_size=shard.count, ring=ring, groups=groups),
+        collective=Collective(world_size=dp_rank.size, ring=ring, groups=groups),
         world=world,
         device=device,
     )
-    return make_backend(model, mode=given, autotune=autotune, flops=flops)
+    return make_backend(model, mode=configured, autotune=autotune, flops=flops)

@@ -28,7 +28,7 @@ class StepResults(NamedTuple):
         return BatchResult(loss_sum=self.loss_sum, correct=int(self.correct), flags=flags)
 
 
-class Copy(NamedTuple):
+class PendingCopy(NamedTuple):
     """Numbers that are being copied to the host."""
 
     results: torch.Tensor
@@ -45,7 +45,7 @@ class DeferredResults:
 
     def __init__(self, *, is_deferred: bool) -> None:
         self._is_deferred = is_deferred
-        self._waiting: Copy | None = None
+        self._waiting: PendingCopy | None = None
 
     def push(self, results: torch.Tensor, *, timeout_s: float) -> BatchResult | None:
         """Take a step's StepResults, shape (4,); return its result, or if deferred the previous step's, if any.
@@ -54,7 +54,7 @@ class DeferredResults:
         """
         if not self._is_deferred:
             return StepResults(*results.tolist()).result
-        previous, self._waiting = self._waiting, Copy(start_copy_to_host(results), record_event(results.device))
+        previous, self._waiting = self._waiting, PendingCopy(start_copy_to_host(results), record_event(results.device))
         return None if previous is None else replace(previous.read(timeout_s=timeout_s), delay_steps=1)
 
     def take(self, *, timeout_s: float) -> BatchResult | None:

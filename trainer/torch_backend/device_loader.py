@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from trainer.data import Images, Labels
-from trainer.data.batches import PADDING, BatchLoader, Draws
-from trainer.data.samples import Dataset, InMemory, Samples
+from trainer.data.batches import PADDING, AugmentationParams, LoadBatch
+from trainer.data.dataset import Dataset, InMemory, Samples
 from trainer.data.sampling import Indices
 from trainer.side_stream import select_device
 
@@ -54,10 +54,16 @@ class MicroBatches:
     """A batch in parts, for --gradient-accumulation; the next part loads while the network trains on the last."""
 
     def __init__(
-        self, load: BatchLoader, samples: Samples, indices: Indices, draws: Draws | None, *, count: int
+        self,
+        load_batch: LoadBatch,
+        samples: Samples,
+        indices: Indices,
+        params: AugmentationParams | None,
+        *,
+        count: int,
     ) -> None:
         """Load the first micro-batch."""
-        self._load = partial(load, samples, draws=draws)
+        self._load = partial(load_batch, samples, params=params)
         first, *self._others = np.array_split(indices, count)
         self._first = self._load(first)
         pixels = self._first[0]
@@ -76,14 +82,14 @@ class MicroBatches:
 
 
 def load_micro_batches(
-    load: BatchLoader, count: int, samples: Samples, indices: Indices, draws: Draws | None = None
+    load_batch: LoadBatch, count: int, samples: Samples, indices: Indices, params: AugmentationParams | None = None
 ) -> tuple[MicroBatches, Labels]:
     """Return these samples as ``count`` micro-batches, and the labels of all; those in S3 are known with their part."""
-    return MicroBatches(load, samples, indices, draws, count=count), samples.labels[indices]
+    return MicroBatches(load_batch, samples, indices, params, count=count), samples.labels[indices]
 
 
 class DeviceLoader:
-    """Loads samples to the device; see trainer.data.batches.BatchLoader."""
+    """Loads samples to the device; see trainer.data.batches.LoadBatch."""
 
     def __init__(self, data: Dataset, *, device: torch.device, channels_last: bool, memory: int) -> None:
         """Copy the dataset to the device if it takes at most ``memory`` bytes."""
@@ -103,14 +109,16 @@ class DeviceLoader:
         """Return True if all samples are on the device; only tests ask."""
         return bool(self._resident)
 
-    def __call__(self, samples: Samples, indices: Indices, draws: Draws | None = None) -> tuple[DeviceBatch, Labels]:
+    def __call__(
+        self, samples: Samples, indices: Indices, params: AugmentationParams | None = None
+    ) -> tuple[DeviceBatch, Labels]:
         """Return these samples on the device, ready for the network, and their labels."""
         select_device(self._device)
         with self._on_side_stream() as stream:
-            pixels = self._pixels(samples, indices, draws)
+            pixels = self._pixels(samples, indices, params)
             # Labels in S3 become known with their images.
             labels = samples.labels[indices]
-            batch = DeviceBatch(images=self._prepare(pixels, indices, draws), targets=self._send(labels))
+            batch = DeviceBatch(images=self._prepare(pixels, indices, params), targets=self._send(labels))
             if stream is not None:
                 # The training stream uses these tensors: do not reuse their memory before it is done.
                 for tensor in (batch.images, batch.targets):
@@ -125,23 +133,23 @@ class DeviceLoader:
             for samples, part in zip(both, pixels, strict=True):
                 self._resident[id(samples)] = torch.from_numpy(part).to(self._device)
 
-    def _pixels(self, samples: Samples, indices: Indices, draws: Draws | None) -> torch.Tensor:
+    def _pixels(self, samples: Samples, indices: Indices, params: AugmentationParams | None) -> torch.Tensor:
         if (resident := self._resident.get(id(samples))) is not None:
             return resident[self._send(indices)]
-        return self._send(samples.read(indices, draws.resized_crops if draws else None))
+        return self._send(samples.read(indices, params.resized_crops if params else None))
 
-    def _prepare(self, pixels: torch.Tensor, indices: Indices, draws: Draws | None) -> torch.Tensor:
+    def _prepare(self, pixels: torch.Tensor, indices: Indices, params: AugmentationParams | None) -> torch.Tensor:
         """Crop, mirror and normalize on the device, as trainer.data.batches.prepare does on the CPU."""
         _, height, width = self._data.image_shape
-        crop_corners = draws.crop_corners[indices] if draws and draws.crop_corners is not None else None
+        crop_corners = params.crop_corners[indices] if params and params.crop_corners is not None else None
         if crop_corners is not None and pixels.shape[2:] == (height, width):
             padded = self._margin.expand(len(pixels), pixels.shape[1], height + 2 * PADDING, width + 2 * PADDING)
             padded = padded.contiguous()
             padded[:, :, PADDING:-PADDING, PADDING:-PADDING] = pixels
             pixels = padded
         pixels = self._crop(pixels, crop_corners)
-        if draws:
-            mirrored = self._send(draws.mirrored[indices]).view(-1, 1, 1, 1)
+        if params:
+            mirrored = self._send(params.mirrored[indices]).view(-1, 1, 1, 1)
             pixels = torch.where(mirrored, pixels.flip(3), pixels)
         images = pixels.to(torch.float32, memory_format=self._format)
         return images.sub_(self._mean).div_(self._std)

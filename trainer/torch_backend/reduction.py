@@ -25,7 +25,7 @@ def choose_reduction(config: TrainConfig, device: torch.device) -> str:
             return "ring"
         # DistributedDataParallel reorders its buckets after the first step, so a resumed run would round differently,
         # and it does not compress.
-        return "buckets" if config.deterministic or config.gc_type != "none" else "ddp"
+        return "buckets" if config.deterministic or config.gradient_compression != "none" else "ddp"
     if config.reduction == "ring" and device.type != "cpu":
         raise UsageError(f"--reduction ring requires CPUs, this rank computes on {device}: use auto, ddp or buckets")
     return config.reduction

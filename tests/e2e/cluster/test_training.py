@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.e2e.conftest import NODES, SHARED_CONNECTION, DeployedCluster, aliases, stack_outputs
+from trainer.data.dataset import Samples
 from trainer.data.digits import load_digits
-from trainer.data.samples import Samples
 
 MASTER = "deeplearning-master"
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -55,23 +55,23 @@ READ_WITH_TORCH = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.backend import TrainingState
 from trainer.distributed.world import World
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 config = TrainConfig(num_classes=10)
-backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
 """
 READ_WITH_MXNET = """
 from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import backend_factory
-from trainer.data.sampling import Shard
-config = TrainConfig(engine="mxnet", num_classes=10)
-connection = backend_factory(config, {})
-backend = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
+from trainer.mxnet_backend.connect import load_backend
+from trainer.data.sampling import DataParallelRank
+config = TrainConfig(backend="mxnet", num_classes=10)
+connection = load_backend(config, {})
+backend = connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
 """
 COUNT = """
 weights = load_checkpoint(Path("%s")).state.weights
@@ -80,7 +80,7 @@ assert kinds[0] == kinds[1]
 %s
 import numpy
 from trainer.data.batches import prepare
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 data = open_data(config)
 print("known", backend.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
 """

@@ -77,13 +77,13 @@ RATES = """
 import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.opening import open_data
-from trainer.mxnet_backend.connect import backend_factory
-from trainer.data.sampling import Shard
-config = TrainConfig(engine="mxnet", wd=0, num_classes=10)
+from trainer.data.open_dataset import open_data
+from trainer.mxnet_backend.connect import load_backend
+from trainer.data.sampling import DataParallelRank
+config = TrainConfig(backend="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
-connection = backend_factory(config, {})
-backend = connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
+connection = load_backend(config, {})
+backend = connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
     backend.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
@@ -103,15 +103,15 @@ GOING_ON = """
 import numpy
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import backend_factory
-from trainer.data.sampling import Shard
-config = TrainConfig(engine="mxnet", num_classes=10)
+from trainer.mxnet_backend.connect import load_backend
+from trainer.data.sampling import DataParallelRank
+config = TrainConfig(backend="mxnet", num_classes=10)
 data = open_data(config)
 def create():
-    connection = backend_factory(config, {})
-    return connection.create(config, world=connection.world, shard=Shard(), learning_rate=0.1)
+    connection = load_backend(config, {})
+    return connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(backend, rates):

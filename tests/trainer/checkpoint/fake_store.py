@@ -13,7 +13,7 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_check
 from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.world import World
 from trainer.progress import Progress
 
@@ -84,7 +84,7 @@ class TwoRankBackend:
         self._rows = list(rows)
         self._message = message
         self.restored: list[tuple[TrainingState | None, int]] = []
-        self.pauses: list[float] = []
+        self.timeouts: list[float] = []
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         others = self._rows.pop(0) if self._rows else [0] * len(values)
@@ -96,8 +96,8 @@ class TwoRankBackend:
     def restore(self, state: TrainingState | None, *, source: int) -> None:
         self.restored.append((state, source))
 
-    def extend_timeout(self, seconds: float) -> None:
-        self.pauses.append(seconds)
+    def set_timeout(self, seconds: float) -> None:
+        self.timeouts.append(seconds)
 
     def snapshot(self) -> Callable[[], TrainingState]:
         return lambda: STATE
@@ -112,7 +112,9 @@ def from_rank_1(row: Row) -> tuple[float, ...]:
 
 
 def make_checkpoint(progress: Progress) -> Checkpoint:
-    return Checkpoint(metadata=CheckpointMetadata(settings=CONFIG.identity, progress=progress), state=STATE)
+    return Checkpoint(
+        metadata=CheckpointMetadata(settings=CONFIG.settings_fixed_on_resume, progress=progress), state=STATE
+    )
 
 
 def make_manager(
@@ -128,7 +130,7 @@ def make_manager(
     times = iter(clock)
     manager = CheckpointManager(
         config,
-        shard=Shard(index=rank, count=2),
+        dp_rank=DataParallelRank(rank=rank, size=2),
         store=cast(CheckpointStore, store),
         world=world,
         data_versions=data_versions,

@@ -26,7 +26,7 @@ class Folder:
         self.open.set()
         self._failures = list(failures)
 
-    def store(self, path: Path, name: str, *, metadata: Mapping[str, str]) -> None:
+    def upload(self, path: Path, name: str, *, metadata: Mapping[str, str]) -> None:
         self.begun.set()
         assert self.open.wait(60)
         if self._failures:

@@ -15,10 +15,10 @@ from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import UsageError
 from trainer.progress import Progress
-from trainer.timeouts import PAUSE_S
+from trainer.timeouts import CHECKPOINT_STALL_S
 
 RESTARTED = World(run_id="j", restart_count=1)
-OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.identity, "num_epochs": 3})
+OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.settings_fixed_on_resume, "num_epochs": 3})
 """Marker of a completed run with CONFIG in that job."""
 
 
@@ -129,7 +129,7 @@ def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
 
 def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
     config = replace(CONFIG, model_prefix="s3://bucket/digits/net")
-    over = replace(OVER, settings={**config.identity, "num_epochs": 3})
+    over = replace(OVER, settings={**config.settings_fixed_on_resume, "num_epochs": 3})
     assert (
         make_manager(FakeStore(marker=over), config=config, world=RESTARTED).resume_from_newest(
             cast(Backend, TwoRankBackend())
@@ -273,13 +273,14 @@ def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_writing", "other_is_writing", "pauses"), [(False, 0, []), (True, 0, [PAUSE_S]), (False, 1, [PAUSE_S])]
+    ("is_writing", "other_is_writing", "timeouts"),
+    [(False, 0, []), (True, 0, [CHECKPOINT_STALL_S]), (False, 1, [CHECKPOINT_STALL_S])],
 )
 def test_pending_write_on_one_rank_extends_all_timeouts(
-    is_writing: bool, other_is_writing: int, pauses: list[float]
+    is_writing: bool, other_is_writing: int, timeouts: list[float]
 ) -> None:
     store, others = FakeStore(), TwoRankBackend([other_is_writing])
     store.is_writing = is_writing
     make_manager(store).save(cast(Backend, others), Progress(started=1, samples=8))
-    assert others.pauses == pauses
+    assert others.timeouts == timeouts
     assert len(store.saved) == 1

@@ -19,7 +19,6 @@ from trainer import s3
 from trainer.backend import TrainingState
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, save_checkpoint
-from trainer.checkpoint.s3_checkpoints import S3Checkpoints
 from trainer.checkpoint.store import CheckpointStore
 from trainer.errors import TrainerError
 from trainer.progress import Progress
@@ -37,7 +36,7 @@ def names() -> list[str]:
 
 def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> CheckpointStore:
     directory.mkdir(exist_ok=True)
-    return CheckpointStore(str(directory / "net"), s3_checkpoints=S3Checkpoints(S3Folder(folder), every_s=every_s))
+    return CheckpointStore(str(directory / "net"), s3_folder=S3Folder(folder), upload_every_s=every_s)
 
 
 def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = None) -> Checkpoint:
@@ -134,7 +133,7 @@ def test_partial_download_of_a_killed_process_is_removed(tmp_path: Path) -> None
     here.mkdir()
     name = "net-resume-0000000005.500000-0002-000000000.npz"
     fetch = "import sys; from pathlib import Path; from trainer.s3 import S3Folder; "
-    fetch += "S3Folder('s3://bucket/x').fetch(sys.argv[1], Path(sys.argv[1]))"
+    fetch += "S3Folder('s3://bucket/x').download(sys.argv[1], Path(sys.argv[1]))"
     killed = subprocess.run(
         [sys.executable, "-c", fetch, name],
         cwd=here,

@@ -8,9 +8,9 @@ import pytest
 
 from trainer.config.choices import option_name
 from trainer.config.parser import _build_parser, parse
-from trainer.config.settings import IDENTITY, TrainConfig
-from trainer.data.sampling import Shard
-from trainer.distributed.world import World, divide_batch
+from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
+from trainer.data.sampling import DataParallelRank
+from trainer.distributed.world import World, dp_rank_and_global_batch_size
 from trainer.errors import UsageError
 from trainer.train import main
 
@@ -30,8 +30,8 @@ def test_options_are_named_as_in_mxnets_example() -> None:
         batch_size_per_node=32,
         num_epochs=3,
         lr=0.2,
-        mom=0.5,
-        wd=0,
+        momentum=0.5,
+        weight_decay=0,
         kv_store="dist_device_sync",
         seed=4,
         model_prefix="out/net",
@@ -210,7 +210,7 @@ def test_warm_up_removes_the_limit_of_the_default_learning_rate() -> None:
 
 @pytest.mark.parametrize(("global_batch_size", "rate"), [(64, 0.05), (128, 0.025), (256, 0.0125)])
 def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_batch_size: int, rate: float) -> None:
-    config = TrainConfig(engine="mxnet", kv_store="dist_async", batch_size_per_node=64)
+    config = TrainConfig(backend="mxnet", kv_store="dist_async", batch_size_per_node=64)
     assert config.schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
 
 
@@ -219,7 +219,7 @@ def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_bat
     [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
 )
 def test_each_backend_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
-    config = TrainConfig(engine=engine)
+    config = TrainConfig(backend=engine)
     assert (config.effective_kv_store, config.distributed) == (kv_store, distributed)
 
 
@@ -245,18 +245,21 @@ def test_lr_factor_reduces_the_learning_rate() -> None:
 def test_accumulated_batches_count_as_one_global_batch() -> None:
     config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
     ranks = World(rank=1, world_size=4, local_rank=1, local_world_size=2)
-    assert divide_batch(config, ranks) == (Shard(index=1, count=4), 2 * 4 * 32)
-    assert divide_batch(parse(["--gradient-accumulation", "3"]), World()) == (Shard(), 3 * 64)
+    assert dp_rank_and_global_batch_size(config, ranks) == (DataParallelRank(rank=1, size=4), 2 * 4 * 32)
+    assert dp_rank_and_global_batch_size(parse(["--gradient-accumulation", "3"]), World()) == (
+        DataParallelRank(),
+        3 * 64,
+    )
 
 
-def test_data_type_is_part_of_the_identity() -> None:
-    assert [TrainConfig(dtype=dtype).data_type for dtype in (None, "float32", "float16")] == [
+def test_resolved_dtype_is_the_one_that_is_measured_or_given() -> None:
+    assert [TrainConfig(dtype=dtype).resolved_dtype for dtype in (None, "float32", "float16")] == [
         "float32",
         "float32",
         "float16",
     ]
-    assert TrainConfig(fast="auto").data_type == "auto"
-    assert TrainConfig(fast="auto", dtype="bfloat16").data_type == "bfloat16"
+    assert TrainConfig(fast="auto").resolved_dtype == "auto"
+    assert TrainConfig(fast="auto", dtype="bfloat16").resolved_dtype == "bfloat16"
 
 
 def test_folders_are_augmented_by_default() -> None:
@@ -268,25 +271,25 @@ def test_folders_are_augmented_by_default() -> None:
     assert TrainConfig(augment="standard").augmented == ("crop", "mirror")
 
 
-FIXED_ON_RESUME: Mapping[str, object] = (
-    {"network": "resnet20", "engine": "horovod", "batch_size_per_node": 32, "gradient_accumulation": 2}
+OTHER_FIXED_VALUES: Mapping[str, object] = (
+    {"network": "resnet20", "backend": "horovod", "batch_size_per_node": 32, "gradient_accumulation": 2}
     | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
     | {
-        "mom": 0.5,
-        "wd": 0.0,
+        "momentum": 0.5,
+        "weight_decay": 0.0,
         "wd_all": True,
         "seed": 1,
         "sync_bn": True,
         "dtype": "bfloat16",
         "fast": "auto",
-        "gc_type": "fp16",
+        "gradient_compression": "fp16",
     }
     | {"dataset": "mnist", "image_shape": (3, 32, 32), "num_classes": 11, "num_examples": 9}
     | {"random_crop": True, "random_mirror": True, "last_batch": "keep"}
     | {"lr_schedule": "cosine", "augment": "standard", "label_smoothing": 0.1}
 )
 """Other values of the settings that must stay the same when a run resumes."""
-FREE_ON_RESUME: Mapping[str, object] = (
+OTHER_FREE_VALUES: Mapping[str, object] = (
     {"gpus": (0,), "num_epochs": 13, "kv_store": "dist_sync", "compile": "1", "deterministic": True}
     | {"model_prefix": "net", "disp_batches": 1, "data_dir": "there", "resume": "never", "checkpoint_seconds": 1.0}
     | {"metrics": "file", "tensorboard": "events", "profile_steps": (1, 2), "profile_dir": "traces"}
@@ -297,8 +300,8 @@ FREE_ON_RESUME: Mapping[str, object] = (
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(TrainConfig)])
-def test_identity_holds_every_setting_that_changes_the_result(name: str) -> None:
-    changed: Any = (FIXED_ON_RESUME if name in FIXED_ON_RESUME else FREE_ON_RESUME)[name]
+def test_every_setting_that_changes_the_result_is_fixed_on_resume(name: str) -> None:
+    changed: Any = (OTHER_FIXED_VALUES if name in OTHER_FIXED_VALUES else OTHER_FREE_VALUES)[name]
     base = TrainConfig(
         lr=0.2 if name == "lr_batch_size" else None,
         dataset="synthetic" if name in ("image_shape", "num_examples") else "digits",
@@ -306,12 +309,12 @@ def test_identity_holds_every_setting_that_changes_the_result(name: str) -> None
     if name.startswith(("data_train", "data_val")):
         base = replace(base, dataset="recordio", data_train="a.rec", data_val="b.rec")
     other = replace(base, **{name: changed})
-    assert (other.identity != base.identity) is (name in FIXED_ON_RESUME)
+    assert (other.settings_fixed_on_resume != base.settings_fixed_on_resume) is (name in OTHER_FIXED_VALUES)
 
 
 def test_every_setting_has_an_option() -> None:
     known = set(_build_parser().known_options())
-    assert {option_name(name) for name in (*IDENTITY, *(each.name for each in fields(TrainConfig)))} <= known
+    assert {option_name(name) for name in (*FIXED_ON_RESUME, *(each.name for each in fields(TrainConfig)))} <= known
 
 
 def test_settings_are_checked_without_a_command_line() -> None:

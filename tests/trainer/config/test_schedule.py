@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainer.config.schedule import Schedule
+from trainer.config.schedule import LRSchedule
 
-ARTICLE = Schedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
+ARTICLE = LRSchedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_rate_warms_up_and_steps_down(epoch: int, epoch_fraction: float, rate: f
 
 
 def test_step_multiplies_the_rate_by_the_factor() -> None:
-    schedule = Schedule(start=1, peak=1, factor=0.5, step_epochs=(1, 2))
+    schedule = LRSchedule(start=1, peak=1, factor=0.5, step_epochs=(1, 2))
     assert [schedule.rate(epoch=epoch, epoch_fraction=0) for epoch in range(4)] == [1, 0.5, 0.25, 0.25]
 
 
@@ -33,5 +33,5 @@ def test_step_multiplies_the_rate_by_the_factor() -> None:
     [(0, 0.5, 0.25), (1, 0.5, 0.75), (2, 0, 1), (4, 0, 0.75), (5, 0, 0.5), (6, 0, 0.25), (7, 1, 0), (8, 1, 0)],
 )
 def test_rate_falls_as_half_a_cosine_after_the_warm_up(epoch: int, epoch_fraction: float, rate: float) -> None:
-    schedule = Schedule(start=0, peak=1, warmup_epochs=2, cosine_epochs=8)
+    schedule = LRSchedule(start=0, peak=1, warmup_epochs=2, cosine_epochs=8)
     assert schedule.rate(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)

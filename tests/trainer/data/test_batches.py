@@ -6,8 +6,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from trainer.data.batches import AHEAD, Augmentation, Draws, prefetch, prepare
-from trainer.data.samples import Dataset, InMemory, make_dataset
+from trainer.data.batches import PREFETCH_BATCHES, Augmentation, AugmentationParams, prefetch, prepare
+from trainer.data.dataset import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
 COUNT = 40
@@ -36,8 +36,8 @@ def test_constant_channel_becomes_zero() -> None:
 
 
 def test_augmentation_depends_only_on_seed_epoch_and_sample(data: Dataset) -> None:
-    draws = BOTH.draw(epoch=1, samples=COUNT)
-    whole, _ = prepare(data, data.train, np.arange(COUNT), draws)
+    params = BOTH.draw(epoch=1, samples=COUNT)
+    whole, _ = prepare(data, data.train, np.arange(COUNT), params)
     some = np.array([7, 30, 2])
     again, _ = prepare(data, data.train, some, BOTH.draw(epoch=1, samples=COUNT))
     assert np.array_equal(whole[some], again)
@@ -49,8 +49,8 @@ def test_augmentation_depends_only_on_seed_epoch_and_sample(data: Dataset) -> No
 
 
 def test_crop_is_part_of_the_padded_image(data: Dataset) -> None:
-    draws = Augmentation(random_crop=True).draw(epoch=0, samples=COUNT)
-    images, _ = prepare(data, data.train, np.arange(COUNT), draws)
+    params = Augmentation(random_crop=True).draw(epoch=0, samples=COUNT)
+    images, _ = prepare(data, data.train, np.arange(COUNT), params)
     margin = ((0, 0), (0, 0), (4, 4), (4, 4))
     originals, _ = prepare(data, data.train, np.arange(COUNT))
     padded = np.pad(originals, margin, constant_values=np.nan)
@@ -71,8 +71,8 @@ def test_crops_cover_every_corner(data: Dataset) -> None:
     # Nine positions, with a margin of four on each side.
     middles = (np.arange(9) + 0.5) / 9
     nine = np.arange(9)
-    draws = Draws(crop_corners=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))
-    images, _ = prepare(data, data.train, nine, draws)
+    params = AugmentationParams(crop_corners=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))
+    images, _ = prepare(data, data.train, nine, params)
     originals, _ = prepare(data, data.train, nine)
     padded = np.pad(originals, ((0, 0), (0, 0), (4, 4), (4, 4)), constant_values=np.nan)
     for top, (image, original) in enumerate(zip(images, padded, strict=True)):
@@ -83,8 +83,8 @@ def test_crops_cover_every_corner(data: Dataset) -> None:
 
 
 def test_about_half_of_the_images_are_mirrored(data: Dataset) -> None:
-    draws = Augmentation(random_mirror=True).draw(epoch=0, samples=COUNT)
-    images, _ = prepare(data, data.train, np.arange(COUNT), draws)
+    params = Augmentation(random_mirror=True).draw(epoch=0, samples=COUNT)
+    images, _ = prepare(data, data.train, np.arange(COUNT), params)
     originals, _ = prepare(data, data.train, np.arange(COUNT))
     kept = [np.array_equal(*pair) for pair in zip(images, originals, strict=True)]
     mirrored = [np.array_equal(image, original[:, :, ::-1]) for image, original in zip(images, originals, strict=True)]
@@ -93,7 +93,7 @@ def test_about_half_of_the_images_are_mirrored(data: Dataset) -> None:
 
 
 def test_the_next_batches_are_prepared_while_one_is_used() -> None:
-    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(AHEAD + 2)}
+    prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(PREFETCH_BATCHES + 2)}
 
     def note(item: int) -> int:
         assert threading.current_thread() is not threading.main_thread()
@@ -101,12 +101,12 @@ def test_the_next_batches_are_prepared_while_one_is_used() -> None:
         return item
 
     # A single one would leave a GPU idle whenever a batch takes longer than a step.
-    assert AHEAD > 1
-    with closing(prefetch(range(AHEAD + 2), note)) as items:
+    assert PREFETCH_BATCHES > 1
+    with closing(prefetch(range(PREFETCH_BATCHES + 2), note)) as items:
         assert next(items) == 0
-        assert prepared[AHEAD].wait(timeout=60)
-        assert not prepared[AHEAD + 1].is_set()
-        assert list(items) == [*range(1, AHEAD + 2)]
+        assert prepared[PREFETCH_BATCHES].wait(timeout=60)
+        assert not prepared[PREFETCH_BATCHES + 1].is_set()
+        assert list(items) == [*range(1, PREFETCH_BATCHES + 2)]
 
 
 def test_loader_error_is_raised_at_its_batch() -> None:

@@ -40,8 +40,8 @@ def test_classes_are_the_sorted_directories(directory: Path) -> None:
 @pytest.mark.parametrize("crop", [False, True])
 def test_images_are_scaled_to_the_networks_size(directory: Path, crop: bool) -> None:
     data = load_folder(directory, SHAPE)
-    draws = Augmentation(random_crop=crop).draw(epoch=0, samples=4)
-    images, labels = prepare(data, data.train, np.array([3, 0, 2]), draws)
+    params = Augmentation(random_crop=crop).draw(epoch=0, samples=4)
+    images, labels = prepare(data, data.train, np.array([3, 0, 2]), params)
     assert images.shape == (3, *SHAPE)
     assert labels.tolist() == [1, 0, 1]
     mean, std = np.array(data.mean), np.array(data.std)

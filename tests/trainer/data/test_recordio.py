@@ -14,7 +14,7 @@ from trainer.data.batches import Augmentation, prepare
 from trainer.data.images.record_files import open_records
 from trainer.data.images.recordio import RecordPaths, load_recordio
 from trainer.data.images.records import MAGIC, pack_image, parse_record, write_record
-from trainer.data.opening import open_data
+from trainer.data.open_dataset import open_data
 from trainer.errors import TrainerError
 from trainer.im2rec.conversion import convert, main
 

@@ -24,12 +24,12 @@ from tests.trainer.conftest import BUCKET
 from trainer import s3
 from trainer.config.parser import parse
 from trainer.data.batches import Augmentation, prepare
+from trainer.data.dataset import Dataset
 from trainer.data.images import recordio, s3_object
 from trainer.data.images.record_files import url_of_index
 from trainer.data.images.recordio import RecordsInS3
 from trainer.data.images.s3_object import S3Object, connect
-from trainer.data.opening import open_data
-from trainer.data.samples import Dataset
+from trainer.data.open_dataset import open_data
 from trainer.errors import TrainerError, UsageError
 from trainer.im2rec.conversion import convert
 from trainer.torch_backend.device_loader import DeviceLoader, load_micro_batches
@@ -60,13 +60,13 @@ def open_in_s3(options: str = OPTIONS) -> Dataset:
 def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
     config = parse(f"--data-train {files}/train.rec --data-val {files}/val.rec {OPTIONS}".split())
     local = open_data(config)
-    draws = Augmentation.of(config).draw(epoch=3, samples=6)
+    params = Augmentation.of(config).draw(epoch=3, samples=6)
     indices = np.array([4, 1, 5, 0])
-    images, labels = prepare(local, local.train, indices, draws)
+    images, labels = prepare(local, local.train, indices, params)
 
     ours = open_in_s3()
     assert ours.describe_counts() == local.describe_counts()
-    read, known = prepare(ours, ours.train, indices, draws)
+    read, known = prepare(ours, ours.train, indices, params)
     assert read.tobytes() == images.tobytes()
     assert known.tolist() == labels.tolist()
     # Only this rank's share has been asked for.
@@ -74,12 +74,12 @@ def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
 
     ours = open_in_s3()
     load = DeviceLoader(ours, device=torch.device("cpu"), channels_last=False, memory=0)
-    batch, known = load(ours.train, indices, draws)
+    batch, known = load(ours.train, indices, params)
     assert np.array_equal(batch.images.numpy(), images)
     assert batch.targets.tolist() == known.tolist() == labels.tolist()
 
     ours = open_in_s3()
-    parts, _ = load_micro_batches(partial(prepare, ours), 2, ours.train, indices, draws)
+    parts, _ = load_micro_batches(partial(prepare, ours), 2, ours.train, indices, params)
     assert [label for _, known in parts for label in known.tolist()] == labels.tolist()
 
     held_out = prepare(ours, ours.validation, np.arange(6))

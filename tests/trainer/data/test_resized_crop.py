@@ -48,11 +48,11 @@ def test_random_part_is_scaled_to_the_networks_size(tmp_path: Path, suffix: str)
         (tmp_path / part / "a").mkdir(parents=True)
         Image.fromarray(pixels).save(tmp_path / part / "a" / f"a.{suffix}")
     data = load_folder(tmp_path, (3, 32, 32))
-    draws = Augmentation(resized_crop=True, seed=3).draw(epoch=1, samples=1)
-    assert draws is not None
-    images, _ = prepare(data, data.train, np.array([0]), draws)
+    params = Augmentation(resized_crop=True, seed=3).draw(epoch=1, samples=1)
+    assert params is not None
+    images, _ = prepare(data, data.train, np.array([0]), params)
     assert images.shape == (1, 3, 32, 32)
-    shown = data.train.read(np.array([0]), draws.resized_crops)[0]
+    shown = data.train.read(np.array([0]), params.resized_crops)[0]
     box = ResizedCrops(seed=3, epoch=1).box(0, width=640, height=480)
     expected = (255 * box.left / 640, 255 * box.right / 640, 255 * box.top / 480, 255 * box.bottom / 480)
     found = (shown[0, :, 0].mean(), shown[0, :, -1].mean(), shown[1, 0].mean(), shown[1, -1].mean())

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from trainer.distributed.reduce.all_reduce import Ring
-from trainer.distributed.ring_rendezvous import Address, join_ring
+from trainer.distributed.reduce.ring_rendezvous import Address, join_ring
 from trainer.distributed.world import World
 
 LOOPBACK = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "lo"}

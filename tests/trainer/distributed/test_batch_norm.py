@@ -12,15 +12,15 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
-from trainer.torch_backend.step import StepSettings, TorchBackend
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 
 BATCH_SIZE = 37
 OPTIONS = (
-    *("--network", "tests.trainer.networks:normalized", "--lr", "0.01", "--warmup-epochs", "3"),
+    *("--network", "tests.trainer.networks:batch_norm_network", "--lr", "0.01", "--warmup-epochs", "3"),
     *("--benchmark", "1", "--image-shape", "3,12,12", "--random-crop", "1", "--random-mirror", "1"),
     *("--kv-store", "dist_sync", "--model-prefix", "net", "--last-batch", "keep"),
 )
@@ -66,9 +66,9 @@ def test_sync_bn_ranks_match_one_process_with_their_batches(tmp_path: Path) -> N
 
 def backend() -> TorchBackend:
     torch.manual_seed(0)
-    model = build("tests.trainer.networks:normalized", classes=2, image_shape=(1, 12, 12))
+    model = build("tests.trainer.networks:batch_norm_network", classes=2, image_shape=(1, 12, 12))
     settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    return TorchBackend(model, settings, device=torch.device("cpu"), shard=Shard())
+    return TorchBackend(model, settings, device=torch.device("cpu"), dp_rank=DataParallelRank())
 
 
 def step(backend: TorchBackend, samples: int) -> None:

@@ -42,7 +42,7 @@ def test_backend_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, environ
 def test_several_processes_default_to_dist_sync(
     engine: str, kv_store: str | None, environment: dict[str, str], store: str
 ) -> None:
-    assert choose_kv_store(TrainConfig(engine=engine, kv_store=kv_store), environment).effective_kv_store == store
+    assert choose_kv_store(TrainConfig(backend=engine, kv_store=kv_store), environment).effective_kv_store == store
 
 
 @pytest.mark.parametrize(

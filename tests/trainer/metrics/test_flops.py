@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.metrics.flops import count_flops, find_peak, find_peak_speed
+from trainer.metrics.flops import count_flops, find_peak, find_peak_samples_per_s
 from trainer.models import ImageShape, build
 
 
@@ -64,7 +64,7 @@ def test_value_dependent_network_has_no_flop_count() -> None:
         ("NVIDIA GeForce RTX 3090", torch.float32, None),
     ],
 )
-def test_unknown_gpu_has_no_peak_speed(name: str, dtype: torch.dtype, most: float | None) -> None:
+def test_unknown_gpu_has_no_peak_samples_per_s(name: str, dtype: torch.dtype, most: float | None) -> None:
     found = find_peak(name, dtype)
     assert (found and found[0]) == most
 
@@ -96,17 +96,17 @@ def restored_tf32() -> Iterator[None]:
 def test_peak_speed_follows_the_tf32_setting(monkeypatch: pytest.MonkeyPatch, *, allow_tf32: bool, most: float) -> None:
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
     torch.backends.cuda.matmul.allow_tf32 = allow_tf32
-    assert find_peak_speed(2.0, torch.float32, device=torch.device("cuda:0")) == most / 2
+    assert find_peak_samples_per_s(2.0, torch.float32, device=torch.device("cuda:0")) == most / 2
 
 
 def test_peak_speed_is_in_samples_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     flops = count_flops(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2))
     # 4 times 2 multiplications and additions forward, and as many for the weights' gradients.
     assert flops == 2 * 2 * 8
-    assert find_peak_speed(flops, torch.float32, device=torch.device("cpu")) is None
+    assert find_peak_samples_per_s(flops, torch.float32, device=torch.device("cpu")) is None
     gpu = torch.device("cuda:0")
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "NVIDIA H200")
-    assert find_peak_speed(flops, torch.bfloat16, device=gpu) == pytest.approx(989e12 / flops)
-    assert find_peak_speed(None, torch.bfloat16, device=gpu) is None
+    assert find_peak_samples_per_s(flops, torch.bfloat16, device=gpu) == pytest.approx(989e12 / flops)
+    assert find_peak_samples_per_s(None, torch.bfloat16, device=gpu) is None
     monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "Voodoo 2")
-    assert find_peak_speed(flops, torch.bfloat16, device=gpu) is None
+    assert find_peak_samples_per_s(flops, torch.bfloat16, device=gpu) is None

@@ -21,7 +21,7 @@ def test_speed_is_over_all_ranks() -> None:
 
 
 def test_utilization_is_shown_only_if_known() -> None:
-    known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, utilization=0.4567)
+    known = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5, mfu=0.4567)
     assert str(known).endswith(" model FLOP utilization=45.7%")
     assert known.metrics["speed/mfu"] == 0.4567
     unknown = EpochResult(samples=100, loss=0.5, train_accuracy=1, validation_accuracy=1, seconds=0.5)

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from trainer.config.schedule import Schedule
+from trainer.config.schedule import LRSchedule
 from trainer.mxnet_backend.float64_split import split_row, sum_rows
 from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
 
 STEPS = 50
-SCHEDULE = Schedule(start=0.05, peak=0.3, warmup_epochs=1)
+SCHEDULE = LRSchedule(start=0.05, peak=0.3, warmup_epochs=1)
 RATES = [SCHEDULE.rate(epoch=0, epoch_fraction=(step + 1) / STEPS) for step in range(STEPS)]
 
 

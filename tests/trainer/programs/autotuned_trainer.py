@@ -14,8 +14,8 @@ from unittest.mock import patch
 from trainer.backend import BatchResult
 from trainer.distributed.reduce.all_reduce import Ring, Vector
 from trainer.torch_backend import autotune
+from trainer.torch_backend.backend import TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode
-from trainer.torch_backend.step import TorchBackend
 from trainer.train import main_and_exit
 
 STEP_S = {

@@ -14,7 +14,7 @@ from trainer.distributed.reduce.gradient_buckets import GradientBuckets
 from trainer.train import main_and_exit
 
 BUCKET_BYTES = 1000
-"""Bucket size that gives tests.trainer.networks.normalized three buckets."""
+"""Bucket size that gives tests.trainer.networks.batch_norm_network three buckets."""
 DROPPED = "DROPPED_BUCKET"
 LAST = "LAST_BUCKET"
 

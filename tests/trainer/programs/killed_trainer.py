@@ -2,9 +2,10 @@
 
 The variable ``KILLED`` states where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
 
-step    after the gradients are summed, before the weights change write   after BYTES of a checkpoint's file copy
-after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count mark    before
-the completion marker is written
+    step:  after the gradients are summed, before the weights change
+    write: after BYTES of a checkpoint's file
+    copy:  after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count
+    mark:  before the completion marker is written
 """
 
 import os
@@ -19,7 +20,7 @@ from unittest.mock import patch
 from trainer.atomic_file import atomic_write
 from trainer.checkpoint.completion_marker import CompletionMarker, write_marker
 from trainer.s3 import NO_METADATA, S3Folder
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.backend import TorchBackend
 from trainer.train import main_and_exit
 
 RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()
@@ -77,8 +78,8 @@ def atomic_write_with_kill(path: Path, *, what: str) -> Iterator[object]:
 
 
 class KilledFolder(S3Folder):
-    def store(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
-        super().store(path, name, metadata=metadata)
+    def upload(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
+        super().upload(path, name, metadata=metadata)
         if "-resume-" in name and copies.must_die_now():
             die()
 

@@ -11,7 +11,7 @@ import threading
 from itertools import count
 from unittest.mock import patch
 
-from trainer.torch_backend.step import TorchBackend
+from trainer.torch_backend.backend import TorchBackend
 from trainer.train import main_and_exit
 
 VARIABLE = "STOPPED"

@@ -16,7 +16,7 @@ from tests.trainer.programs import autotuned_trainer
 from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.world import World
 from trainer.models import build
@@ -35,9 +35,9 @@ from trainer.torch_backend.autotune import (
     measure_step,
     pick_mode,
 )
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
-from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import StepSettings, TorchBackend
+from trainer.torch_backend.connect import create_backend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
@@ -53,7 +53,7 @@ def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCapture
         return of_type * (1.5 if mode.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[mode.compiled] / 1000
 
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, seconds, spent=lambda: 0.0) == ComputeMode(dtype="bfloat16", compiled="graphs")
+        assert pick_mode(ALL, seconds, elapsed_s=lambda: 0.0) == ComputeMode(dtype="bfloat16", compiled="graphs")
     assert caplog.messages == [
         "picked bfloat16 compiled graphs, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
         "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms; bfloat16 compiled graphs 0.80 ms"
@@ -62,7 +62,10 @@ def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCapture
 
 def test_failing_mode_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0, spent=lambda: 0.0) == DEFAULT_MODE
+        assert (
+            pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0, elapsed_s=lambda: 0.0)
+            == DEFAULT_MODE
+        )
     assert "float32 compiled fails" in caplog.messages[0]
 
 
@@ -96,10 +99,10 @@ def test_mode_survives_encoding() -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    network = "tests.trainer.networks:normalized"
+    network = "tests.trainer.networks:batch_norm_network"
     config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_node=4)
     with caplog.at_level(logging.INFO):
-        backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+        backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
         backend.restore(None, source=0)
     output = next(message for message in caplog.messages if message.startswith("picked "))
     assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
@@ -112,10 +115,10 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     picked = ComputeMode(dtype="bfloat16", channels_last=True)
     first, second = (
         TorchBackend(
-            build("tests.trainer.networks:normalized", classes=10, image_shape=(3, 12, 12)),
+            build("tests.trainer.networks:batch_norm_network", classes=10, image_shape=(3, 12, 12)),
             SETTINGS,
             device=CPU,
-            shard=Shard(),
+            dp_rank=DataParallelRank(),
             autotune=choose,
         )
         for choose in (lambda: picked, lambda: pytest.fail("measured"))
@@ -130,7 +133,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
 def test_backend_without_a_mode_can_be_closed() -> None:
     # As by a restarted job whose run had completed: it restores nothing.
     config = TrainConfig(fast="auto")
-    backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
     backend.close()
     backend.close()
 
@@ -143,7 +146,7 @@ def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixtu
         return 1.0
 
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, seconds, spent=lambda: 150.0 * len(tried)) == DEFAULT_MODE
+        assert pick_mode(ALL, seconds, elapsed_s=lambda: 150.0 * len(tried)) == DEFAULT_MODE
     assert len(tried) == 2
     assert caplog.messages[0] == "measured for 240 s, 4 choices are left untried"
     assert BUDGET_S < STEP_S
@@ -157,7 +160,7 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
         build("lenet", classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
-        shard=Shard(index=1, count=2),
+        dp_rank=DataParallelRank(rank=1, size=2),
         autotune=lambda: pytest.fail("measured"),
     )
     backend.restore(None, source=0)
@@ -166,7 +169,7 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
 
 def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) -> None:
     ranks = run(
-        *("--fast", "auto", "--network", "tests.trainer.networks:normalized", "--kv-store", "dist_sync"),
+        *("--fast", "auto", "--network", "tests.trainer.networks:batch_norm_network", "--kv-store", "dist_sync"),
         *("--benchmark", "1", "--image-shape", "1,12,12", "--num-examples", "44", "--batch-size", "11"),
         *("--num-epochs", "1"),
         directory=tmp_path,
@@ -191,7 +194,7 @@ def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.M
     network = build("tests.trainer.networks:perceptron", classes=10, image_shape=shape)
     seconds = measure_step(
         DEFAULT_MODE,
-        make=lambda: TorchBackend(network, SETTINGS, device=CPU, shard=Shard(count=2)),
+        make=lambda: TorchBackend(network, SETTINGS, device=CPU, dp_rank=DataParallelRank(size=2)),
         rounds=1,
         samples=4,
         image_shape=shape,

@@ -9,26 +9,27 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.trainer.distributed.weights import distance
 from tests.trainer.networks import Viewing
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError
 from trainer.metrics.results import digest
 from trainer.models import build
-from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode, given_mode
+from trainer.torch_backend.backend import StepSettings, TorchBackend
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode, configured_mode
 from trainer.torch_backend.optimizer import FIRST_SCALE
 from trainer.torch_backend.saved_state import SCALE
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 CPU = torch.device("cpu")
 SHAPE = (3, 16, 16)
 DATA = make_synthetic(SHAPE, samples=40)
-CONVOLUTIONS = "tests.trainer.networks:normalized"
+CONVOLUTIONS = "tests.trainer.networks:batch_norm_network"
 PERCEPTRON = "tests.trainer.networks:perceptron"
 """For float16, whose convolutions take torch a second each on a CPU."""
 IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(24))
@@ -42,7 +43,7 @@ def make(**options: Any) -> TorchBackend:
     network = options.pop("network", PERCEPTRON if mode == HALF else CONVOLUTIONS)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.001, **options)
     model = build(network, classes=10, image_shape=SHAPE)
-    return TorchBackend(model, settings, device=CPU, shard=Shard(), mode=mode)
+    return TorchBackend(model, settings, device=CPU, dp_rank=DataParallelRank(), mode=mode)
 
 
 def steps(
@@ -52,12 +53,6 @@ def steps(
         backend.compute_gradients(images, labels)
         backend.update(samples=samples or len(labels))
     return backend.weights()
-
-
-def distance(weights: Weights, others: Weights) -> float:
-    """Return the relative L2 distance of weights and statistics."""
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +117,7 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
             return DATA.train.read(indices)
 
     backend, whole, samples = make(accumulation=4), make(accumulation=4), Counting()
-    images, labels = backend.loader(DATA)(samples, np.arange(22))
+    images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert samples.reads == [6]
     assert images.shape == (22, *SHAPE)
     assert backend.compute_gradients(images, labels) == whole.compute_gradients(IMAGES[:22], LABELS[:22])
@@ -130,7 +125,7 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
     for each in (backend, whole):
         each.update(samples=22)
     assert digest(backend.weights()) == digest(whole.weights())
-    images, labels = backend.loader(DATA)(samples, np.arange(22))
+    images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
 
 
@@ -214,14 +209,16 @@ def test_infinite_loss_changes_no_weights_before_it_is_read(mode: ComputeMode) -
 def test_cpus_use_channels_last_only_for_our_own_convolutions() -> None:
     config = TrainConfig(dtype="bfloat16", compile="1")
     convolutions, none = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), torch.nn.Sequential(torch.nn.Linear(1, 1))
-    assert given_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
-    assert not given_mode(config, none, CPU).channels_last
-    assert given_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE
+    assert configured_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+    assert not configured_mode(config, none, CPU).channels_last
+    assert (
+        configured_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE
+    )
 
 
 def test_gpus_use_channels_last_if_the_network_supports_it(caplog: pytest.LogCaptureFixture) -> None:
     gpu, config = torch.device("cuda:0"), TrainConfig(network="mine:build", image_shape=(1, 28, 28))
-    assert given_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
+    assert configured_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
     with caplog.at_level(logging.INFO):
-        assert given_mode(config, Viewing(classes=10), gpu) == DEFAULT_MODE
+        assert configured_mode(config, Viewing(classes=10), gpu) == DEFAULT_MODE
     assert caplog.messages[0].startswith("the network does not take images with channels last: view size")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.samples import Dataset
+from trainer.data.dataset import Dataset
 from trainer.data.synthetic import make_synthetic
 from trainer.torch_backend.device_loader import DeviceBatch, DeviceLoader, split, to_device
 

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data import Labels, Pixels
+from trainer.data.dataset import Dataset
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.samples import Dataset
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 

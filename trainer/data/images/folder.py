@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from trainer.data.dataset import Dataset
 from trainer.data.images.decoding import EncodedSamples, import_pillow, make_dataset_of_images
-from trainer.data.samples import Dataset
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 

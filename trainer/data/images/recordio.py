@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from trainer.data.dataset import Dataset
 from trainer.data.images.decoding import (
     EncodedSamples,
     decode_threads,
@@ -23,7 +24,6 @@ from trainer.data.images.decoding import (
 from trainer.data.images.record_files import RecordFile, open_records, open_records_in_s3
 from trainer.data.images.records import parse_image
 from trainer.data.images.s3_object import connect
-from trainer.data.samples import Dataset
 from trainer.errors import TrainerError, UsageError
 from trainer.models import ImageShape
 from trainer.s3 import SCHEME

@@ -57,7 +57,7 @@ class Ring:
         self._next = next_
         self._previous = previous
         self._rank = world.rank
-        self._size = world.world_size
+        self._world_size = world.world_size
         self._buffer = np.empty(0, np.uint8)
 
     def all_reduce(self, vector: Vector, *, timeout_s: float) -> None:
@@ -65,17 +65,17 @@ class Ring:
 
         Raises ConnectionError when a neighbor has ended, TimeoutError when it was silent for ``timeout_s``.
         """
-        own, size, length = self._rank, self._size, len(vector)
-        parts = [vector[length * part // size : length * (part + 1) // size] for part in range(size)]
+        rank, world_size, length = self._rank, self._world_size, len(vector)
+        parts = [vector[length * part // world_size : length * (part + 1) // world_size] for part in range(world_size)]
         # Reduce-scatter: each part goes around the ring and accumulates its sum.
-        for step in range(size - 1):
-            part = parts[(own - step - 1) % size]
+        for step in range(world_size - 1):
+            part = parts[(rank - step - 1) % world_size]
             received = self._buffer_for(part)
-            self._exchange(parts[(own - step) % size], received, timeout_s)
+            self._exchange(parts[(rank - step) % world_size], received, timeout_s)
             part += received
         # All-gather: each sum goes around the ring to all ranks.
-        for step in range(size - 1):
-            self._exchange(parts[(own - step + 1) % size], parts[(own - step) % size], timeout_s)
+        for step in range(world_size - 1):
+            self._exchange(parts[(rank - step + 1) % world_size], parts[(rank - step) % world_size], timeout_s)
 
     def close(self) -> None:
         """Close both connections."""

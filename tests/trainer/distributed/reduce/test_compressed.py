@@ -10,12 +10,12 @@ from tests.trainer.programs.processes import run
 from trainer.checkpoint.format import load_checkpoint
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.parser import parse
-from trainer.data.opening import open_data
-from trainer.data.sampling import Shard
+from trainer.data.open_dataset import open_data
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import MAX_SCALED, TYPES, _pack, _unpack, all_reduce_compressed
 from trainer.distributed.world import World
-from trainer.torch_backend.connect import create
+from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}
@@ -81,10 +81,15 @@ def test_compressed_ranks_agree_and_nearly_match_one_process(tmp_path: Path) -> 
     ranks = run(*options, "--batch-size", "15", directory=tmp_path, count=2)
     assert ranks[0].digests == ranks[1].digests
     config = parse([*options, "--batch-size", "30", "--resume", "never"])
-    backend = create(config, world=World(), shard=Shard(), learning_rate=0.001)
-    policy = CheckpointManager(config, shard=Shard(), store=None)
+    backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.001)
+    policy = CheckpointManager(config, dp_rank=DataParallelRank(), store=None)
     Trainer(
-        backend=backend, data=open_data(config), config=config, shard=Shard(), global_batch_size=30, checkpoints=policy
+        backend=backend,
+        data=open_data(config),
+        config=config,
+        dp_rank=DataParallelRank(),
+        global_batch_size=30,
+        checkpoints=policy,
     ).train()
     # Without compression, they differ by 1e-7.
     assert 1e-6 < distance(load_checkpoint(tmp_path / "net-0002.npz").state.weights, backend.weights()) < TOLERANCE

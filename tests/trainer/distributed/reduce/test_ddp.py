@@ -10,22 +10,23 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from tests.trainer.networks import Skipping, normalized
+from tests.trainer.distributed.weights import distance
+from tests.trainer.networks import Skipping, batch_norm_network
 from tests.trainer.programs import bucketed_trainer, freed_ddp
 from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.batch_norm import batch_norms
 from trainer.distributed.reduce.all_reduce import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
+from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients
 from trainer.torch_backend.optimizer import FIRST_SCALE, SGD
 from trainer.torch_backend.reduction import choose_reduction
 from trainer.torch_backend.saved_state import SCALE
-from trainer.torch_backend.step import StepSettings, TorchBackend
 
 RANKS = 2
 BATCH_SIZE = 11
@@ -34,7 +35,7 @@ STEPS = 4
 SAMPLES = (STEPS - 1) * RANKS * 2 * BATCH_SIZE + 1
 # The rate is low, because larger steps make two correct runs diverge.
 OPTIONS = (
-    *("--network", "tests.trainer.networks:normalized", "--lr", "0.01", "--kv-store", "dist_sync"),
+    *("--network", "tests.trainer.networks:batch_norm_network", "--lr", "0.01", "--kv-store", "dist_sync"),
     *("--benchmark", "1", "--image-shape", "3,12,12", "--num-examples", str(SAMPLES), "--last-batch", "keep"),
     *("--batch-size", str(BATCH_SIZE), "--gradient-accumulation", "2", "--num-epochs", "2"),
     *("--disp-batches", "1", "--model-prefix", "net"),
@@ -48,12 +49,6 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 
 def final(directory: Path) -> Weights:
     return load_checkpoint(directory / "net-0002.npz").state.weights
-
-
-def distance(weights: Weights, others: Weights) -> float:
-    """Return the relative L2 distance of all weights and statistics."""
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
-    return float(np.linalg.norm(one - other) / np.linalg.norm(other))
 
 
 def test_ddp_matches_the_ring_after_an_interruption(tmp_path: Path) -> None:
@@ -89,7 +84,13 @@ def test_ddp_matches_the_ring_with_sync_bn_in_float16(tmp_path: Path) -> None:
     for reduction in ("ring", "ddp"):
         directory = tmp_path / reduction
         directory.mkdir()
-        options = ("--network", "tests.trainer.networks:normalized_perceptron", "--sync-bn", "--dtype", "float16")
+        options = (
+            "--network",
+            "tests.trainer.networks:normalized_perceptron",
+            "--sync-bn",
+            "--dtype",
+            "float16",
+        )
         ranks = run(*OPTIONS, *options, "--reduction", reduction, directory=directory, count=RANKS)
         assert ranks[0].digests == ranks[1].digests
         found.append(final(directory))
@@ -102,10 +103,10 @@ def test_ddp_matches_the_ring_with_sync_bn_in_float16(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("single_process_group")
 def test_step_sums_the_gradients_and_one_small_tensor() -> None:
-    model = normalized(classes=10, image_shape=(1, 12, 12))
+    model = batch_norm_network(classes=10, image_shape=(1, 12, 12))
     gradients = sum(parameter.numel() for parameter in model.parameters())
     running_statistics = sum(2 * module.num_features for module in batch_norms(model))
-    backend = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS))
+    backend = TorchBackend(model, DDP_SETTINGS, device=CPU, dp_rank=DataParallelRank(size=RANKS))
 
     def step(samples: int) -> None:
         backend.compute_gradients(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
@@ -171,7 +172,9 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=backend))
     # Each layer has 1.4 MB, and the first bucket 1 MB.
     model = nn.Sequential(nn.Flatten(), nn.Linear(600, 600), nn.Linear(600, 600))
-    compiled = TorchBackend(model, DDP_SETTINGS, device=CPU, shard=Shard(count=RANKS), mode=ComputeMode(compiled="1"))
+    compiled = TorchBackend(
+        model, DDP_SETTINGS, device=CPU, dp_rank=DataParallelRank(size=RANKS), mode=ComputeMode(compiled="1")
+    )
     compiled.compute_gradients(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
     assert len(graphs) == 2
 
@@ -189,7 +192,11 @@ def test_killed_rank_ends_the_others(tmp_path: Path) -> None:
 def test_gpus_default_to_ddp_unless_an_option_rules_it_out() -> None:
     assert choose_reduction(TrainConfig(), GPU) == "ddp"
     assert choose_reduction(TrainConfig(), CPU) == "ring"
-    for config in (TrainConfig(deterministic=True), TrainConfig(gc_type="fp16"), TrainConfig(reduction="buckets")):
+    for config in (
+        TrainConfig(deterministic=True),
+        TrainConfig(gradient_compression="fp16"),
+        TrainConfig(reduction="buckets"),
+    ):
         assert choose_reduction(config, GPU) == "buckets"
     with pytest.raises(UsageError, match="--reduction ring requires CPUs"):
         choose_reduction(TrainConfig(reduction="ring"), GPU)

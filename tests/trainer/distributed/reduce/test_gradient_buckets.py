@@ -152,7 +152,7 @@ BATCH_SIZE = 37
 PROGRAM = (str(Path(bucketed_trainer.__file__)),)
 # An epoch's last batch is a single sample, which the first rank does not have.
 OPTIONS = (
-    *("--network", "tests.trainer.networks:normalized", "--lr", "0.01", "--kv-store", "dist_sync"),
+    *("--network", "tests.trainer.networks:batch_norm_network", "--lr", "0.01", "--kv-store", "dist_sync"),
     *(
         "--benchmark",
         "1",

@@ -8,14 +8,14 @@ from trainer.errors import UsageError
 
 # Without slots, because TrainConfig has two such bases and Python allows only one with slots.
 @dataclass(frozen=True, kw_only=True)
-class SpeedSettings:
+class TorchSettings:
     """Settings that only --engine torch has."""
 
     dtype: str | None = None
     """Data type of the computation, one of DTYPES. Default: what ``fast`` picks, or float32, with TF32 on GPUs."""
     gradient_accumulation: int = 1
     """Micro-batches whose gradients are accumulated in one step."""
-    gc_type: str = "none"
+    gradient_compression: str = "none"
     """Data type of gradients on the network, one of GC_TYPES."""
     compile: str | None = None
     """Level of torch.compile, one of COMPILE_CHOICES. Default: 0, or what ``fast`` picks."""
@@ -25,10 +25,10 @@ class SpeedSettings:
     """Make GPUs compute the same bits every time, as CPUs do. Default: whatever is fastest."""
     reduction: str = "auto"
     """Reducer of the gradients, one of REDUCTIONS. Default: between GPUs DistributedDataParallel, or our own buckets
-    with deterministic or gc_type; between CPUs a ring."""
+    with deterministic or gradient_compression; between CPUs a ring."""
 
     @property
-    def data_type(self) -> str:
+    def resolved_dtype(self) -> str:
         """Return the data type, or "auto" if it will be measured."""
         return self.dtype or ("auto" if self.fast == "auto" else "float32")
 
@@ -37,11 +37,11 @@ class SpeedSettings:
         """Return True if the ranks must measure steps to pick a compute mode."""
         return self.fast == "auto" or self.compile == "auto"
 
-    def check_speed(self, *, sync_bn: bool) -> None:
+    def check_torch_settings(self, *, sync_bn: bool) -> None:
         """Raise UsageError unless these settings are valid together."""
         if self.dtype is not None:
             check_choice("dtype", self.dtype, DTYPES)
-        check_choice("gc_type", self.gc_type, GC_TYPES)
+        check_choice("gradient_compression", self.gradient_compression, GC_TYPES)
         if self.compile is not None:
             check_choice("compile", self.compile, COMPILE_CHOICES)
         check_choice("fast", self.fast, FAST_CHOICES)
@@ -54,6 +54,6 @@ class SpeedSettings:
             why = "because compilation may choose other kernels"
             raise UsageError(f"--compile must be 0 with --deterministic, {why}, got {self.compile}")
         check_choice("reduction", self.reduction, REDUCTIONS)
-        if self.reduction == "ddp" and (self.deterministic or self.gc_type != "none"):
+        if self.reduction == "ddp" and (self.deterministic or self.gradient_compression != "none"):
             other = "--deterministic, because DDP rebuilds its buckets" if self.deterministic else "--gc-type"
             raise UsageError(f"--reduction ddp cannot be combined with {other}: use auto or buckets")

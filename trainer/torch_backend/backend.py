@@ -17,15 +17,15 @@ from torch.nn.functional import cross_entropy
 
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
-from trainer.data.batches import BatchLoader, prepare
-from trainer.data.samples import Dataset
-from trainer.data.sampling import Shard
+from trainer.data.batches import LoadBatch, prepare
+from trainer.data.dataset import Dataset
+from trainer.data.sampling import DataParallelRank
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
-from trainer.metrics.flops import find_peak_speed
-from trainer.metrics.step_timer import COMMUNICATION, StepTimer
+from trainer.metrics.flops import find_peak_samples_per_s
+from trainer.metrics.step_timer import StepTimer
 from trainer.side_stream import copy_to_host
 from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
@@ -48,7 +48,7 @@ from trainer.torch_backend.step_errors import report_failed_step
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepSettings:
-    """Settings of a step, as config/parser.py describes them."""
+    """Settings of a step; see trainer.config.settings.TrainConfig."""
 
     learning_rate: float
     momentum: float
@@ -89,7 +89,7 @@ class TorchBackend:
         settings: StepSettings,
         *,
         device: torch.device,
-        shard: Shard,
+        dp_rank: DataParallelRank,
         ring: Ring | None = None,
         groups: ProcessGroups | None = None,
         mode: ComputeMode = DEFAULT_MODE,
@@ -101,8 +101,8 @@ class TorchBackend:
         self._settings = settings
         self._model = model.to(device)
         self._device = device
-        self._shard = shard
-        self._collective = Collective(world_size=shard.count, ring=ring, groups=groups)
+        self._dp_rank = dp_rank
+        self._collective = Collective(world_size=dp_rank.size, ring=ring, groups=groups)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune
@@ -140,7 +140,7 @@ class TorchBackend:
         self._optimizer = SGD(reduction.param_groups, learning_rate=settings.learning_rate, momentum=settings.momentum)
         self._precision = Precision(mode.dtype, device=self._device)
         self._forward = reduction.module
-        self.peak_speed = find_peak_speed(self._flops, DTYPES[mode.dtype], device=self._device)
+        self.peak_samples_per_s = find_peak_samples_per_s(self._flops, DTYPES[mode.dtype], device=self._device)
 
     def compute_gradients(
         self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
@@ -170,8 +170,12 @@ class TorchBackend:
         # The phase also times these two small operations; on a GPU they only enter its queue.
         step_results = torch.cat([self._sums.loss, self._sums.flags, correct])
         result = self._results.push(step_results, timeout_s=self._collective.timeout_s)
-        self.timer.end(COMMUNICATION)
-        return self._use_step_timeout_once_running(result) or NO_RESULT_YET
+        self.timer.end("communication")
+        if result is None:
+            return NO_RESULT_YET
+        # All ranks have made a step: end the start's long timeout; torch.compile may still take minutes for a new size.
+        self._collective.use_step_timeout(compiled=self._mode.is_compiled)
+        return result
 
     def _micro_batches(self, images: Images | DeviceBatch | MicroBatches, labels: Labels) -> Iterator[DeviceBatch]:
         """Yield the batch on the device in --gradient-accumulation parts."""
@@ -200,24 +204,20 @@ class TorchBackend:
             self._statistics.copy_(self._sums.statistics)
 
     def take_deferred(self) -> BatchResult | None:
-        return self._use_step_timeout_once_running(self._results.take(timeout_s=self._collective.timeout_s))
-
-    def _use_step_timeout_once_running(self, result: BatchResult | None) -> BatchResult | None:
-        """Return the result unchanged; if there is one, end the long timeout of the start."""
+        result = self._results.take(timeout_s=self._collective.timeout_s)
         if result is not None:
-            # It proves that all ranks have made a step; torch.compile may still take minutes for a new batch size.
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
         return result
 
     def seed(self, number: int) -> None:
         seed_device(number, self._device)
 
-    def loader(self, data: Dataset) -> BatchLoader:
-        load: BatchLoader = partial(prepare, data)
+    def make_batch_loader(self, data: Dataset) -> LoadBatch:
+        load_batch: LoadBatch = partial(prepare, data)
         if self._device.type == "cuda":
-            load = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
+            load_batch = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
         accumulation = self._settings.accumulation
-        return load if accumulation == 1 else partial(load_micro_batches, load, accumulation)
+        return load_batch if accumulation == 1 else partial(load_micro_batches, load_batch, accumulation)
 
     def set_learning_rate(self, rate: float) -> None:
         self._optimizer.learning_rate = rate
@@ -242,7 +242,7 @@ class TorchBackend:
         return [float(value) for value in copy_to_host(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        is_source = self._shard.index == source
+        is_source = self._dp_rank.rank == source
         return broadcast_object(
             value, source=source, is_source=is_source, device=self._device, collective=self._collective
         )
@@ -291,10 +291,10 @@ class TorchBackend:
         stored = self.broadcast_object(None if own is None else encode(own), source=source)
         self._apply_mode(autotune() if stored is None else decode(stored))
 
-    def extend_timeout(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         self._collective.set_timeout(timedelta(seconds=seconds))
 
     def close(self) -> None:
-        # Let go of DistributedDataParallel. A run that had completed closes before restore(): it may have none yet.
-        self.__dict__.update(_reducer=None, _forward=None)
+        # Drop the last references to DistributedDataParallel.
+        self._reducer = self._forward = None  # type: ignore[assignment]  # no step follows
         self._collective.close()

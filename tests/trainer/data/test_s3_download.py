@@ -11,7 +11,7 @@ import pytest
 
 from tests.trainer.conftest import BUCKET
 from trainer.config.settings import TrainConfig
-from trainer.data.fetching import local_directory
+from trainer.data.s3_download import local_directory
 from trainer.errors import TrainerError, UsageError
 from trainer.s3 import S3Folder
 
@@ -64,7 +64,7 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
     fetched: list[str] = []
     waits, ends = threading.Event(), threading.Event()
 
-    def fetch_all(folder: S3Folder, directory: Path, *, deadline_s: float) -> None:
+    def download_all(folder: S3Folder, directory: Path, *, deadline_s: float) -> None:
         fetched.append(str(folder))
         waits.set()
         assert ends.wait(60)
@@ -74,13 +74,13 @@ def test_concurrent_process_does_not_download_again(tmp_path: Path, monkeypatch:
         path.write_bytes(text.encode())
         os.utime(path, (time.time() - 60, time.time() - 60))
 
-    monkeypatch.setattr(S3Folder, "fetch_all", fetch_all)
+    monkeypatch.setattr(S3Folder, "download_all", download_all)
     monkeypatch.setattr(Path, "write_text", write_late)
     with ThreadPoolExecutor() as ranks:
         first = ranks.submit(local_directory, PLACE)
         assert waits.wait(60)
         asked = threading.Event()
-        monkeypatch.setattr("trainer.data.fetching.time.sleep", lambda _: asked.set())
+        monkeypatch.setattr("trainer.data.s3_download.time.sleep", lambda _: asked.set())
         second = ranks.submit(local_directory, PLACE)
         assert asked.wait(60)
         ends.set()

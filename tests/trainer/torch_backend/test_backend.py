@@ -12,13 +12,13 @@ from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.sampling import Shard
+from trainer.data.sampling import DataParallelRank
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
-from trainer.torch_backend.connect import create
-from trainer.torch_backend.step import StepSettings, TorchBackend
+from trainer.torch_backend.backend import StepSettings, TorchBackend
+from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:
     config = TrainConfig(seed=seed, label_smoothing=label_smoothing)
-    return create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    return create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
@@ -58,7 +58,7 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
 
 def test_users_network_gets_contiguous_images() -> None:
     config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
-    backend = create(config, world=World(), shard=Shard(), learning_rate=0.1)
+    backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
     assert backend.compute_gradients(IMAGES, LABELS).loss_sum > 0
     assert backend.count_correct(IMAGES, LABELS) >= 0
 
@@ -70,9 +70,9 @@ def test_same_seed_gives_identical_bits() -> None:
             backend=backend,
             data=DATA,
             config=TrainConfig(seed=seed, num_epochs=1),
-            shard=Shard(),
+            dp_rank=DataParallelRank(),
             global_batch_size=32,
-            checkpoints=CheckpointManager(TrainConfig(), shard=Shard(), store=None),
+            checkpoints=CheckpointManager(TrainConfig(), dp_rank=DataParallelRank(), store=None),
         ).train()
         return digest(backend.weights())
 
@@ -85,12 +85,12 @@ def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch)
         weights.fill_(0.5)
 
     monkeypatch.setattr("torch.distributed.broadcast", receive)
-    shard = Shard(index=1, count=2)
+    dp_rank = DataParallelRank(rank=1, size=2)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
-        shard=shard,
+        dp_rank=dp_rank,
     )
     backend.restore(None, source=0)
     assert all(np.all(value == 0.5) for value in backend.weights().values())
@@ -111,15 +111,15 @@ def test_restored_backend_takes_the_same_steps() -> None:
     assert digest(backend.weights()) == digest(other.weights())
 
 
-def normalized() -> TorchBackend:
+def batch_norm_backend() -> TorchBackend:
     """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
-    return TorchBackend(model, SETTINGS, device=CPU, shard=Shard())
+    return TorchBackend(model, SETTINGS, device=CPU, dp_rank=DataParallelRank())
 
 
 def test_snapshot_is_unaffected_by_the_next_step() -> None:
-    backend = normalized()
+    backend = batch_norm_backend()
     before = backend.state()
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)
@@ -146,7 +146,7 @@ class Counting(nn.Module):
 
 
 def test_snapshot_holds_a_buffer_that_the_network_replaced() -> None:
-    backend = TorchBackend(Counting(), SETTINGS, device=CPU, shard=Shard())
+    backend = TorchBackend(Counting(), SETTINGS, device=CPU, dp_rank=DataParallelRank())
     backend.compute_gradients(IMAGES, LABELS)
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)
@@ -168,7 +168,7 @@ class Shared(nn.Module):
 
 
 def test_snapshot_copies_a_shared_buffer_under_each_name() -> None:
-    backend = TorchBackend(Shared(), SETTINGS, device=CPU, shard=Shard())
+    backend = TorchBackend(Shared(), SETTINGS, device=CPU, dp_rank=DataParallelRank())
     before = backend.state().weights
     take = backend.snapshot()
     backend.compute_gradients(IMAGES, LABELS)

@@ -7,12 +7,12 @@ from typing import Final
 from trainer.config.choices import format_value
 from trainer.config.settings import TrainConfig
 from trainer.data.cifar import load_cifar10
+from trainer.data.dataset import Dataset
 from trainer.data.digits import load_digits
-from trainer.data.fetching import local_directory
 from trainer.data.images.folder import load_folder
 from trainer.data.images.recordio import RecordPaths, load_recordio
 from trainer.data.mnist import load_mnist
-from trainer.data.samples import Dataset
+from trainer.data.s3_download import local_directory
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError, UsageError
 
