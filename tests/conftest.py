@@ -27,6 +27,9 @@ SLOWEST = (
 )
 """Files that run for half a minute or more; they start first, because everything would wait for one that starts
 last."""
+pytest.register_assert_rewrite(
+    "tests.cli.fleet", "tests.cli.preflight.stubbed_account", "tests.launcher.ssh_cluster", "tests.local.aws.harness"
+)
 
 
 def pytest_configure() -> None:

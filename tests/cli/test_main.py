@@ -9,7 +9,7 @@ from bootstrap.contract import VERSION
 from cli.aws.clients import Clients
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
-from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
+from tests.cli.fleet import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 

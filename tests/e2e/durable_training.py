@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from local.run.user import User
-from tests.e2e.conftest import NODES
+from tests.e2e.deployed_cluster import NODES
 from tests.e2e.durable_programs import OWN_SCRIPT, STEPS, Program
 from tests.waiting import wait_until
 

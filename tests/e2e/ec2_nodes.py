@@ -6,7 +6,7 @@ from typing import Any, Final
 from bootstrap.contract import NODE_TYPES, WORKERS_FILE, group_name
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.conftest import STACK, group_instances
+from tests.e2e.deployed_cluster import STACK, group_instances
 from tests.e2e.laptop import Laptop
 from tests.waiting import wait_until
 

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from tests.bootstrap.identities import public_key
 from tests.security.cluster import ABUSED, BOTH, Node, RoleCluster, abuses, refused
-from tests.security.conftest import TOOLKIT_BUCKET, Deploy
+from tests.security.user_resources import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
 SHARED = ("membership", "generation", "engines", "pause")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.aws.harness import REGION
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
-from tests.security.conftest import DATA, DATA_KEY, RESULTS
+from tests.security.user_resources import DATA, DATA_KEY, RESULTS
 
 KEY = f"kms:{DATA_KEY.rpartition(':')[2]}, kms:ViaService s3.{REGION}.amazonaws.com"
 OURS, THEIRS = "ours/model", "theirs/model"

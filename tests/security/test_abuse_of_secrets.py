@@ -3,7 +3,7 @@
 import pytest
 
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
-from tests.security.conftest import SECRET_KEY
+from tests.security.user_resources import SECRET_KEY
 
 VALUE = "hidden-7f3a"
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from tests.security.cluster import BOTH, Node, abuses, refused
-from tests.security.conftest import TOOLKIT_BUCKET
+from tests.security.user_resources import TOOLKIT_BUCKET
 
 
 @abuses(BOTH, "s3:ListBucket on s3:::BUCKET")

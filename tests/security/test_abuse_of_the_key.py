@@ -3,7 +3,7 @@
 from stacks.nodes.key_access import KEY_ACTIONS
 from tests.local.aws.harness import REGION
 from tests.security.cluster import BOTH, Node, abuses, refused
-from tests.security.conftest import KMS_KEY
+from tests.security.user_resources import KMS_KEY
 
 
 @abuses(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.local.aws.harness import Aws, policy
 from tests.security.cluster import BOTH, RoleCluster, refused
-from tests.security.conftest import Deploy
+from tests.security.user_resources import Deploy
 
 MODELS = "team-models"
 """Bucket of the team that no other setting names."""

@@ -23,7 +23,7 @@ from cli.aws.nodes import (
 )
 from cli.errors import ClusterError
 from tests.bootstrap.identities import NETWORKS, instance_id, public_key
-from tests.cli.conftest import REGION, Deploy
+from tests.cli.fleet import REGION, Deploy
 
 MEMBERS = tuple(
     ClusterNode(

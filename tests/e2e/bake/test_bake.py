@@ -22,8 +22,8 @@ from launcher.runner.sync.sync_state import RECORDS_DIR
 from local.faults import Faults
 from local.faults.clients import client
 from local.node.disks import IMAGES
-from tests.e2e.bake.conftest import has_run
-from tests.e2e.conftest import NODES, STACK, aliases, node_disk, stack_outputs
+from tests.e2e.bake.setup_runs import has_run
+from tests.e2e.deployed_cluster import NODES, STACK, aliases, node_disk, stack_outputs
 from tests.e2e.laptop import COMMAND_S, Laptop
 
 pytestmark = pytest.mark.soak

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.e2e.bake.conftest import SETUP_FILE, has_failed
-from tests.e2e.conftest import NODES, aliases
+from tests.e2e.bake.setup_runs import SETUP_FILE, has_failed
+from tests.e2e.deployed_cluster import NODES, aliases
 from tests.e2e.laptop import Laptop
 
 pytestmark = pytest.mark.soak

@@ -10,7 +10,7 @@ import pytest
 
 from local.blocks import buy_block
 from local.run.user import USER_SETTINGS, User, deploy_arguments
-from tests.e2e.conftest import NODES
+from tests.e2e.deployed_cluster import NODES
 from tests.e2e.durable_training import Training, await_nodes, now
 from tests.e2e.group_states import members, states
 from tests.waiting import wait_until

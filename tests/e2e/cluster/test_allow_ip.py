@@ -1,7 +1,7 @@
 """Test that ``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and revokes that."""
 
 from local.network.addresses import USER_ADDRESS
-from tests.e2e.conftest import DeployedCluster
+from tests.e2e.deployed_cluster import DeployedCluster
 from tests.e2e.port_scan import SSH, await_ports, open_ports
 
 

@@ -10,7 +10,7 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.run.user import deploy_arguments
-from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
 from tests.e2e.port_scan import SSH, await_ports, open_ports
 
 

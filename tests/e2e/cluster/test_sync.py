@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.faults.clients import client
-from tests.e2e.conftest import DeployedCluster, aliases
+from tests.e2e.deployed_cluster import DeployedCluster, aliases
 
 MASTER = "deeplearning-worker1"
 

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.conftest import DeployedCluster
+from tests.e2e.deployed_cluster import DeployedCluster
 from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.user_venv import make_venv
 from trainer.metrics.metric_writers import open_writers

@@ -14,7 +14,7 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.conftest import NODES, stack_outputs
+from tests.e2e.deployed_cluster import NODES, stack_outputs
 from tests.e2e.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN_SHARED_DIRECTORY, Program
 from tests.e2e.durable_training import CANNOT_TELL, MASTER, START_S, Training, await_end, await_nodes, now
 from tests.e2e.group_states import members, states

@@ -15,7 +15,7 @@ from bootstrap.contract import LOG_FILE
 from local.faults import Faults
 from local.run.user import User
 from stacks.settings.lifetime import iso
-from tests.e2e.conftest import NODES
+from tests.e2e.deployed_cluster import NODES
 from tests.e2e.durable_training import MASTER, Training, await_nodes, now, status
 from tests.e2e.group_states import members, sizes, states
 from tests.e2e.laptop import Laptop, new_laptop

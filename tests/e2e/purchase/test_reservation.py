@@ -13,7 +13,7 @@ from bootstrap.contract import CLUSTER_TAG, MASTER
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.checkouts import Edit
-from tests.e2e.conftest import STACK
+from tests.e2e.deployed_cluster import STACK
 from tests.e2e.ec2_nodes import await_another, described, expected_lists, lists, running_instances
 from tests.e2e.group_states import members
 from tests.e2e.laptop import Laptop, new_laptop

@@ -21,7 +21,7 @@ from local.faults.clients import client
 from local.node.container import EFA_DEVICES
 from local.run.user import User
 from tests.e2e.checkouts import Edit
-from tests.e2e.conftest import stack_outputs
+from tests.e2e.deployed_cluster import stack_outputs
 from tests.e2e.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,

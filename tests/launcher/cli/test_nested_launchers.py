@@ -7,7 +7,7 @@ import pytest
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
-from tests.launcher.conftest import Cluster
+from tests.launcher.ssh_cluster import Cluster
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from launcher.errors import UsageError
 from launcher.paths import JOBS_DIR
 from launcher.spec import Job
 from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
-from tests.launcher.conftest import Cluster
+from tests.launcher.ssh_cluster import Cluster
 
 NODES = 4
 RENDEZVOUS = "--rdzv-id=7 --rdzv-backend=c10d --rdzv-endpoint=node1:29400"

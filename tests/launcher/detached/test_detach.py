@@ -18,7 +18,7 @@ from launcher.errors import LaunchError
 from launcher.history.recorder import user_name
 from launcher.history.records import JobRecord, JobState
 from launcher.paths import JOBS_DIR
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster, read_lines, wait_until_gone
 
 FIRST, SECOND, _ = ADDRESSES
 SECRET = f"hunter2-{os.urandom(8).hex()}"

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from launcher.frameworks import mpi
-from tests.launcher.conftest import LAUNCHER, Cluster
+from tests.launcher.ssh_cluster import LAUNCHER, Cluster
 
 
 @pytest.fixture

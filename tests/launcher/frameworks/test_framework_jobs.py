@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, Cluster, read_lines
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 

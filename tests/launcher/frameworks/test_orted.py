@@ -15,7 +15,7 @@ import pytest
 
 from launcher.frameworks.orted import rendezvous
 from launcher.frameworks.orted.names import socket_name
-from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, read_lines, wait_until_gone
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, change_constants, copy_launcher, read_lines, wait_until_gone
 from tests.waiting import wait_until
 
 FIRST, SECOND, THIRD = ADDRESSES

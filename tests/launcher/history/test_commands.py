@@ -12,8 +12,8 @@ import pytest
 from launcher.history import commands
 from launcher.history.records import JobRecord, JobState, Revision, read_record, write_record
 from launcher.paths import JOBS_DIR
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 from tests.launcher.job_records import RECORD
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 

@@ -12,7 +12,7 @@ from launcher.paths import JOBS_DIR
 from launcher.runner import logs
 from launcher.runner.logs import JobLogs
 from launcher.spec import ProcessSpec
-from tests.launcher.conftest import ADDRESSES, Cluster
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster
 
 FIRST, SECOND, _ = ADDRESSES
 RANK = ProcessSpec(name="rank 3", label="0", command=("x",), environment={})

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.history import record_upload
 from launcher.history.records import JobRecord, JobState
-from tests.launcher.conftest import ADDRESSES, Cluster
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster
 
 FIRST = ADDRESSES[0]
 

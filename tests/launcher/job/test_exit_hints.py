@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.job.exit_hints import exit_hint
-from tests.launcher.conftest import Cluster
+from tests.launcher.ssh_cluster import Cluster
 
 LINE = ("/bin/bash", "-c")
 

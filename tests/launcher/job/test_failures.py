@@ -11,7 +11,7 @@ import pytest
 
 from launcher.job.connect import KEX_ADVICE
 from launcher.transport.protocol import PROTOCOL_VERSION
-from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, wait_until_gone
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, change_constants, copy_launcher, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 OUT_OF_MEMORY = ": killed (SIGKILL), often out of memory"

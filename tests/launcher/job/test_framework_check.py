@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster
 
 ROOT = 'ROOT: Final = "/opt/deeplearning"'
 CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'

@@ -12,7 +12,7 @@ from launcher.job.gpu_check import check_gpus, gpus_of
 from launcher.paths import JOBS_DIR
 from launcher.spec import Job
 from launcher.transport.gpus_in_use import GpusInUse
-from tests.launcher.conftest import ADDRESSES, Cluster, read_lines
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, read_lines
 
 FIRST, SECOND, _ = ADDRESSES
 QUIET = "exit 0"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.transport.protocol import HEARTBEAT_TIMEOUT_S
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, parent, read_lines, wait_until_gone
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster, parent, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES
 STUBBORN = "trap '' TERM; sleep 1000 & setsid sleep 1000 & echo up; wait; sleep 1000"

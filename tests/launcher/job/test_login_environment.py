@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from launcher.job.login_environment import session_environment
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster
 
 
 def test_a_session_has_sshds_variables_and_those_of_etc_environment(tmp_path: Path) -> None:

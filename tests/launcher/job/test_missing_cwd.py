@@ -9,7 +9,7 @@ import pytest
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.missing_cwd import MissingCwd
-from tests.launcher.conftest import ADDRESSES, Cluster, launcher_lines
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, launcher_lines
 
 HOSTS = [Host(name=name) for name in ("a", "b", "c")]
 

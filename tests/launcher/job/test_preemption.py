@@ -15,7 +15,7 @@ from launcher.job import preemption
 from launcher.job.failure import Failure
 from launcher.job.preemption import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
-from tests.launcher.conftest import ADDRESSES, Cluster, change_constants, copy_launcher, launcher_lines, read_lines
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, change_constants, copy_launcher, launcher_lines, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 OWN_END = "this node is leaving the cluster, which ends the launcher"

@@ -18,15 +18,8 @@ from launcher.job.restarts import node_is_arriving
 from launcher.job.run import JobContext
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import RestartPolicy
-from tests.launcher.conftest import (
-    ADDRESSES,
-    Cluster,
-    change_constants,
-    copy_launcher,
-    launcher_lines,
-    read_lines,
-)
 from tests.launcher.job_records import JOB
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, change_constants, copy_launcher, launcher_lines, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 ONCE = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "

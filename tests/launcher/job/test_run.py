@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, read_lines
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster, read_lines
 
 FIRST, SECOND, THIRD = ADDRESSES
 RENDEZVOUS_SCRIPT = """

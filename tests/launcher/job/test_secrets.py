@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.launcher.conftest import ADDRESSES, Cluster, Result
+from tests.launcher.ssh_cluster import ADDRESSES, Cluster, Result
 
 VALUE = "hidden-7f3a"
 ABSENT = "An error occurred (ParameterNotFound) when calling the GetParameter operation: "

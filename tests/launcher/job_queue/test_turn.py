@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constants, copy_launcher, read_lines
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Cluster, change_constants, copy_launcher, read_lines
 
 FIRST, SECOND, _ = ADDRESSES
 SLEEP = "echo up; sleep 1000"

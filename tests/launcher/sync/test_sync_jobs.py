@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from launcher.sync.manifest import link_target
-from tests.launcher.conftest import ADDRESSES
-from tests.launcher.sync.conftest import Site, tree
+from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.sync.site import Site, tree
 
 SENT = re.compile(rb"launch: (\d+) files?, ([\d.]+) MB, sent to (\d) nodes? in [\d.]+ s\n")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import (
+from tests.launcher.ssh_cluster import (
     ADDRESSES,
     SHORT_HEARTBEAT_TIMEOUT_S,
     Cluster,

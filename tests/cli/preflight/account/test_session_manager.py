@@ -3,7 +3,7 @@ import json
 import pytest
 
 from cli.preflight.account.session_manager import check_session_encryption
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 DOCUMENT = "SSM-SessionManagerRunShell"
 

@@ -1,7 +1,7 @@
 import pytest
 
 from cli.preflight.nodes.efa import check_efa
-from tests.cli.preflight.conftest import Account
+from tests.cli.preflight.stubbed_account import Account
 
 
 @pytest.mark.parametrize(("has", "level"), [(4, "ok"), (1, "problem"), (None, "problem")])

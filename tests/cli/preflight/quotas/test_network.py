@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cli.preflight.quotas import network
-from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
+from tests.cli.preflight.stubbed_account import NEW_STACK, Account, Quota
 
 
 def new(account: Account) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from cli.preflight.storage.shared_storage import check_shared_storage
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 ID = "fs-0123456789abcdef0"
 VPC, SUBNET, GROUP, TARGET = (

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.launcher.conftest import (
+from tests.launcher.ssh_cluster import (
     ADDRESSES,
     Cluster,
     Result,
