@@ -1,3 +1,5 @@
+"""Test the agent on simulated clusters: joining, readiness, replacement, lost tables."""
+
 import json
 from collections import Counter
 from dataclasses import fields, replace

@@ -1,3 +1,5 @@
+"""Test what the agent does about failures: its signals, its deadline, its log."""
+
 import errno
 import logging
 import os

@@ -1,3 +1,5 @@
+"""Test the agent's service: a bad configuration or a crash fails the deploy once."""
+
 import json
 import logging
 import os

@@ -1,3 +1,5 @@
+"""Test dlcluster's command line: status, known-hosts, and the errors of all commands."""
+
 import subprocess
 import sys
 from pathlib import Path

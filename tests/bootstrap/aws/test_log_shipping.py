@@ -1,3 +1,5 @@
+"""Test that the agent's log lines reach CloudWatch Logs in order, after failures and restarts too."""
+
 import logging
 import logging.handlers
 from collections.abc import Iterator

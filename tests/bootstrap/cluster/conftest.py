@@ -1,3 +1,5 @@
+"""Provide a table in moto, and one whose answers the test defines."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test how the master's agent forms the membership from node records, groups and EC2's answers."""
+
 from collections import Counter
 from dataclasses import replace
 

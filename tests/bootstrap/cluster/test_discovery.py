@@ -1,3 +1,5 @@
+"""Test what is read of the groups and instances of a cluster."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test what dlcluster reads of a cluster's nodes, from the table and from EC2."""
+
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Test the check of an existing VPC, its subnets and its endpoints."""
+
 from typing import Any
 
 import pytest

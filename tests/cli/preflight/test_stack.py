@@ -1,3 +1,5 @@
+"""Test the checks of a stack that exists, and of its deletion at the end."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Provide a launcher whose path has no blanks, as mpirun requires."""
+
 from dataclasses import replace
 from pathlib import Path
 

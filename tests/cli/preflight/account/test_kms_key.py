@@ -1,3 +1,5 @@
+"""Test the check of the KMS key with which the cluster encrypts."""
+
 import json
 from typing import Any
 

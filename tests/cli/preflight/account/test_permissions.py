@@ -1,3 +1,5 @@
+"""Test the check that the caller and CloudFormation may deploy."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the checks of the caller, the key pair and the CDK's bootstrap."""
+
 from pathlib import Path
 
 import pytest

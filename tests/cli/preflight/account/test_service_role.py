@@ -1,3 +1,5 @@
+"""Test the checks of the service-linked roles."""
+
 import pytest
 
 from cli.preflight.account.kms_key import check_kms_key

@@ -1,3 +1,5 @@
+"""Test the check of the key that encrypts Session Manager's sessions."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the check of the key that encrypts volumes by default."""
+
 from typing import Any
 
 import pytest

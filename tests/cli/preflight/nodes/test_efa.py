@@ -1,3 +1,5 @@
+"""Test the check of a cluster's EFA interfaces."""
+
 import pytest
 
 from cli.preflight.nodes.efa import check_efa

@@ -1,3 +1,5 @@
+"""Test the check of the nodes' image."""
+
 from typing import Any
 
 import pytest

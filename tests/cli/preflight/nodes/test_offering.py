@@ -1,3 +1,5 @@
+"""Test the check that EC2 offers the instance type in the zone."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the check of a Capacity Reservation or Capacity Block."""
+
 from datetime import datetime, timedelta, timezone
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Test the check of the vCPU quotas."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the check of the quotas of Elastic IPs and VPCs."""
+
 from typing import Any
 
 import pytest

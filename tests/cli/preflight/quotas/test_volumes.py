@@ -1,3 +1,5 @@
+"""Test the check of the quota of EBS storage."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the check of an existing bucket of the cluster."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the check of the buckets of data."""
+
 import json
 
 import pytest

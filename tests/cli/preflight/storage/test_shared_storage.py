@@ -1,3 +1,5 @@
+"""Test the check of an existing file system, EFS or Lustre."""
+
 import json
 from typing import Any
 
