@@ -97,7 +97,7 @@ class Call:
             try:
                 return dict(json.loads(self.body))
             except ValueError:
-                # the service will refuse it
+                # The service will refuse it.
                 return {}
         return {}
 

@@ -51,12 +51,12 @@ from local.aws.ec2 import (
 )
 from local.aws.ec2.run_instances import checks, network_interfaces, placement
 from local.aws.iam import managed_policies, policy_simulator
+from local.aws.limits import capacity, quotas, spot_scores
 from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
-from local.aws.scarcity import capacity, quotas, spot_scores
 from local.aws.scheduler import schedules
 from local.aws.sessions import channels, start_session
 from local.aws.sessions.gateway import GATEWAY
@@ -144,8 +144,8 @@ def create_server(
     if version("moto") != MOTO_VERSION:
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
-    capacity.read_from(capacities)
-    quotas.read_from(quota_file)
+    capacity.use_limits_file(capacities)
+    quotas.use_quotas_file(quota_file)
     schedules.set_minute(schedule_minute_s)
     try:
         log = RequestLog(request_log) if request_log else None
@@ -169,7 +169,7 @@ def create_server(
 
 
 def _prepare(region: str) -> None:
-    # moto's own images take half a second and hundreds of snapshots, and nothing uses them
+    # moto's own images take half a second and hundreds of snapshots, and nothing uses them.
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
     for extension in _MOTO_EXTENSIONS:
         extension.install()

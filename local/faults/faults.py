@@ -12,7 +12,7 @@ import boto3
 
 from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
-from local.faults import api, disk, network, power, scarcity
+from local.faults import api, disk, limits, network, power
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import FaultTarget, find_target
@@ -188,7 +188,7 @@ class Faults:
         """Undo everything that can be undone; dead and rebooted nodes stay so, and notices remain in force."""
         network.restore_all()
         api.remove_all_faults(self._run_dir)
-        scarcity.lift_limits(self._run_dir)
+        limits.lift_limits(self._run_dir)
         self.end_storage_outage()
         for node in all_nodes(self._run_dir):
             power.thaw(node)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.aws import api_faults
-from local.aws.scarcity import limits
+from local.aws.limits import limit_files
 from local.cache import cache_dir, locked
 from local.dataplane import changes
 from local.network import check_ip, vpc_network
@@ -129,8 +129,8 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     # Listen on every address of the sandbox's own network namespace: users connect by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
-    serving += ["--capacities", str(run_dir / limits.CAPACITY_FILE)]
-    serving += ["--quotas", str(run_dir / limits.QUOTA_FILE)]
+    serving += ["--capacities", str(run_dir / limit_files.CAPACITY_FILE)]
+    serving += ["--quotas", str(run_dir / limit_files.QUOTA_FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")

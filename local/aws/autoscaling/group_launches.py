@@ -18,8 +18,8 @@ from moto.ec2.utils import convert_tag_spec
 
 from local.aws.ec2.run_instances.checks import check_launch
 from local.aws.ec2.run_instances.request import DEFAULT_TYPE
+from local.aws.limits.capacity import SHORTAGES, UNSUPPORTED, check_offering
 from local.aws.moto_patching import wrap
-from local.aws.scarcity.capacity import SHORTAGES, UNSUPPORTED, check_offering
 
 _Data = dict[str, Any]
 

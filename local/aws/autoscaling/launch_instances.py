@@ -21,8 +21,8 @@ from moto.ec2.utils import filter_dict_attribute_mapping
 
 from local.aws.autoscaling import activities, lifecycle
 from local.aws.autoscaling.group_launches import launch_member
+from local.aws.limits.capacity import SHORTAGES
 from local.aws.moto_patching import add
-from local.aws.scarcity.capacity import SHORTAGES
 
 MAX_INSTANCES: Final = 100
 """Largest number of instances that one call launches."""

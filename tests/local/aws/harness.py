@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 
-from local.aws.scarcity.limits import Capacity, write_capacities, write_quotas
+from local.aws.limits.limit_files import Capacity, write_capacities, write_quotas
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
