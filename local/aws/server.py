@@ -3,9 +3,12 @@
 import io
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -65,60 +68,53 @@ from local.dataplane.changes import ChangeWriter, may_change
 MOTO_VERSION = "5.2.5"
 """Version whose private names this package wraps."""
 
-_MOTO_EXTENSIONS = (
-    # CloudFormationBackend.create_stack and update_stack: template_rules refuses before anything is created or changed.
-    stacks,
-    stack_updates,
-    template_rules,
-    stack_events,
-    change_sets,
-    signals,
-    security_groups,
-    prefix_lists,
-    encryption,
-    managed_policies,
-    resource_types,
+_WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
+    # The last refuses before anything is created or changed.
+    "CloudFormationBackend.create_stack": (stacks, template_rules),
+    "CloudFormationBackend.update_stack": (stack_updates, template_rules),
+    "FakeAutoScalingGroup.create_from_cloudformation_json": (lifecycle_hooks, group_checks),
+    "FakeAutoScalingGroup._set_launch_configuration": (group_launches, group_checks),
+    # The last records what the first does.
+    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (group_launches, activities),
+    # The last disassociates the address of what the first terminates.
+    "Instance.terminate": (group_launches, elastic_ips),
+    # From the last: one gives a launch its reservation, one refuses it, two complete it, and capacity counts what runs.
+    "EC2Backend.run_instances": (capacity, network_interfaces, placement, checks, capacity_reservations),
+}
+"""Additions to moto that wrap the same function, outermost last: each calls those before it."""
+
+_INDEPENDENT: Final[tuple[ModuleType, ...]] = (
+    availability_zones,
     buckets,
+    capacity_blocks,
+    change_sets,
+    encryption,
     file_systems,
-    lustre,
-    # FakeAutoScalingGroup.replace_autoscaling_group_instances: activities records what group_launches does.
-    # Instance.terminate: elastic_ips disassociates the address of what group_launches terminates.
-    # FakeAutoScalingGroup's creation and _set_launch_configuration: group_checks refuses before the others act.
-    group_launches,
-    activities,
+    health,
+    images,
+    instance_types,
     launch_instances,
     lifecycle,
-    lifecycle_hooks,
-    health,
-    size_limits,
-    group_checks,
-    subnets,
-    elastic_ips,
-    instance_types,
-    # EC2Backend.run_instances, which the last one enters first: capacity_reservations gives a launch its reservation,
-    # checks refuses it, placement and network_interfaces complete what was launched, capacity counts what runs.
-    capacity,
-    spot_scores,
-    quotas,
-    network_interfaces,
-    placement,
-    checks,
+    lustre,
+    managed_policies,
     placement_groups,
-    capacity_reservations,
-    capacity_blocks,
-    reboots,
-    images,
-    availability_zones,
-    start_session,
-    session_tokens,
-    vpc_endpoints,
-    volume_key,
     policy_simulator,
+    prefix_lists,
+    quotas,
+    reboots,
+    resource_types,
+    security_groups,
+    session_tokens,
+    signals,
+    size_limits,
+    spot_scores,
+    stack_events,
+    start_session,
+    subnets,
+    volume_key,
+    vpc_endpoints,
 )
-"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one.
-
-Each comment names such a function. The order of the others does not matter."""
-
+"""Additions to moto that share no function with another."""
 
 _EXTRA_SERVICES: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}
 """Services that moto lacks."""
@@ -171,9 +167,18 @@ def create_server(
 def _prepare(region: str) -> None:
     # moto's own images take half a second and hundreds of snapshots, and nothing uses them.
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    for extension in _MOTO_EXTENSIONS:
+    for extension in _moto_extensions():
         extension.install()
     images.register(region)
+
+
+def _moto_extensions() -> list[ModuleType]:
+    """Return all additions, each after those that it wraps."""
+    sorter: TopologicalSorter[ModuleType] = TopologicalSorter()
+    for extensions in _WRAPPED_IN_ORDER.values():
+        for inner, outer in pairwise(extensions):
+            sorter.add(outer, inner)
+    return [*sorter.static_order(), *_INDEPENDENT]
 
 
 class Application:
