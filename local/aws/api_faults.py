@@ -36,7 +36,7 @@ class ApiFault:
     """Service as named in a signature ("dynamodb"); None for every service."""
     instance_id: str | None = None
     """Instance whose requests fail; None for every node."""
-    share: float = 1.0
+    fraction: float = 1.0
     """Fraction of the matching requests that fail; the seed decides which ones."""
     seed: int = 0
 
@@ -139,7 +139,7 @@ class ApiFaults:
         if instance_id is None:
             return None
         for fault, dice in self._dice.items():
-            if fault.matches(call.service, instance_id) and dice.random() < fault.share:
+            if fault.matches(call.service, instance_id) and dice.random() < fault.fraction:
                 return response(injected_error(fault.kind, call.service, query=call.is_query), call)
         return None
 
