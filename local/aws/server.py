@@ -20,12 +20,12 @@ from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
     group_checks,
-    group_launches,
     health,
-    launch_instances,
-    lifecycle,
+    launch_instances_api,
     lifecycle_hooks,
+    member_launches,
     size_limits,
+    termination,
 )
 from local.aws.calls import Call
 from local.aws.cloudformation import (
@@ -73,11 +73,11 @@ _WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     "CloudFormationBackend.create_stack": (stacks, template_rules),
     "CloudFormationBackend.update_stack": (stack_updates, template_rules),
     "FakeAutoScalingGroup.create_from_cloudformation_json": (lifecycle_hooks, group_checks),
-    "FakeAutoScalingGroup._set_launch_configuration": (group_launches, group_checks),
+    "FakeAutoScalingGroup._set_launch_configuration": (member_launches, group_checks),
     # The last records what the first does.
-    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (group_launches, activities),
+    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (member_launches, activities),
     # The last disassociates the address of what the first terminates.
-    "Instance.terminate": (group_launches, elastic_ips),
+    "Instance.terminate": (member_launches, elastic_ips),
     # From the last: one gives a launch its reservation, one refuses it, two complete it, and capacity counts what runs.
     "EC2Backend.run_instances": (capacity, network_interfaces, placement, checks, capacity_reservations),
 }
@@ -93,8 +93,8 @@ _INDEPENDENT: Final[tuple[ModuleType, ...]] = (
     health,
     images,
     instance_types,
-    launch_instances,
-    lifecycle,
+    launch_instances_api,
+    termination,
     lustre,
     managed_policies,
     placement_groups,
