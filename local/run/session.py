@@ -134,8 +134,8 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
     _await_control_plane(control, run_dir / "log/local.aws.log")
-    data = _start("local.dataplane.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
-    programs = {"local.aws": control, "local.dataplane.dataplane": data}
+    data = _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.aws": control, "local.dataplane": data}
     end_watching = Monitor(run_dir, programs=programs, warn=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:
