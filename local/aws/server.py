@@ -27,7 +27,7 @@ from local.aws.autoscaling import (
     size_limits,
     termination,
 )
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.cloudformation import (
     change_sets,
     encryption,
@@ -193,7 +193,7 @@ class Application:
         # Read before acquiring the lock, so that a slow sender blocks nobody else.
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        call = Call(environ, body)
+        call = ApiRequest(environ, body)
         target = call.header("x-amz-target")
         with LOCK if may_change(call.service, body, method=call.method, target=target) else LOCK.reading():
             if vpc_endpoints.arrives(call):
@@ -201,7 +201,7 @@ class Application:
         vpc_endpoints.await_hang_up(environ)
         raise ConnectionAbortedError("no route from the node to the service")  # werkzeug then answers nothing
 
-    def _serve(self, call: Call, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def _serve(self, call: ApiRequest, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         authorization = authorize(call)
         if self._log:
             self._log.write(call, authorization)
@@ -211,7 +211,7 @@ class Application:
         output: Iterable[bytes] = (response or self._moto)(environ, start_response)
         return output
 
-    def _injected_error(self, call: Call) -> Response | None:
+    def _injected_error(self, call: ApiRequest) -> Response | None:
         if self._api_faults is None:
             return None
         session = session_of(call.credential.access_key)

@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.aws.api_faults import SERVICES, ApiFault, ApiFaults, write_faults
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from tests.local.aws.harness import REGION, Aws, Role, start_server
 
 SIGNED = {"HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential=ASIAKEY/20261120/{REGION}/ec2/aws4_request, "}
@@ -152,7 +152,7 @@ def test_requested_share_of_the_calls_is_refused(control: Control) -> None:
 
 
 def answers(faults: ApiFaults, *, times: int = 30) -> list[bool]:
-    return [faults.response(Call(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
+    return [faults.response(ApiRequest(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
 
 
 def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from botocore.session import Session
 from cli.aws.clients import Clients
 from cli.preflight import existing_network
 from cli.preflight.target import PreflightTarget
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.vpc_endpoints import arrives
 from local.network.addresses import ENDPOINT_SOURCES
 from stacks.settings.props import ClusterProps
@@ -66,7 +66,7 @@ class Network:
 
     def arrives(self, service: str, *, source: str = BEHIND_ENDPOINTS) -> bool:
         signed = {"HTTP_AUTHORIZATION": signature(self.access_key, service)}
-        return arrives(Call({"REMOTE_ADDR": source, **signed}, b""))
+        return arrives(ApiRequest({"REMOTE_ADDR": source, **signed}, b""))
 
     def problems(self) -> list[str]:
         target = PreflightTarget(
