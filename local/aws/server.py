@@ -61,8 +61,8 @@ from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
 from local.aws.scheduler import schedules
-from local.aws.sessions import channels, start_session
-from local.aws.sessions.gateway import GATEWAY
+from local.aws.ssm_sessions import channels, start_session
+from local.aws.ssm_sessions.gateway import GATEWAY
 from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"

@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 
 from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import session_of
-from local.aws.sessions.gateway import GATEWAY
+from local.aws.ssm_sessions.gateway import GATEWAY
 
 SERVICE: Final = "ssmmessages"
 PATH: Final = re.compile(r"/v1/(control|data)-channel/([\w:.-]+)")
