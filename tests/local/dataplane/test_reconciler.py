@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from local.dataplane import reconciler
 from local.node import reboots, spot_notices
 from local.node.inventory import Inventory
 from local.run import status
