@@ -198,7 +198,7 @@ class Application:
         with LOCK if may_change(call.service, body, method=call.method, target=target) else LOCK.reading():
             if vpc_endpoints.arrives(call):
                 return self._serve(call, environ, start_response)
-        vpc_endpoints.await_hang_up(environ)
+        vpc_endpoints.wait_for_hang_up(environ)
         raise ConnectionAbortedError("no route from the node to the service")  # werkzeug then answers nothing
 
     def _serve(self, call: ApiRequest, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -63,7 +63,7 @@ def arrives(call: ApiRequest) -> bool:
     return any(table in endpoint.route_table_ids for endpoint in endpoints if not _is_interface(endpoint))
 
 
-def await_hang_up(environ: Mapping[str, Any]) -> None:
+def wait_for_hang_up(environ: Mapping[str, Any]) -> None:
     """Wait until the client closes the connection, or for SILENCE_S."""
     poll = select.poll()
     poll.register(environ["werkzeug.socket"], select.POLLRDHUP)

@@ -98,7 +98,7 @@ def _start(module: str, *arguments: str, run_dir: Path, environment: Mapping[str
         )  # fmt: skip
 
 
-def _await_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> None:
+def _wait_for_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -133,7 +133,7 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     serving += ["--quotas", str(run_dir / limit_files.QUOTA_FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
-    _await_control_plane(control, run_dir / "log/local.aws.log")
+    _wait_for_control_plane(control, run_dir / "log/local.aws.log")
     data = _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
     programs = {"local.aws": control, "local.dataplane": data}
     end_watching = Monitor(run_dir, programs=programs, warn=lambda line: print(line, file=sys.stderr)).start()

@@ -221,7 +221,7 @@ def test_words_are_completed_on_a_terminal(command: str, load: str, function: st
         terminal.type(f"dlcluster {typed}\n")
         terminal.expect(re.escape(f"<{words}>"))
     terminal.type("exit\n")
-    terminal.await_end()
+    terminal.wait_for_end()
     terminal.close()
 
 

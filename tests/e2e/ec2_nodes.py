@@ -48,7 +48,7 @@ def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
     return sorted((attachment["NetworkCardIndex"], attachment["DeviceIndex"], kind) for attachment, kind in attachments)
 
 
-def await_another(node_index: int, *, than: set[str]) -> str:
+def wait_for_another(node_index: int, *, than: set[str]) -> str:
     """Wait until another instance has a node's number, and return it."""
     faults = Faults.current()
     wait_until(

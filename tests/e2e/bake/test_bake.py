@@ -212,4 +212,4 @@ def test_worker_from_the_image_skips_the_setup_and_a_master_runs_it(laptop: Lapt
         key = (node_disk(new) / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[1]
         assert key != baked.host_key
         assert laptop.on(host, "cat /etc/machine-id").encode().strip() not in (b"", baked.forbidden["machine"])
-    laptop.await_job_on(*aliases())
+    laptop.wait_for_job_on(*aliases())

@@ -77,4 +77,4 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
     assert all(ends < times[host][0] for host in HOSTS[1:]), times
     assert re.search(rf"^setup {after}: done on {NODES} of {NODES} nodes$", laptop.run("dlcluster", "status"), re.M)
     assert laptop.run("dlcluster", "setup") == f"setup {after}: done on all nodes before\n"
-    laptop.await_job_on(*aliases())
+    laptop.wait_for_job_on(*aliases())

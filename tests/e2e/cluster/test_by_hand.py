@@ -20,7 +20,7 @@ def terminal(cluster: DeployedCluster) -> Iterator[Terminal]:
     terminal.expect(LOCAL_PROMPT)
     yield terminal
     terminal.type("exit\n")
-    terminal.await_end()
+    terminal.wait_for_end()
     terminal.close()
     Path.home().joinpath(".ssh/config").unlink(missing_ok=True)
 

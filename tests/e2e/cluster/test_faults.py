@@ -53,7 +53,7 @@ def test_fault_name_resolves_to_the_node_that_answers(cluster: DeployedCluster, 
 
 
 def test_observer_agrees_on_a_healthy_cluster(cluster: DeployedCluster, observer: ClusterObserver) -> None:
-    observation = observer.await_agreement(DEADLINE_S)
+    observation = observer.wait_for_agreement(DEADLINE_S)
     assert observation.instances[1] == cluster.master["InstanceId"]
     assert set(observation.instances.values()) == set(cluster.addresses)
     assert sorted(observation.instances) == list(range(1, len(cluster.instances) + 1))
@@ -67,9 +67,9 @@ def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Cluster
     assert {line.split(": cannot log in")[0] for line in found} == pair
     assert all("timed out" in line for line in found)
     with pytest.raises(TimeoutError, match=r"waited 0 s for the nodes to agree:\n.*cannot log in to"):
-        observer.await_agreement(0)
+        observer.wait_for_agreement(0)
     faults.heal()
-    observer.await_agreement(DEADLINE_S)
+    observer.wait_for_agreement(DEADLINE_S)
 
 
 def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) -> None:
@@ -78,7 +78,7 @@ def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) 
     assert found
     assert all("log in to deeplearning-worker2" in line or faults.node(WORKER).instance_id in line for line in found)
     faults.end_freeze(WORKER)
-    observer.await_agreement(DEADLINE_S)
+    observer.wait_for_agreement(DEADLINE_S)
 
 
 def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterObserver) -> None:
@@ -88,7 +88,7 @@ def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterOb
     assert any("the workers file has" in line for line in observer.differences())
     # The agent rewrites the file with the next change of the membership or sooner; both are correct.
     workers.write_text(right)
-    observer.await_agreement(DEADLINE_S)
+    observer.wait_for_agreement(DEADLINE_S)
 
 
 def test_killed_agent_is_restarted(faults: Faults) -> None:
@@ -158,12 +158,12 @@ HARMLESS = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-ag
 
 
 def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: ClusterObserver) -> None:
-    before, printed = observer.await_agreement(DEADLINE_S), list[str]()
+    before, printed = observer.wait_for_agreement(DEADLINE_S), list[str]()
     targets = [node_target(number) for number in before.instances]
     plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
     run_plan(plan, faults, instances=lambda: faults.instances(STACK), log=printed.append)
     assert sum(line.endswith("begins") for line in printed) == len(plan.faults)
-    observer.await_agreement(DEADLINE_S, previous=before)
+    observer.wait_for_agreement(DEADLINE_S, previous=before)
 
 
 def test_unknown_node_name_is_one_line(cluster: DeployedCluster) -> None:

@@ -52,4 +52,4 @@ def test_watch_shows_nodes_and_a_new_job_and_restores_the_terminal(cluster: Depl
         shell.type("echo code $?\n")
         shell.expect(r"code 130\b")
         shell.type("exit\n")
-        assert shell.await_end() == 0
+        assert shell.wait_for_end() == 0

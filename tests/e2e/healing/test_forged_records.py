@@ -160,7 +160,7 @@ def files(cluster: DeployedCluster) -> dict[tuple[str, str], str]:
 def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: DeployedCluster) -> None:
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
-    before = observer.await_agreement(HEAL_TIMEOUT_S)
+    before = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     right, right_files = right_answers(cluster), files(cluster)
     assert right["ssh"].stdout.strip() == before.instances[2]
 
@@ -182,7 +182,7 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Dep
             assert kinds >= 10
     assert refused, "no forged record was ever seen"
 
-    after = observer.await_agreement(HEAL_TIMEOUT_S)
+    after = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
     assert check(ask(cluster), right) == set()
     assert files(cluster) == right_files
@@ -211,7 +211,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: De
     # For a moment, the master's membership is forged, and a worker's record is draining and has another key.
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
-    before = observer.await_agreement(HEAL_TIMEOUT_S)
+    before = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     right, right_files = right_answers(cluster), files(cluster)
 
     believed = False
@@ -233,7 +233,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: De
     assert believed, "no forged record was ever believed"
 
     wait_until(lambda: not wrong_records(cluster), "the nodes' own records", timeout_s=OWN_RECORD_TIMEOUT_S, every_s=1)
-    after = observer.await_agreement(HEAL_TIMEOUT_S)
+    after = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
     assert files(cluster) == right_files
     assert check(ask(cluster), right) == set()

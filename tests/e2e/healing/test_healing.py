@@ -39,17 +39,17 @@ def observer(cluster: DeployedCluster) -> ClusterObserver:
 
 @pytest.fixture
 def before(observer: ClusterObserver) -> Observation:
-    return observer.await_agreement(HEAL_TIMEOUT_S)
+    return observer.wait_for_agreement(HEAL_TIMEOUT_S)
 
 
-def await_replacement(observer: ClusterObserver, before: Observation, node_index: int) -> Observation:
+def wait_for_replacement(observer: ClusterObserver, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     wait_until(
         lambda: Faults.current().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
         f"another with index {node_index}",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
+    after = observer.wait_for_agreement(HEAL_TIMEOUT_S, previous=before)
     assert after.instances.keys() == before.instances.keys()
     changed = {index for index, instance_id in before.instances.items() if after.instances[index] != instance_id}
     assert changed == {node_index}
@@ -153,7 +153,7 @@ def test_a_crashed_worker_is_replaced_under_its_index(
     cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     Faults.current().kill("worker2")
-    await_replacement(observer, before, 2)
+    wait_for_replacement(observer, before, 2)
     # The ssh configuration is still the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
 
@@ -172,7 +172,7 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
         enter_project(cluster.user, tmp_path, monkeypatch)
         with shared_models():
             check_commands_without_master(Prompt(capture=capfd), before.instances[1])
-    after = await_replacement(observer, before, 1)
+    after = wait_for_replacement(observer, before, 1)
     assert public_address(after.instances[1]) == address
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.
     hop = "ssh -o BatchMode=yes deeplearning-worker3 hostname"
@@ -195,7 +195,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
         timeout_s=HEAL_TIMEOUT_S,
     )
     left_at = workers_path(witness).stat().st_mtime
-    await_replacement(observer, before, node_index)
+    wait_for_replacement(observer, before, node_index)
     assert state(draining_instance) == "terminated"
     assert terminated_at(draining_instance) >= int(left_at)
 
@@ -224,7 +224,7 @@ def test_scaled_in_survivors_close_the_gap(
         "the survivor with the free index",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    assert observer.await_agreement(HEAL_TIMEOUT_S).instances == expected
+    assert observer.wait_for_agreement(HEAL_TIMEOUT_S).instances == expected
     count = cluster.on("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2"
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=workers, MinSize=2, DesiredCapacity=2)
@@ -233,7 +233,7 @@ def test_scaled_in_survivors_close_the_gap(
         "the cluster to have three nodes again",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    observer.await_agreement(HEAL_TIMEOUT_S)
+    observer.wait_for_agreement(HEAL_TIMEOUT_S)
 
 
 def test_job_runs_on_the_healed_cluster_without_agent_forwarding(cluster: DeployedCluster) -> None:
