@@ -16,7 +16,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.host_services import HostServices
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, SimulatedNode
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -28,7 +28,7 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
+def test_master_and_workers_become_a_cluster(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     master, first, second = nodes
@@ -72,7 +72,7 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
         assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
 
 
-def test_master_outside_training_is_not_in_the_workers_file(cluster: Cluster) -> None:
+def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     head = {"master_trains": False, "worker_gpu_count": 8}
@@ -90,7 +90,7 @@ def test_master_outside_training_is_not_in_the_workers_file(cluster: Cluster) ->
     cluster.run([restarted, *nodes[1:]], until=lambda: nodes[2].text(contract.WORKERS_FILE).count("\n") == 3)
 
 
-def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
+def test_workers_that_start_first_wait_for_the_master(cluster: SimulatedCluster) -> None:
     master, *workers = boot_cluster(cluster)
     for _ in range(3):
         for worker in workers:
@@ -100,7 +100,7 @@ def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
     assert len(cluster.signals) == 3
 
 
-def test_no_node_signals_before_all_are_members(cluster: Cluster) -> None:
+def test_no_node_signals_before_all_are_members(cluster: SimulatedCluster) -> None:
     master, first, second = boot_cluster(cluster)
     for _ in range(4):
         for node in (master, first):
@@ -113,7 +113,7 @@ def test_no_node_signals_before_all_are_members(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(("min_nodes", "present", "ready"), [(2, 1, False), (2, 2, True), (1, 1, True), (3, 2, False)])
 def test_node_is_ready_with_the_minimum_of_the_deploy(
-    cluster: Cluster, min_nodes: int, present: int, ready: bool
+    cluster: SimulatedCluster, min_nodes: int, present: int, ready: bool
 ) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
@@ -127,14 +127,14 @@ def test_node_is_ready_with_the_minimum_of_the_deploy(
     assert nodes[0].text(contract.WORKERS_FILE).count("\n") == present
 
 
-def test_large_cluster_forms(cluster: Cluster) -> None:
+def test_large_cluster_forms(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster, workers=20)
     cluster.run(nodes, until=all_ready(nodes))
     assert all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes)
     assert len(cluster.signals) == 21
 
 
-def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> None:
+def test_quiet_passes_and_restarted_agents_change_no_file(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     before = [snapshot(node.root) for node in nodes]
@@ -149,7 +149,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
     assert len(cluster.signals) == 3
 
 
-def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: Cluster) -> None:
+def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     master, lost, kept = nodes
@@ -161,7 +161,7 @@ def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: 
     assert replacement.host_key in kept.text(contract.KNOWN_HOSTS_FILE)
 
 
-def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: Cluster) -> None:
+def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster, workers=0)
     cluster.run(nodes, until=all_ready(nodes))
     hosts = under_root(nodes[0].root, contract.HOSTS_FILE)
@@ -171,7 +171,7 @@ def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster:
     assert hosts.read_text() == hosts_file(nodes).replace("127.0.0.1 localhost", "10.9.9.9 mine")
 
 
-def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
+def test_new_host_key_reaches_every_node(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     under_root(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
@@ -180,7 +180,9 @@ def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
     assert [f"{public_key('new')}\n" in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes] == [True] * 3
 
 
-def test_stale_read_of_the_generation_changes_no_file(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_read_of_the_generation_changes_no_file(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     older = cluster.table.read_generation() - 1
@@ -190,7 +192,7 @@ def test_stale_read_of_the_generation_changes_no_file(cluster: Cluster, monkeypa
 
 
 @pytest.mark.parametrize("restarted", [(), (0,), (0, 1, 2)], ids=["nobody", "master", "everybody"])
-def test_cluster_survives_the_loss_of_its_table_rows(cluster: Cluster, restarted: tuple[int, ...]) -> None:
+def test_cluster_survives_the_loss_of_its_table_rows(cluster: SimulatedCluster, restarted: tuple[int, ...]) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     by_index = cluster.by_index()
@@ -205,14 +207,14 @@ def test_cluster_survives_the_loss_of_its_table_rows(cluster: Cluster, restarted
     assert {*cluster.by_index().values()} == {*by_index.values()}
 
 
-def shows(node: SimulatedNode, cluster: Cluster) -> bool:
+def shows(node: SimulatedNode, cluster: SimulatedCluster) -> bool:
     """Return True if the node has the table's current membership."""
     state = json.loads(node.text(contract.NODE_STATE))
     return bool(state["generation"] == cluster.table.read_generation())
 
 
 def test_worker_reads_the_membership_only_when_its_generation_has_moved(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
@@ -238,7 +240,7 @@ def test_worker_reads_the_membership_only_when_its_generation_has_moved(
     assert len(reads) == 1
 
 
-def test_delays_are_jittered(cluster: Cluster) -> None:
+def test_delays_are_jittered(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
@@ -248,7 +250,7 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 
 
-def test_groups_of_other_clusters_are_left_alone(cluster: Cluster) -> None:
+def test_groups_of_other_clusters_are_left_alone(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster, workers=0)
     cluster.clients.autoscaling.create_auto_scaling_group(
         AutoScalingGroupName="somebody-elses",

@@ -13,7 +13,7 @@ from tests.launcher.ssh_cluster import (
     ADDRESSES,
     SHORT_GRACE_S,
     SHORT_HEARTBEAT_TIMEOUT_S,
-    Cluster,
+    SshCluster,
     change_constants,
     copy_launcher,
 )
@@ -79,11 +79,11 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def cluster(nodes: Path, tmp_path: Path) -> Iterator[Cluster]:
+def cluster(nodes: Path, tmp_path: Path) -> Iterator[SshCluster]:
     path = f"{nodes}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"
     # Without a runtime directory, no launch keeps connections for another test's.
     environment = {"PATH": path, "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "none")}
-    cluster = Cluster(directory=tmp_path, environment=environment)
+    cluster = SshCluster(directory=tmp_path, environment=environment)
     yield cluster
     outlived = cluster.ranks()
     for pid in outlived:

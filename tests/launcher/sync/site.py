@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.launcher.ssh_cluster import ADDRESSES, Cluster
+from tests.launcher.ssh_cluster import ADDRESSES, SshCluster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site(Cluster):
+class Site(SshCluster):
     """The nodes, their home directories, and the user's working directory."""
 
     homes: dict[str, Path]
