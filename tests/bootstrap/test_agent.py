@@ -28,10 +28,16 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def test_master_and_workers_become_a_cluster(cluster: SimulatedCluster) -> None:
+@pytest.fixture
+def booted(cluster: SimulatedCluster) -> list[SimulatedNode]:
+    """Boot a master and two workers until all are ready."""
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    master, first, second = nodes
+    return nodes
+
+
+def test_every_node_signals_its_group_once(cluster: SimulatedCluster, booted: list[SimulatedNode]) -> None:
+    master, first, second = booted
     assert Counter(cluster.signals) == Counter(
         [
             ("MasterGroup", "SUCCESS", master.instance_id),
@@ -39,11 +45,19 @@ def test_master_and_workers_become_a_cluster(cluster: SimulatedCluster) -> None:
             ("WorkerGroup", "SUCCESS", second.instance_id),
         ]
     )
-    for node_index, node in enumerate(nodes, start=1):
-        assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
+
+
+def test_hosts_and_workers_files_name_all_nodes_in_index_order(booted: list[SimulatedNode]) -> None:
+    for node in booted:
+        assert node.text(contract.HOSTS_FILE) == hosts_file(booted)
         assert node.text(contract.WORKERS_FILE) == (
             "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n"
         )
+
+
+def test_known_hosts_has_the_host_key_of_every_node(booted: list[SimulatedNode]) -> None:
+    master, first, second = booted
+    for node in booted:
         assert node.text(contract.KNOWN_HOSTS_FILE) == (
             "# BEGIN deeplearning-cdk\n"
             f"deeplearning-master,deeplearning-worker1,{master.address} {master.host_key}\n"
@@ -51,25 +65,37 @@ def test_master_and_workers_become_a_cluster(cluster: SimulatedCluster) -> None:
             f"deeplearning-worker3,{second.address} {second.host_key}\n"
             "# END deeplearning-cdk\n"
         )
-        variables = (
-            "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n"
-            "DEEPLEARNING_WORKERS_COUNT=3\n"
-            "DEEPLEARNING_WORKER_GPU_COUNT=0\n"
-            "DEEPLEARNING_BUCKET=bucket\n"
-            f"DEEPLEARNING_INSTANCE_ID={node.instance_id}\n"
-        )
-        assert node.text(contract.ENVIRONMENT_FILE) == (
-            f"# BEGIN deeplearning-cdk\n{variables}# END deeplearning-cdk\n"
-        )
-        assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
-        assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
-        right = ssh.SSHD_MASTER if node is nodes[0] else ssh.SSHD_WORKER
-        assert node.text(contract.SSHD_CONFIG) == right
-        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if node is master else ssh.SSH_CLIENT)
+
+
+def test_environment_is_the_same_in_the_file_the_script_and_systemd(booted: list[SimulatedNode]) -> None:
+    for node in booted:
+        variables = [
+            "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n",
+            "DEEPLEARNING_WORKERS_COUNT=3\n",
+            "DEEPLEARNING_WORKER_GPU_COUNT=0\n",
+            "DEEPLEARNING_BUCKET=bucket\n",
+            f"DEEPLEARNING_INSTANCE_ID={node.instance_id}\n",
+        ]
+        block = ["# BEGIN deeplearning-cdk\n", *variables, "# END deeplearning-cdk\n"]
+        assert node.text(contract.ENVIRONMENT_FILE) == "".join(block)
+        assert node.text(contract.ENVIRONMENT_SCRIPT) == "".join(f"export {line}" for line in variables)
+        assert [f"{name}={value}\n" for name, value in node.actions.environment.items()] == variables
+
+
+def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(booted: list[SimulatedNode]) -> None:
+    for node in booted:
+        is_master = node is booted[0]
+        expected = ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER
+        assert node.text(contract.SSHD_CONFIG) == expected
+        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT)
         assert node.actions.calls.count("reload-sshd") == 1
+
+
+def test_node_state_has_the_members_that_the_agent_last_applied(booted: list[SimulatedNode]) -> None:
+    for node_index, node in enumerate(booted, start=1):
         state = json.loads(node.text(contract.NODE_STATE))
         assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)
-        assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
+        assert [each["address"] for each in state["members"]] == [each.address for each in booted]
 
 
 def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCluster) -> None:

@@ -23,7 +23,7 @@ def other_type(node: Node) -> str:
 
 
 @abuses(BOTH, f"autoscaling:SetInstanceHealth on {OWN_GROUP}")
-def test_a_node_has_any_node_of_its_group_replaced(node: Node) -> None:
+def test_node_has_any_node_of_its_group_replaced(node: Node) -> None:
     autoscaling, cluster = node.client("autoscaling"), node.cluster
     own = group(cluster, node.type)
     victim = sorted(own.in_service())[-1]
@@ -98,7 +98,7 @@ PAUSE = "autoscaling:UpdateAutoScalingGroup on autoscaling:autoScalingGroup:*:au
     ("master",),
     *(f"{PAUSE}/{name}, autoscaling:MinSize 0, autoscaling:MaxSize 0" for name in ("OWN-GROUP", "deeplearning-worker")),
 )
-def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster, master: Node) -> None:
+def test_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster, master: Node) -> None:
     autoscaling, worker = master.client("autoscaling"), cluster.node("worker")
     for name in (cluster.group("master"), cluster.group("worker")):
         refused(worker.client("autoscaling").update_auto_scaling_group, AutoScalingGroupName=name, **ZERO)

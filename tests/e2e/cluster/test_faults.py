@@ -24,6 +24,8 @@ DEADLINE_S = 120.0
 CONNECT_TIMEOUT_S = 1.5
 WORKER = "deeplearning-worker2"
 MAIN_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", AGENT_SERVICE)
+FAULTS_THAT_KEEP_NODES = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
+"""Kinds of faults that leave every node in place."""
 
 
 @pytest.fixture
@@ -153,14 +155,10 @@ def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, fault
     assert api_connection(struck) == "connected"
 
 
-HARMLESS = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
-"""Kinds of faults that leave every node in place."""
-
-
 def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: ClusterObserver) -> None:
     before, printed = observer.wait_for_agreement(DEADLINE_S), list[str]()
     targets = [node_target(number) for number in before.instances]
-    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
+    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=FAULTS_THAT_KEEP_NODES, durations_s=(1, 3))
     run_plan(plan, faults, instances=lambda: faults.instances(STACK), log=printed.append)
     assert sum(line.endswith("begins") for line in printed) == len(plan.faults)
     observer.wait_for_agreement(DEADLINE_S, previous=before)

@@ -191,7 +191,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     Faults.current().rebalance_recommendation(draining_instance)
     wait_until(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
-        "the leaver to be in no list",
+        "the draining node to leave the workers file",
         timeout_s=HEAL_TIMEOUT_S,
     )
     left_at = workers_path(witness).stat().st_mtime

@@ -126,7 +126,7 @@ def existing_vpc() -> Iterator[ExistingVpc]:
     association = ec2.associate_route_table(RouteTableId=table, SubnetId=private)["AssociationId"]
     group = ec2.create_security_group(GroupName="endpoints", Description="endpoints", VpcId=vpc_id)["GroupId"]
     ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=https_from(PRIVATE_BLOCK))
-    endpoints = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=private, table=table, group=group)
+    endpoints = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=private, route_table_id=table, security_group_id=group)
     made = endpoints.create()
     yield ExistingVpc(vpc_id=vpc_id, private=private, key=key, endpoints=endpoints)
     endpoints.delete(made.values())
