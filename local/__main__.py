@@ -29,7 +29,7 @@ from typing import NoReturn
 from local import blocks
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
-from local.faults import Faults, command_line, scarcity
+from local.faults import Faults, command_line, limits
 from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
@@ -40,7 +40,7 @@ from local.run.status import print_status
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
-INSIDE_ONLY = ("fault", "block", *scarcity.SUBCOMMANDS)
+INSIDE_ONLY = ("fault", "block", *limits.SUBCOMMANDS)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,7 +54,7 @@ def _parser_inside() -> _Parser:
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
     subcommands.add_parser("status", help="list the instances of this local AWS")
     command_line.add_arguments(subcommands.add_parser("fault", help="break something in it"))
-    scarcity.add_arguments(subcommands.add_parser)
+    limits.add_arguments(subcommands.add_parser)
     blocks.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
     return parser
 
@@ -173,8 +173,8 @@ def _act_inside(options: argparse.Namespace) -> int:
         return print_status()
     if options.subcommand == "block":
         return blocks.run_command(options)
-    if options.subcommand in scarcity.SUBCOMMANDS:
-        return scarcity.run_command(current_run_dir(), options)
+    if options.subcommand in limits.SUBCOMMANDS:
+        return limits.run_command(current_run_dir(), options)
     return command_line.run_command(Faults.current(), options)
 
 

@@ -30,6 +30,9 @@ SLOWEST = (
 """Files that run for half a minute or more; they start first, because everything would wait for one that starts
 last."""
 JSII_END_S = 120.0
+pytest.register_assert_rewrite(
+    "tests.cli.fleet", "tests.cli.preflight.stubbed_account", "tests.launcher.ssh_cluster", "tests.local.aws.harness"
+)
 
 
 def pytest_configure() -> None:
@@ -40,6 +43,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {REPOSITORY / "tests" / file: place for place, file in enumerate(SLOWEST)}
+    if missing := [str(path.relative_to(REPOSITORY)) for path in first if not path.exists()]:
+        raise pytest.UsageError(f"SLOWEST in tests/conftest.py names files that do not exist: {', '.join(missing)}")
     items.sort(key=lambda item: first.get(item.path, len(first)))
 
 
@@ -71,7 +76,10 @@ def _jsii_runtime_ends_first() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _services_are_read_once() -> Iterator[None]:
-    """Cache botocore's descriptions of AWS's services, which each session of a command or agent reads otherwise."""
+    """Cache botocore's descriptions of AWS's services, which each session of a command or agent reads otherwise.
+
+    tests/service_models.py shares more than the files, for the tests of dlcluster.
+    """
     read = functools.cache(functools.partial(JSONFileLoader.load_file, JSONFileLoader()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", lambda _, file_path: read(file_path))

@@ -1,4 +1,4 @@
-"""Make the endpoints of a VPC without internet, as its owner does."""
+"""Create the VPC endpoints that a private cluster needs, as the owner of its VPC does."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class Endpoints:
     ec2: Any
     vpc_id: str
     subnet: str
-    table: str
+    route_table_id: str
     """The subnet's route table."""
-    group: str
+    security_group_id: str
     """Security group of the interface endpoints."""
 
     def create(self, services: Iterable[str] = SERVICES) -> dict[str, str]:
@@ -36,12 +36,12 @@ class Endpoints:
 
     def _create(self, service: str) -> str:
         if service in existing_network.GATEWAY_SERVICES:
-            place = {"VpcEndpointType": "Gateway", "RouteTableIds": [self.table], "PrivateDnsEnabled": False}
+            place = {"VpcEndpointType": "Gateway", "RouteTableIds": [self.route_table_id], "PrivateDnsEnabled": False}
         else:
             place = {
                 "VpcEndpointType": "Interface",
                 "SubnetIds": [self.subnet],
-                "SecurityGroupIds": [self.group],
+                "SecurityGroupIds": [self.security_group_id],
                 "PrivateDnsEnabled": True,
             }
         name = f"com.amazonaws.{self.ec2.meta.region_name}.{service}"

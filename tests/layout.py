@@ -1,6 +1,7 @@
-"""Check the layout of the repository: folders, sizes of packages and files, import cycles, and the paths in docs/how.
+"""Check the layout of the repository: folders, sizes, docstrings of tests, import cycles, and the paths in docs/how.
 
-``make lint`` runs it as ``python -m tests.layout``; each line that it prints is one broken rule.
+This is a lint program, not a test: ``make lint`` runs it as ``python -m tests.layout``, and each line that it prints is
+one broken rule. It is here because it is about the checkout and no part of the product; test_layout.py tests it.
 """
 
 import ast
@@ -88,6 +89,7 @@ def broken_rules(repository: Path = REPOSITORY) -> Iterator[str]:
     yield from _folders(repository)
     yield from _packages(repository)
     yield from _files(repository)
+    yield from _docstrings_of_tests(repository)
     for package in PRODUCT:
         yield from _cycles(repository, package)
     for path in PATHS:
@@ -122,6 +124,13 @@ def _files(repository: Path) -> Iterator[str]:
             yield f"{path}: {lines} lines, at most {most}"
         if lines < MIN_LINES and path.name not in ENTRY_POINTS and path.as_posix() not in SHORT_FILES:
             yield f"{path}: {lines} lines, at least {MIN_LINES}: merge it into its neighbor"
+
+
+def _docstrings_of_tests(repository: Path) -> Iterator[str]:
+    for path in _modules(repository, "tests"):
+        text = (repository / path).read_text()
+        if text and ast.get_docstring(ast.parse(text)) is None:
+            yield f"{path}: no docstring; say in one line what it tests or provides"
 
 
 def _cycles(repository: Path, package: str) -> Iterator[str]:

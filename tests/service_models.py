@@ -1,5 +1,6 @@
-"""Read the models of AWS's services once a process: botocore reads them again for every session.
+"""Share botocore's loader among all sessions: each makes one of its own, which lists and merges the models again.
 
+tests/conftest.py caches the files alone, which suffices for most tests and changes nothing of botocore's objects.
 Each command of dlcluster makes a session, and half of the time of a command in a test's process went there.
 """
 

@@ -62,6 +62,13 @@ def test_a_file_too_long_or_too_short(tree: Path, lines: int, sentence: str) -> 
     assert line.startswith(f"stacks/a.py: {sentence}")
 
 
+def test_a_test_without_a_docstring(tree: Path) -> None:
+    write(tree, "tests/cli/test_a.py", '"""Test a."""\n')
+    assert broken(tree) == []
+    write(tree, "tests/cli/test_b.py", "B = 1\n")
+    assert broken(tree) == ["tests/cli/test_b.py: no docstring; say in one line what it tests or provides"]
+
+
 def test_command_of_a_hundred_lines_is_reported(tree: Path) -> None:
     (tree / "cli/commands/cluster").mkdir(parents=True)
     for name, lines in (("long", 100), ("short", 99)):

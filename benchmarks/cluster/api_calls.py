@@ -31,7 +31,7 @@ def measure() -> None:
         for size in SIZES:
             if size != SIZES[0]:
                 run_cdk(user, *deploy_arguments(nodes=size))
-            observer(user).await_agreement(AGREEMENT_TIMEOUT_S)
+            observer(user).wait_for_agreement(AGREEMENT_TIMEOUT_S)
             time.sleep(SETTLE_S)
             began = time.time()
             time.sleep(WINDOW_S)

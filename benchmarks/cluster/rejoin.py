@@ -31,7 +31,7 @@ KINDS = {"worker": 2, "master": 1}
 
 def measure() -> None:
     with user_with_cluster(nodes=NODES) as user:
-        before = observer(user).await_agreement(AGREEMENT_TIMEOUT_S)
+        before = observer(user).wait_for_agreement(AGREEMENT_TIMEOUT_S)
         first_boot = {
             kind: user_data_took(Faults.current().node(before.instances[node_index]))
             for kind, node_index in KINDS.items()

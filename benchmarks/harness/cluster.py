@@ -79,7 +79,7 @@ def replacement(user: User, before: Observation, node_index: int) -> Observation
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {AGREEMENT_TIMEOUT_S:.0f} s for another instance with index {node_index}")
         time.sleep(0.2)
-    return observer(user).await_agreement(AGREEMENT_TIMEOUT_S, previous=before)
+    return observer(user).wait_for_agreement(AGREEMENT_TIMEOUT_S, previous=before)
 
 
 def user_data_began(node: NodeHandle) -> float:

@@ -13,7 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until a signal ends the process."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
-    # end on a plain kill as on Ctrl-C
+    # End on a plain kill as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server = create_server(

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from werkzeug.wrappers import Response
 
-from local.aws.calls import Call, Protocol
+from local.aws.calls import ApiRequest, Protocol
 
 ApiFaultKind = Literal["throttle", "error"]
 SERVICES: Final = (
@@ -36,7 +36,7 @@ class ApiFault:
     """Service as named in a signature ("dynamodb"); None for every service."""
     instance_id: str | None = None
     """Instance whose requests fail; None for every node."""
-    share: float = 1.0
+    fraction: float = 1.0
     """Fraction of the matching requests that fail; the seed decides which ones."""
     seed: int = 0
 
@@ -85,7 +85,7 @@ def injected_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceE
     return _BROKEN.get(service, ServiceError(status=500, code="InternalFailure", message="Internal failure"))
 
 
-def response(error: ServiceError, call: Call) -> Response:
+def response(error: ServiceError, call: ApiRequest) -> Response:
     """Build the response in the protocol of the request."""
     if call.protocol == "json":
         namespace = "com.amazonaws.dynamodb.v20120810#" if call.service == "dynamodb" else ""
@@ -133,13 +133,13 @@ class ApiFaults:
         self._read: tuple[int, int] | None = None
         self._dice: dict[ApiFault, random.Random] = {}
 
-    def response(self, call: Call, *, instance_id: str | None) -> Response | None:
+    def response(self, call: ApiRequest, *, instance_id: str | None) -> Response | None:
         """Return an error for a node's request, or None to serve it."""
         self._refresh()
         if instance_id is None:
             return None
         for fault, dice in self._dice.items():
-            if fault.matches(call.service, instance_id) and dice.random() < fault.share:
+            if fault.matches(call.service, instance_id) and dice.random() < fault.fraction:
                 return response(injected_error(fault.kind, call.service, query=call.is_query), call)
         return None
 

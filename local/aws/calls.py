@@ -36,7 +36,7 @@ def parse_credential(environ: Mapping[str, Any]) -> Credential:
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiRequest:
     """A request, and what it asks the service to do."""
 
     environ: Mapping[str, Any]
@@ -97,7 +97,7 @@ class Call:
             try:
                 return dict(json.loads(self.body))
             except ValueError:
-                # the service will refuse it
+                # The service will refuse it.
                 return {}
         return {}
 

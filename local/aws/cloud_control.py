@@ -7,14 +7,14 @@ from typing import Any, Final
 from moto.ec2.exceptions import EC2ClientError
 from werkzeug.wrappers import Response
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.ec2 import capacity_reservations
 
 SERVICE: Final = "cloudcontrolapi"
 RESERVATION: Final = "AWS::EC2::CapacityReservation"
 
 
-def answer(call: Call) -> Response:
+def answer(call: ApiRequest) -> Response:
     """Answer an authorized call."""
     kind, name = call.parameters.get("TypeName"), str(call.parameters.get("Identifier"))
     if call.action != "GetResource" or kind != RESERVATION:

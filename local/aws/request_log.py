@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.authorizer import Authorization
 from local.iam.policies import Permission
 
@@ -31,7 +31,7 @@ class RequestLog:
         # line buffered: each request is one write
         self._file = path.open("a", buffering=1, encoding="utf-8")
 
-    def write(self, call: Call, authorization: Authorization) -> None:
+    def write(self, call: ApiRequest, authorization: Authorization) -> None:
         """Append one request and the result of its authorization."""
         noted = entry(call, datetime.now(timezone.utc))
         if application := _APPLICATION.search(call.header("user-agent")):
@@ -48,7 +48,7 @@ class RequestLog:
         self._file.write(json.dumps(noted) + "\n")
 
 
-def entry(call: Call, now: datetime) -> dict[str, Any]:
+def entry(call: ApiRequest, now: datetime) -> dict[str, Any]:
     """Return a request's entry, before its authorization is added."""
     return {
         "time": now.isoformat(timespec="milliseconds"),

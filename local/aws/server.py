@@ -3,9 +3,12 @@
 import io
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -17,14 +20,14 @@ from local.aws.api_faults import ApiFaults
 from local.aws.autoscaling import (
     activities,
     group_checks,
-    group_launches,
     health,
-    launch_instances,
-    lifecycle,
+    launch_instances_api,
     lifecycle_hooks,
+    member_launches,
     size_limits,
+    termination,
 )
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.cloudformation import (
     change_sets,
     encryption,
@@ -51,74 +54,67 @@ from local.aws.ec2 import (
 )
 from local.aws.ec2.run_instances import checks, network_interfaces, placement
 from local.aws.iam import managed_policies, policy_simulator
+from local.aws.limits import capacity, quotas, spot_scores
 from local.aws.permissions import session_tokens
 from local.aws.permissions.authorizer import authorize
 from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
-from local.aws.scarcity import capacity, quotas, spot_scores
 from local.aws.scheduler import schedules
-from local.aws.sessions import channels, start_session
-from local.aws.sessions.gateway import GATEWAY
+from local.aws.ssm_sessions import channels, start_session
+from local.aws.ssm_sessions.gateway import GATEWAY
 from local.dataplane.changes import ChangeWriter, may_change
 
 MOTO_VERSION = "5.2.5"
 """Version whose private names this package wraps."""
 
-_MOTO_EXTENSIONS = (
-    # CloudFormationBackend.create_stack and update_stack: template_rules refuses before anything is created or changed.
-    stacks,
-    stack_updates,
-    template_rules,
-    stack_events,
-    change_sets,
-    signals,
-    security_groups,
-    prefix_lists,
-    encryption,
-    managed_policies,
-    resource_types,
-    buckets,
-    file_systems,
-    lustre,
-    # FakeAutoScalingGroup.replace_autoscaling_group_instances: activities records what group_launches does.
-    # Instance.terminate: elastic_ips disassociates the address of what group_launches terminates.
-    # FakeAutoScalingGroup's creation and _set_launch_configuration: group_checks refuses before the others act.
-    group_launches,
-    activities,
-    launch_instances,
-    lifecycle,
-    lifecycle_hooks,
-    health,
-    size_limits,
-    group_checks,
-    subnets,
-    elastic_ips,
-    instance_types,
-    # EC2Backend.run_instances, which the last one enters first: capacity_reservations gives a launch its reservation,
-    # checks refuses it, placement and network_interfaces complete what was launched, capacity counts what runs.
-    capacity,
-    spot_scores,
-    quotas,
-    network_interfaces,
-    placement,
-    checks,
-    placement_groups,
-    capacity_reservations,
-    capacity_blocks,
-    reboots,
-    images,
+_WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
+    # The last refuses before anything is created or changed.
+    "CloudFormationBackend.create_stack": (stacks, template_rules),
+    "CloudFormationBackend.update_stack": (stack_updates, template_rules),
+    "FakeAutoScalingGroup.create_from_cloudformation_json": (lifecycle_hooks, group_checks),
+    "FakeAutoScalingGroup._set_launch_configuration": (member_launches, group_checks),
+    # The last records what the first does.
+    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (member_launches, activities),
+    # The last disassociates the address of what the first terminates.
+    "Instance.terminate": (member_launches, elastic_ips),
+    # From the last: one gives a launch its reservation, one refuses it, two complete it, and capacity counts what runs.
+    "EC2Backend.run_instances": (capacity, network_interfaces, placement, checks, capacity_reservations),
+}
+"""Additions to moto that wrap the same function, outermost last: each calls those before it."""
+
+_INDEPENDENT: Final[tuple[ModuleType, ...]] = (
     availability_zones,
-    start_session,
-    session_tokens,
-    vpc_endpoints,
-    volume_key,
+    buckets,
+    capacity_blocks,
+    change_sets,
+    encryption,
+    file_systems,
+    health,
+    images,
+    instance_types,
+    launch_instances_api,
+    termination,
+    lustre,
+    managed_policies,
+    placement_groups,
     policy_simulator,
+    prefix_lists,
+    quotas,
+    reboots,
+    resource_types,
+    security_groups,
+    session_tokens,
+    signals,
+    size_limits,
+    spot_scores,
+    stack_events,
+    start_session,
+    subnets,
+    volume_key,
+    vpc_endpoints,
 )
-"""Additions to moto, innermost first: of two that wrap the same function, the later one calls the earlier one.
-
-Each comment names such a function. The order of the others does not matter."""
-
+"""Additions to moto that share no function with another."""
 
 _EXTRA_SERVICES: Final = {channels.SERVICE: channels.answer, cloud_control.SERVICE: cloud_control.answer}
 """Services that moto lacks."""
@@ -144,8 +140,8 @@ def create_server(
     if version("moto") != MOTO_VERSION:
         raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
-    capacity.read_from(capacities)
-    quotas.read_from(quota_file)
+    capacity.use_limits_file(capacities)
+    quotas.use_quotas_file(quota_file)
     schedules.set_minute(schedule_minute_s)
     try:
         log = RequestLog(request_log) if request_log else None
@@ -169,11 +165,20 @@ def create_server(
 
 
 def _prepare(region: str) -> None:
-    # moto's own images take half a second and hundreds of snapshots, and nothing uses them
+    # moto's own images take half a second and hundreds of snapshots, and nothing uses them.
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    for extension in _MOTO_EXTENSIONS:
+    for extension in _moto_extensions():
         extension.install()
     images.register(region)
+
+
+def _moto_extensions() -> list[ModuleType]:
+    """Return all additions, each after those that it wraps."""
+    sorter: TopologicalSorter[ModuleType] = TopologicalSorter()
+    for extensions in _WRAPPED_IN_ORDER.values():
+        for inner, outer in pairwise(extensions):
+            sorter.add(outer, inner)
+    return [*sorter.static_order(), *_INDEPENDENT]
 
 
 class Application:
@@ -188,15 +193,15 @@ class Application:
         # Read before acquiring the lock, so that a slow sender blocks nobody else.
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        call = Call(environ, body)
+        call = ApiRequest(environ, body)
         target = call.header("x-amz-target")
         with LOCK if may_change(call.service, body, method=call.method, target=target) else LOCK.reading():
             if vpc_endpoints.arrives(call):
                 return self._serve(call, environ, start_response)
-        vpc_endpoints.await_hang_up(environ)
+        vpc_endpoints.wait_for_hang_up(environ)
         raise ConnectionAbortedError("no route from the node to the service")  # werkzeug then answers nothing
 
-    def _serve(self, call: Call, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def _serve(self, call: ApiRequest, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         authorization = authorize(call)
         if self._log:
             self._log.write(call, authorization)
@@ -206,7 +211,7 @@ class Application:
         output: Iterable[bytes] = (response or self._moto)(environ, start_response)
         return output
 
-    def _injected_error(self, call: Call) -> Response | None:
+    def _injected_error(self, call: ApiRequest) -> Response | None:
         if self._api_faults is None:
             return None
         session = session_of(call.credential.access_key)

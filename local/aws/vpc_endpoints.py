@@ -16,7 +16,7 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupRule
 from moto.ec2.models.vpcs import VPCBackend, VPCEndPoint
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.moto_patching import wrap
 from local.aws.permissions.callers import session_of
 from local.network.addresses import ENDPOINT_SOURCES
@@ -42,7 +42,7 @@ def _create(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> VP
     return made
 
 
-def arrives(call: Call) -> bool:
+def arrives(call: ApiRequest) -> bool:
     """Return False if a node made the call and its VPC has no way to the service."""
     instance = None if call.is_local else _sender(call)
     if instance is None:
@@ -63,14 +63,14 @@ def arrives(call: Call) -> bool:
     return any(table in endpoint.route_table_ids for endpoint in endpoints if not _is_interface(endpoint))
 
 
-def await_hang_up(environ: Mapping[str, Any]) -> None:
+def wait_for_hang_up(environ: Mapping[str, Any]) -> None:
     """Wait until the client closes the connection, or for SILENCE_S."""
     poll = select.poll()
     poll.register(environ["werkzeug.socket"], select.POLLRDHUP)
     poll.poll(SILENCE_S * 1000)
 
 
-def _sender(call: Call) -> Instance | None:
+def _sender(call: ApiRequest) -> Instance | None:
     """Return the instance whose role's credentials sign the call."""
     session = session_of(call.credential.access_key)
     if session is None:

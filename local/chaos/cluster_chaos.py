@@ -28,7 +28,7 @@ def run_chaos(
 ) -> None:
     """Run a plan on a healthy cluster and wait until it is healthy again. Raises TimeoutError with the differences."""
     faults, observer = Faults.current(), ClusterObserver.current(cluster, environment=environment)
-    before = observer.await_agreement(RECOVERY_TIMEOUT_S)
+    before = observer.wait_for_agreement(RECOVERY_TIMEOUT_S)
     targets = [node_target(number) for number in sorted(before.instances)]
     plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
     _log(f"{plan}\n")
@@ -36,7 +36,7 @@ def run_chaos(
         run_plan(plan, faults, instances=lambda: faults.instances(cluster), log=_log)
     finally:
         faults.heal()
-    after = observer.await_agreement(RECOVERY_TIMEOUT_S, previous=before)
+    after = observer.wait_for_agreement(RECOVERY_TIMEOUT_S, previous=before)
     _log(f"recovered: generation {after.generation}, {after.instances}")
 
 

@@ -42,12 +42,12 @@ def run_cases(cluster: str, *, user: User, seed: int, cases: int, log: Callable[
     errors: list[str] = []
     reused = 0
     for fault in draw_faults(seed, cases=cases, node_indexes=range(1, NODES + 1)):
-        observer.await_agreement(RECOVERY_TIMEOUT_S)
+        observer.wait_for_agreement(RECOVERY_TIMEOUT_S)
         log(str(fault))
         fault_run = FaultRun(fault, cluster=cluster, user=user, faults=faults, observer=observer, log=log)
         errors += [f"{fault}: {line}" for line in fault_run.run()]
         reused += fault_run.reused
-    observer.await_agreement(RECOVERY_TIMEOUT_S)
+    observer.wait_for_agreement(RECOVERY_TIMEOUT_S)
     return errors if reused else [*errors, "no job reused an idle connection"]
 
 
@@ -88,7 +88,7 @@ class FaultRun:
             try:
                 recovered_s = self._break_and_heal(node) - fault_at
                 for job in jobs:
-                    job.await_end(until=fault_at + recovered_s + 2 * REACTION_TIMEOUT_S)
+                    job.wait_for_end(until=fault_at + recovered_s + 2 * REACTION_TIMEOUT_S)
                 outcomes = [(job, job.outcome(since=fault_at)) for job in jobs]
             finally:
                 for job in jobs:
@@ -105,9 +105,9 @@ class FaultRun:
     def _orphaned_ranks(self, job: Job, *, fault_at: float) -> list[str]:
         """List ranks that run too long, on any node: from the failed attempt, and after the end of the job."""
         answered, orphans = fault_at + REACTION_TIMEOUT_S, []
-        if not job.await_end(until=answered):
+        if not job.wait_for_end(until=answered):
             orphans = ranks_of(job.token, before=fault_at)
-            job.await_end(until=answered + 2 * RECOVERY_TIMEOUT_S)
+            job.wait_for_end(until=answered + 2 * RECOVERY_TIMEOUT_S)
         until = max(answered, time.monotonic() + CLEANUP_S)
         while (left := ranks_of(job.token)) and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -124,14 +124,14 @@ class FaultRun:
             job = Job(self._user, job_case, token=f"{self._token}.{job_case.phase}")
             jobs.append(job)
             if job_case.phase == "stepping":
-                job.await_line("resumes at", timeout_s=START_S)
+                job.wait_for_line("resumes at", timeout_s=START_S)
                 time.sleep(job_case.fraction * STEPPING_S)
                 still, waiting = {pid for pid in idle if Path("/proc", pid).exists()}, idle_connections()
                 self.reused = len(still - waiting)
                 # The next jobs also need idle connections, and must not wait for them in the tested phase.
                 self._fill_connection_pool()
             elif job_case.phase == "rendezvous":
-                job.await_line("joins", timeout_s=START_S)
+                job.wait_for_line("joins", timeout_s=START_S)
                 time.sleep(job_case.fraction * RENDEZVOUS_S)
             else:
                 time.sleep(job_case.fraction * CONNECTING_S)
@@ -143,11 +143,13 @@ class FaultRun:
         if kind == "kill":
             self._faults.kill(name)
             node_index = self._fault.node_index
-            self._await(lambda: self._faults.instances(self._cluster).get(node_index, name) != name, "a replacement")
+            self._wait_until(
+                lambda: self._faults.instances(self._cluster).get(node_index, name) != name, "a replacement"
+            )
         elif kind == "reboot":
             before = node.init()
             self._faults.reboot(name)
-            self._await(lambda: node.is_up and node.init() != before, "the reboot")
+            self._wait_until(lambda: node.is_up and node.init() != before, "the reboot")
         else:
             begin, end = (
                 (self._faults.freeze, self._faults.end_freeze)
@@ -157,10 +159,10 @@ class FaultRun:
             begin(name)
             time.sleep(FAULT_DURATION_S)
             end(name)
-        self._observer.await_agreement(RECOVERY_TIMEOUT_S)
+        self._observer.wait_for_agreement(RECOVERY_TIMEOUT_S)
         return time.monotonic()
 
-    def _await(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(condition, what, timeout_s=RECOVERY_TIMEOUT_S, every_s=POLL_S)
 
     def _judge(self, job_case: JobCase, outcome: JobOutcome, *, recovered_s: float) -> list[str]:

@@ -72,7 +72,7 @@ class ClusterObserver:
         """Observe a cluster of the current local AWS."""
         return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 
-    def await_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
+    def wait_for_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
         """Wait until nothing differs and every node reaches every other. Raises TimeoutError with the differences.
 
         ``previous`` is the membership agreed on before: each survivor must have kept its index.

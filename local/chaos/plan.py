@@ -35,8 +35,8 @@ class PlannedTarget:
         """Return the index of the targeted node among existing ones; None if there is none."""
         if self.node_index is not None:
             return self.node_index if self.node_index in instances else None
-        held = [node_index for node_index in sorted(instances) if (node_index == 1) == (self.node_type == MASTER)]
-        return held[self.pick % len(held)] if held else None
+        candidates = [node_index for node_index in sorted(instances) if (node_index == 1) == (self.node_type == MASTER)]
+        return candidates[self.pick % len(candidates)] if candidates else None
 
     def __str__(self) -> str:
         if self.node_index is not None:

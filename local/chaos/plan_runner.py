@@ -16,7 +16,7 @@ from local.errors import LocalError
 from local.faults.fault_types import FAULT_TYPES
 from local.faults.faults import Faults
 
-API_SHARE = 0.5
+API_FRACTION = 0.5
 """Fraction of the nodes' requests that fail while AWS's API throttles or returns errors."""
 
 
@@ -54,7 +54,7 @@ def run_plan(
                 fault_type.end(faults, *hit)
             else:
                 hit = targeted_instances(fault, instances())
-                values = {"seconds": fault.duration_s, "share": API_SHARE, "seed": plan.seed + event.fault_number}
+                values = {"seconds": fault.duration_s, "fraction": API_FRACTION, "seed": plan.seed + event.fault_number}
                 fault_type.begin(faults, *hit, **{name: values[name] for name in fault_type.plan_options})
                 if fault.duration_s and fault_type.end_method is not None:
                     end = Event(at_s=fault.ends_s, fault_number=event.fault_number, is_end=True, instances=hit)

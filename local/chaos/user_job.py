@@ -57,7 +57,7 @@ class Job:
             self._ended = time.monotonic()
             self._news.notify_all()
 
-    def await_line(self, text: str, *, timeout_s: float) -> bool:
+    def wait_for_line(self, text: str, *, timeout_s: float) -> bool:
         """Wait for a line that contains a text; return True if it arrived in time."""
         with self._news:
             self._news.wait_for(lambda: self._ended is not None or self._has_line(text), timeout_s)
@@ -66,7 +66,7 @@ class Job:
     def _has_line(self, text: str) -> bool:
         return any(text in line for _, line in self._lines)
 
-    def await_end(self, *, until: float) -> bool:
+    def wait_for_end(self, *, until: float) -> bool:
         """Wait for the end until a time of the monotonic clock; return True if it occurred."""
         with self._news:
             return self._news.wait_for(lambda: self._ended is not None, max(0.0, until - time.monotonic()))

@@ -24,4 +24,4 @@ def remove_all_faults(run_dir: Path) -> None:
 
 
 def _scope(fault: ApiFault) -> ApiFault:
-    return replace(fault, share=1.0, seed=0)
+    return replace(fault, fraction=1.0, seed=0)

@@ -1,7 +1,7 @@
-"""List the faults and the repairs that the command line and chaos plans offer.
+"""List the faults that the command line and chaos plans offer.
 
-To add a fault: write its method in `Faults` (faults.py), then add an entry here. Only faults with arguments also need
-`command_line.py`.
+A fault is a method of `Faults` (faults.py), a second one that undoes it if that is possible, and an entry here. Only
+faults with arguments also need `command_line.py`.
 The outage of the shared storage takes arguments, and no plan draws it, so it has no entry.
 """
 
@@ -27,7 +27,7 @@ class FaultType:
     node_count: int = 1
     """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
     plan_options: tuple[str, ...] = ()
-    """Options of ``begin_method`` that a plan passes: seconds, share, seed."""
+    """Options of ``begin_method`` that a plan passes: seconds, fraction, seed."""
     is_planned: bool = True
     """True if chaos plans may draw it."""
 
@@ -37,28 +37,13 @@ class FaultType:
         return self.end_method is not None or "seconds" in self.plan_options
 
     def begin(self, faults: Faults, *instances: str, **options: float) -> None:
-        """Cause the fault, by the method's name: ``faults`` may be a test's stand-in with methods of its own."""
+        """Cause the fault; the method is found by its name, as in any call, so that a test may replace it."""
         getattr(faults, self.begin_method.__name__)(*instances, **options)
 
     def end(self, faults: Faults, *instances: str) -> None:
         """Undo the fault, if it can be undone."""
         if self.end_method is not None:
             getattr(faults, self.end_method.__name__)(*instances)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Repair:
-    """A command that undoes a fault of one node."""
-
-    method: Callable[..., None]
-    """Method of Faults; takes an instance."""
-    help: str
-    report: str
-    """Report of the command line, before the node's name."""
-
-    def begin(self, faults: Faults, instance_id: str) -> None:
-        """Undo the fault, by the method's name, like FaultType.begin."""
-        getattr(faults, self.method.__name__)(instance_id)
 
 
 FAULT_TYPES: Final[Mapping[str, FaultType]] = {
@@ -100,26 +85,16 @@ FAULT_TYPES: Final[Mapping[str, FaultType]] = {
         end_method=Faults.end_metadata_outage,
     ),
     "throttle": FaultType(
-        begin_method=Faults.throttle, end_method=Faults.end_throttle, node_count=0, plan_options=("share", "seed")
+        begin_method=Faults.throttle, end_method=Faults.end_throttle, node_count=0, plan_options=("fraction", "seed")
     ),
     "api-errors": FaultType(
-        begin_method=Faults.api_errors, end_method=Faults.end_api_errors, node_count=0, plan_options=("share", "seed")
+        begin_method=Faults.api_errors,
+        end_method=Faults.end_api_errors,
+        node_count=0,
+        plan_options=("fraction", "seed"),
     ),
     "api-outage": FaultType(begin_method=Faults.api_outage, end_method=Faults.end_api_outage, node_count=0),
 }
 """Every fault by its name, except the outage of the shared storage.
 
 The command line parses the arguments of those without a ``report`` itself."""
-
-REPAIRS: Final[Mapping[str, Repair]] = {
-    "thaw": Repair(help="resume a frozen node", report="thawed", method=Faults.end_freeze),
-    "free-disk": Repair(
-        help="release the space that fill-disk took", report="freed the disk of", method=Faults.end_fill_disk
-    ),
-    "metadata-back": Repair(
-        help="let a node's metadata service answer again",
-        report="restored the metadata of",
-        method=Faults.end_metadata_outage,
-    ),
-}
-"""The repair of each fault that is one node's and takes no arguments; the command line parses those of the others."""

@@ -12,7 +12,7 @@ import boto3
 
 from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
-from local.faults import api, disk, network, power, scarcity
+from local.faults import api, disk, limits, network, power
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import FaultTarget, find_target
@@ -147,30 +147,30 @@ class Faults:
             network.restore(network.NO_API, network.link_element(self.node(name).link))
 
     def throttle(
-        self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
+        self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
-        api.add_fault(self._run_dir, self._fault("throttle", service, share=share, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._fault("throttle", service, fraction=fraction, name=name, seed=seed))
 
     def end_throttle(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop throttling the requests of all nodes, or of one, to a service or to all."""
         api.remove_fault(self._run_dir, self._fault("throttle", service, name=name))
 
     def api_errors(
-        self, service: str | None = None, *, share: float = 1.0, name: str | None = None, seed: int = 0
+        self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
-        api.add_fault(self._run_dir, self._fault("error", service, share=share, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._fault("error", service, fraction=fraction, name=name, seed=seed))
 
     def end_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop the internal errors for all nodes, or for one, of a service or of all."""
         api.remove_fault(self._run_dir, self._fault("error", service, name=name))
 
     def _fault(
-        self, kind: ApiFaultKind, service: str | None, *, name: str | None, share: float = 1.0, seed: int = 0
+        self, kind: ApiFaultKind, service: str | None, *, name: str | None, fraction: float = 1.0, seed: int = 0
     ) -> ApiFault:
         instance_id = None if name is None else self.node(name).instance_id
-        return ApiFault(kind=kind, service=service, instance_id=instance_id, share=share, seed=seed)
+        return ApiFault(kind=kind, service=service, instance_id=instance_id, fraction=fraction, seed=seed)
 
     # ---- shared storage ----
 
@@ -188,7 +188,7 @@ class Faults:
         """Undo everything that can be undone; dead and rebooted nodes stay so, and notices remain in force."""
         network.restore_all()
         api.remove_all_faults(self._run_dir)
-        scarcity.lift_limits(self._run_dir)
+        limits.lift_limits(self._run_dir)
         self.end_storage_outage()
         for node in all_nodes(self._run_dir):
             power.thaw(node)

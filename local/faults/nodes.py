@@ -22,7 +22,7 @@ COMMAND_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeHandle:
-    """One node, running or not, located so as to break it from outside; the data plane has ``container.Node``."""
+    """Handle for breaking a node from outside, running or not; the data plane's own object is ``container.Node``."""
 
     instance_id: str
     directory: Path

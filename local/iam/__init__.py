@@ -1,1 +1,1 @@
-"""Evaluate IAM policies: of callers for the control plane, and of resources for it and the data plane."""
+"""Evaluate IAM policies for the control plane (local.aws.permissions) and the data plane, without moto."""

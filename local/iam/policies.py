@@ -79,15 +79,17 @@ class Decision(Enum):
     DENIED_BY_RESOURCE = "with an explicit deny in a resource-based policy"
 
 
-def evaluate(permission: Permission, own: Sequence[Statement], of_resource: Sequence[Statement] = ()) -> Decision:
+def evaluate(
+    permission: Permission, identity_policies: Sequence[Statement], resource_policies: Sequence[Statement] = ()
+) -> Decision:
     """Evaluate the policies of the caller and of the resource: a Deny wins, and without an Allow nothing is allowed."""
-    matching = [statement for statement in own if _matches(statement, permission)]
-    theirs = [statement for statement in of_resource if _matches(statement, permission)]
-    if not all(statement.allows for statement in matching):
+    of_identity = [statement for statement in identity_policies if _matches(statement, permission)]
+    of_resource = [statement for statement in resource_policies if _matches(statement, permission)]
+    if not all(statement.allows for statement in of_identity):
         return Decision.DENIED
-    if not all(statement.allows for statement in theirs):
+    if not all(statement.allows for statement in of_resource):
         return Decision.DENIED_BY_RESOURCE
-    return Decision.ALLOWED if matching or theirs else Decision.NOT_ALLOWED
+    return Decision.ALLOWED if of_identity or of_resource else Decision.NOT_ALLOWED
 
 
 def single_grants(statement: Statement) -> Iterator[Statement]:

@@ -15,7 +15,7 @@ from typing import IO
 
 from local.errors import LocalError
 from local.network.addresses import USER_ADDRESS
-from local.run.processes import await_end
+from local.run.processes import wait_for_end
 from local.run.runs import END_TIMEOUT_S, Run, end_run, read_run, run_inside, runs_dir
 from local.run.terminal import terminal_restored
 from local.run.user import KEY_NAME, USER_SETTINGS
@@ -38,7 +38,7 @@ class OwnedRun:
         """End a run that lasts as long as its starter, and wait until nothing is left."""
         if self.owner.stdin:
             self.owner.stdin.close()
-        await_end(self.owner, timeout_s=END_TIMEOUT_S)
+        wait_for_end(self.owner, timeout_s=END_TIMEOUT_S)
 
 
 def _name_of(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
@@ -71,7 +71,7 @@ def start_run(*, forever: bool) -> OwnedRun:
                 raise LocalError("the local AWS has ended while it started")
         except BaseException:
             owner.terminate()
-            await_end(owner, timeout_s=END_TIMEOUT_S)
+            wait_for_end(owner, timeout_s=END_TIMEOUT_S)
             raise
     return OwnedRun(run=run, owner=owner)
 

@@ -31,7 +31,7 @@ def process_of(file: Path) -> int | None:
     return int(pid) if started == recorded and state not in "ZX" else None
 
 
-def await_end(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
+def wait_for_end(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
     """Wait for a process that ends a local AWS. Raises LocalError if it takes too long, and leaves it at work."""
     try:
         process.wait(timeout=timeout_s)

@@ -19,7 +19,7 @@ from types import FrameType
 
 from local.cache import locked
 from local.node.cgroups import remove_cgroup, run_cgroup
-from local.run.processes import await_end, process_of, record_process
+from local.run.processes import process_of, record_process, wait_for_end
 from local.run.runs import new_name, runs_dir
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def run_directory() -> Iterator[Path]:
         yield run_dir
     finally:
         os.close(writer)
-        await_end(reaper, timeout_s=REAP_TIMEOUT_S)
+        wait_for_end(reaper, timeout_s=REAP_TIMEOUT_S)
 
 
 def _reap(run_dir: Path) -> None:

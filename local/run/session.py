@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from local.aws import api_faults
-from local.aws.scarcity import limits
+from local.aws.limits import limit_files
 from local.cache import cache_dir, locked
 from local.dataplane import changes
 from local.network import check_ip, vpc_network
@@ -98,7 +98,7 @@ def _start(module: str, *arguments: str, run_dir: Path, environment: Mapping[str
         )  # fmt: skip
 
 
-def _await_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> None:
+def _wait_for_control_plane(process: subprocess.Popen[bytes], log_file: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -129,13 +129,13 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     # Listen on every address of the sandbox's own network namespace: users connect by loopback, nodes by the internet.
     serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
     serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
-    serving += ["--capacities", str(run_dir / limits.CAPACITY_FILE)]
-    serving += ["--quotas", str(run_dir / limits.QUOTA_FILE)]
+    serving += ["--capacities", str(run_dir / limit_files.CAPACITY_FILE)]
+    serving += ["--quotas", str(run_dir / limit_files.QUOTA_FILE)]
     vpc_network.create_internet()
     control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
-    _await_control_plane(control, run_dir / "log/local.aws.log")
-    data = _start("local.dataplane.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
-    programs = {"local.aws": control, "local.dataplane.dataplane": data}
+    _wait_for_control_plane(control, run_dir / "log/local.aws.log")
+    data = _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.aws": control, "local.dataplane": data}
     end_watching = Monitor(run_dir, programs=programs, warn=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:

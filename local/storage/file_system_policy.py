@@ -27,4 +27,4 @@ def admits(policy: Mapping[str, Any], arn: str, *, encrypted: bool) -> bool:
     keys = {"aws:SecureTransport": str(encrypted).lower(), "elasticfilesystem:AccessedViaMountTarget": "true"}
     context = {key: (value,) for key, value in keys.items()}
     mount = Permission(action=_MOUNT, resource=arn, context=context)
-    return evaluate(mount, own=(), of_resource=parse_policy(policy)) is Decision.ALLOWED
+    return evaluate(mount, (), parse_policy(policy)) is Decision.ALLOWED

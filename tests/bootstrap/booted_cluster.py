@@ -4,10 +4,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from bootstrap.contract import DRAIN_TIMEOUT_S
-from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 
-def boot_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
+def boot_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     return [cluster.node("master"), *(cluster.node("worker", number) for number in range(workers))]
@@ -17,14 +17,14 @@ def all_ready(nodes: list[SimulatedNode]) -> Callable[[], bool]:
     return lambda: all(node.agent.is_signal_settled for node in nodes)
 
 
-def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
+def form_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
     nodes = boot_cluster(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
 
 
 def run_seconds(
-    cluster: Cluster,
+    cluster: SimulatedCluster,
     nodes: list[SimulatedNode],
     count: int,
     *,
@@ -41,7 +41,7 @@ def run_seconds(
     return count
 
 
-def hook_is_kept_alive(cluster: Cluster, draining_node: SimulatedNode) -> bool:
+def hook_is_kept_alive(cluster: SimulatedCluster, draining_node: SimulatedNode) -> bool:
     """Return True if the hook would survive two lost heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
     gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]

@@ -16,7 +16,7 @@ from moto.ec2.models import ec2_backends
 
 from bootstrap.aws.clients import Clients, connect
 from bootstrap.contract import TABLE_KEY
-from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, Cluster
+from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, SimulatedCluster
 
 
 class UnexpectedSubprocessError(BaseException):
@@ -71,7 +71,7 @@ def _no_images_of_motos() -> Iterator[None]:
 @pytest.fixture
 def cluster(
     clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _no_images_of_motos: None
-) -> Iterator[Cluster]:
+) -> Iterator[SimulatedCluster]:
     """Yield an empty cluster; the test adds the groups."""
     with mock_aws():
         clients.dynamodb.create_table(
@@ -86,7 +86,7 @@ def cluster(
             LaunchTemplateName="node", LaunchTemplateData={"ImageId": image, "InstanceType": "m5.large"}
         )
         subnet = clients.ec2.describe_subnets()["Subnets"][0]["SubnetId"]
-        made = Cluster(tmp_path, clients, subnet)
+        made = SimulatedCluster(tmp_path, clients, subnet)
         monkeypatch.setattr(clients.cloudformation, "signal_resource", made.take_signal)
         monkeypatch.setattr(clients.autoscaling, "complete_lifecycle_action", made.take_completion)
         monkeypatch.setattr(clients.autoscaling, "record_lifecycle_action_heartbeat", made.take_heartbeat)
@@ -95,7 +95,7 @@ def cluster(
 
 
 @pytest.fixture
-def calls(cluster: Cluster) -> Iterator[Counter[str]]:
+def calls(cluster: SimulatedCluster) -> Iterator[Counter[str]]:
     """Count the calls of each AWS operation."""
     counter: Counter[str] = Counter()
     watched: list[BaseClient] = [

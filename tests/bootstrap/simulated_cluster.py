@@ -136,7 +136,7 @@ class SimulatedNode:
 
 
 @dataclass
-class Cluster:
+class SimulatedCluster:
     """Two Auto Scaling groups, a table, a log group and a stack in moto, and our nodes in them."""
 
     tmp_path: Path

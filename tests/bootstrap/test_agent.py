@@ -1,3 +1,5 @@
+"""Test the agent on simulated clusters: joining, readiness, replacement, lost tables."""
+
 import json
 from collections import Counter
 from dataclasses import fields, replace
@@ -14,7 +16,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.host import Host
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, SimulatedNode
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -26,10 +28,16 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
+@pytest.fixture
+def booted(cluster: SimulatedCluster) -> list[SimulatedNode]:
+    """Boot a master and two workers until all are ready."""
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
-    master, first, second = nodes
+    return nodes
+
+
+def test_every_node_signals_its_group_once(cluster: SimulatedCluster, booted: list[SimulatedNode]) -> None:
+    master, first, second = booted
     assert Counter(cluster.signals) == Counter(
         [
             ("MasterGroup", "SUCCESS", master.instance_id),
@@ -37,11 +45,19 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
             ("WorkerGroup", "SUCCESS", second.instance_id),
         ]
     )
-    for node_index, node in enumerate(nodes, start=1):
-        assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
+
+
+def test_hosts_and_workers_files_name_all_nodes_in_index_order(booted: list[SimulatedNode]) -> None:
+    for node in booted:
+        assert node.text(contract.HOSTS_FILE) == hosts_file(booted)
         assert node.text(contract.WORKERS_FILE) == (
             "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n"
         )
+
+
+def test_known_hosts_has_the_host_key_of_every_node(booted: list[SimulatedNode]) -> None:
+    master, first, second = booted
+    for node in booted:
         assert node.text(contract.KNOWN_HOSTS_FILE) == (
             "# BEGIN deeplearning-cdk\n"
             f"deeplearning-master,deeplearning-worker1,{master.address} {master.host_key}\n"
@@ -49,28 +65,40 @@ def test_master_and_workers_become_a_cluster(cluster: Cluster) -> None:
             f"deeplearning-worker3,{second.address} {second.host_key}\n"
             "# END deeplearning-cdk\n"
         )
-        variables = (
-            "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n"
-            "DEEPLEARNING_WORKERS_COUNT=3\n"
-            "DEEPLEARNING_WORKER_GPU_COUNT=0\n"
-            "DEEPLEARNING_BUCKET=bucket\n"
-            f"DEEPLEARNING_INSTANCE_ID={node.instance_id}\n"
-        )
-        assert node.text(contract.ENVIRONMENT_FILE) == (
-            f"# BEGIN deeplearning-cdk\n{variables}# END deeplearning-cdk\n"
-        )
-        assert node.text(contract.ENVIRONMENT_SCRIPT) == variables.replace("DEEP", "export DEEP")
-        assert "".join(f"{k}={v}\n" for k, v in node.actions.environment.items()) == variables
-        right = ssh.SSHD_MASTER if node is nodes[0] else ssh.SSHD_WORKER
-        assert node.text(contract.SSHD_CONFIG) == right
-        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if node is master else ssh.SSH_CLIENT)
+
+
+def test_environment_is_the_same_in_the_file_the_script_and_systemd(booted: list[SimulatedNode]) -> None:
+    for node in booted:
+        variables = [
+            "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n",
+            "DEEPLEARNING_WORKERS_COUNT=3\n",
+            "DEEPLEARNING_WORKER_GPU_COUNT=0\n",
+            "DEEPLEARNING_BUCKET=bucket\n",
+            f"DEEPLEARNING_INSTANCE_ID={node.instance_id}\n",
+        ]
+        block = ["# BEGIN deeplearning-cdk\n", *variables, "# END deeplearning-cdk\n"]
+        assert node.text(contract.ENVIRONMENT_FILE) == "".join(block)
+        assert node.text(contract.ENVIRONMENT_SCRIPT) == "".join(f"export {line}" for line in variables)
+        assert [f"{name}={value}\n" for name, value in node.actions.environment.items()] == variables
+
+
+def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(booted: list[SimulatedNode]) -> None:
+    for node in booted:
+        is_master = node is booted[0]
+        expected = ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER
+        assert node.text(contract.SSHD_CONFIG) == expected
+        assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT)
         assert node.actions.calls.count("reload-sshd") == 1
+
+
+def test_node_state_has_the_members_that_the_agent_last_applied(booted: list[SimulatedNode]) -> None:
+    for node_index, node in enumerate(booted, start=1):
         state = json.loads(node.text(contract.NODE_STATE))
         assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)
-        assert [each["address"] for each in state["members"]] == [each.address for each in nodes]
+        assert [each["address"] for each in state["members"]] == [each.address for each in booted]
 
 
-def test_master_outside_training_is_not_in_the_workers_file(cluster: Cluster) -> None:
+def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     head = {"master_trains": False, "worker_gpu_count": 8}
@@ -88,7 +116,7 @@ def test_master_outside_training_is_not_in_the_workers_file(cluster: Cluster) ->
     cluster.run([restarted, *nodes[1:]], until=lambda: nodes[2].text(contract.WORKERS_FILE).count("\n") == 3)
 
 
-def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
+def test_workers_that_start_first_wait_for_the_master(cluster: SimulatedCluster) -> None:
     master, *workers = boot_cluster(cluster)
     for _ in range(3):
         for worker in workers:
@@ -98,7 +126,7 @@ def test_workers_that_start_first_wait_for_the_master(cluster: Cluster) -> None:
     assert len(cluster.signals) == 3
 
 
-def test_no_node_signals_before_all_are_members(cluster: Cluster) -> None:
+def test_no_node_signals_before_all_are_members(cluster: SimulatedCluster) -> None:
     master, first, second = boot_cluster(cluster)
     for _ in range(4):
         for node in (master, first):
@@ -111,7 +139,7 @@ def test_no_node_signals_before_all_are_members(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(("min_nodes", "present", "ready"), [(2, 1, False), (2, 2, True), (1, 1, True), (3, 2, False)])
 def test_node_is_ready_with_the_minimum_of_the_deploy(
-    cluster: Cluster, min_nodes: int, present: int, ready: bool
+    cluster: SimulatedCluster, min_nodes: int, present: int, ready: bool
 ) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
@@ -125,14 +153,14 @@ def test_node_is_ready_with_the_minimum_of_the_deploy(
     assert nodes[0].text(contract.WORKERS_FILE).count("\n") == present
 
 
-def test_large_cluster_forms(cluster: Cluster) -> None:
+def test_large_cluster_forms(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster, workers=20)
     cluster.run(nodes, until=all_ready(nodes))
     assert all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes)
     assert len(cluster.signals) == 21
 
 
-def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> None:
+def test_quiet_passes_and_restarted_agents_change_no_file(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     before = [snapshot(node.root) for node in nodes]
@@ -147,7 +175,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: Cluster) -> N
     assert len(cluster.signals) == 3
 
 
-def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: Cluster) -> None:
+def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     master, lost, kept = nodes
@@ -159,7 +187,7 @@ def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: 
     assert replacement.host_key in kept.text(contract.KNOWN_HOSTS_FILE)
 
 
-def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: Cluster) -> None:
+def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster, workers=0)
     cluster.run(nodes, until=all_ready(nodes))
     hosts = under_root(nodes[0].root, contract.HOSTS_FILE)
@@ -169,7 +197,7 @@ def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster:
     assert hosts.read_text() == hosts_file(nodes).replace("127.0.0.1 localhost", "10.9.9.9 mine")
 
 
-def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
+def test_new_host_key_reaches_every_node(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     under_root(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
@@ -178,7 +206,9 @@ def test_new_host_key_reaches_every_node(cluster: Cluster) -> None:
     assert [f"{public_key('new')}\n" in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes] == [True] * 3
 
 
-def test_stale_read_of_the_generation_changes_no_file(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_read_of_the_generation_changes_no_file(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     older = cluster.table.read_generation() - 1
@@ -188,7 +218,7 @@ def test_stale_read_of_the_generation_changes_no_file(cluster: Cluster, monkeypa
 
 
 @pytest.mark.parametrize("restarted", [(), (0,), (0, 1, 2)], ids=["nobody", "master", "everybody"])
-def test_cluster_survives_the_loss_of_its_table_rows(cluster: Cluster, restarted: tuple[int, ...]) -> None:
+def test_cluster_survives_the_loss_of_its_table_rows(cluster: SimulatedCluster, restarted: tuple[int, ...]) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     by_index = cluster.by_index()
@@ -203,14 +233,14 @@ def test_cluster_survives_the_loss_of_its_table_rows(cluster: Cluster, restarted
     assert {*cluster.by_index().values()} == {*by_index.values()}
 
 
-def shows(node: SimulatedNode, cluster: Cluster) -> bool:
+def shows(node: SimulatedNode, cluster: SimulatedCluster) -> bool:
     """Return True if the node has the table's current membership."""
     state = json.loads(node.text(contract.NODE_STATE))
     return bool(state["generation"] == cluster.table.read_generation())
 
 
 def test_worker_reads_the_membership_only_when_its_generation_has_moved(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
@@ -236,7 +266,7 @@ def test_worker_reads_the_membership_only_when_its_generation_has_moved(
     assert len(reads) == 1
 
 
-def test_delays_are_jittered(cluster: Cluster) -> None:
+def test_delays_are_jittered(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
@@ -246,7 +276,7 @@ def test_delays_are_jittered(cluster: Cluster) -> None:
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 
 
-def test_groups_of_other_clusters_are_left_alone(cluster: Cluster) -> None:
+def test_groups_of_other_clusters_are_left_alone(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster, workers=0)
     cluster.clients.autoscaling.create_auto_scaling_group(
         AutoScalingGroupName="somebody-elses",

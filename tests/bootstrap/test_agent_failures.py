@@ -1,3 +1,5 @@
+"""Test what the agent does about failures: its signals, its deadline, its log."""
+
 import errno
 import logging
 import os
@@ -14,10 +16,10 @@ from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
-from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import LOG_GROUP, SimulatedCluster, SimulatedNode
 
 
-def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Cluster) -> None:
+def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: SimulatedCluster) -> None:
     master, first, second = boot_cluster(cluster)
     for _ in range(3):
         for node in (master, first):
@@ -39,7 +41,7 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Clust
     ],
 )
 def test_failure_signal_names_what_is_missing(
-    cluster: Cluster, spoil: Callable[[SimulatedNode], None], slug: str
+    cluster: SimulatedCluster, spoil: Callable[[SimulatedNode], None], slug: str
 ) -> None:
     _, worker, _ = boot_cluster(cluster)
     spoil(worker)
@@ -51,7 +53,9 @@ def test_failure_signal_names_what_is_missing(
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} {slug}")]
 
 
-def test_full_disk_delays_and_is_the_reason_at_the_deadline(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_delays_and_is_the_reason_at_the_deadline(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = boot_cluster(cluster, workers=0)
     with monkeypatch.context() as patch:
 
@@ -70,7 +74,7 @@ def test_full_disk_delays_and_is_the_reason_at_the_deadline(cluster: Cluster, mo
     assert len(cluster.signals) == 1
 
 
-def test_unknown_user_fails_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_user_fails_at_once(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_such_user(_name: str) -> None:
         raise KeyError("no such user")
 
@@ -80,7 +84,7 @@ def test_unknown_user_fails_at_once(cluster: Cluster, monkeypatch: pytest.Monkey
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} bad-config")]
 
 
-def test_restarted_agent_gets_no_new_deadline(cluster: Cluster) -> None:
+def test_restarted_agent_gets_no_new_deadline(cluster: SimulatedCluster) -> None:
     boot_cluster(cluster)
     cluster.clock.now += 599.0
     worker = cluster.node("worker", 0)
@@ -92,7 +96,7 @@ def test_restarted_agent_gets_no_new_deadline(cluster: Cluster) -> None:
 
 
 def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
@@ -124,7 +128,9 @@ def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
     ]
 
 
-def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_throttled_call_is_named_in_the_failure_signal(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = boot_cluster(cluster, workers=0)
 
     def throttled(*_: object, **__: object) -> None:
@@ -140,7 +146,7 @@ def test_throttled_call_is_named_in_the_failure_signal(cluster: Cluster, monkeyp
 
 
 @pytest.fixture
-def words_before_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def words_before_signal(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the contents of the log group at the moment of a signal: a failed stack then removes the node."""
     found: list[str] = []
 
@@ -153,7 +159,7 @@ def words_before_signal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 @pytest.fixture
-def shipper(cluster: Cluster) -> Iterator[LogShipper]:
+def shipper(cluster: SimulatedCluster) -> Iterator[LogShipper]:
     """Return the shipper of an agent that logs as it does on a node."""
     shipper, log = LogShipper(monotonic=cluster.clock), logging.getLogger("bootstrap")
     log.addHandler(shipper)
@@ -162,7 +168,7 @@ def shipper(cluster: Cluster) -> Iterator[LogShipper]:
 
 
 def test_trouble_is_in_the_log_group_before_the_failure_signal(
-    cluster: Cluster, shipper: LogShipper, words_before_signal: list[str], monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, shipper: LogShipper, words_before_signal: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_such_user(_name: str) -> None:
         raise KeyError("no such user")
@@ -174,7 +180,7 @@ def test_trouble_is_in_the_log_group_before_the_failure_signal(
     assert any(words.startswith("bad-config: default_user must be a user") for words in words_before_signal)
 
 
-def test_missing_log_group_does_not_stop_the_agent(cluster: Cluster) -> None:
+def test_missing_log_group_does_not_stop_the_agent(cluster: SimulatedCluster) -> None:
     cluster.clients.logs.delete_log_group(logGroupName=LOG_GROUP)
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)

@@ -1,3 +1,5 @@
+"""Test that files are replaced whole, whatever interrupts the agent."""
+
 import os
 import stat
 from pathlib import Path

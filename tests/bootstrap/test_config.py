@@ -1,3 +1,5 @@
+"""Test the parsing of a node's configuration."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test which errors the agent retries, and which ones a replacement would mend."""
+
 import errno
 
 import pytest

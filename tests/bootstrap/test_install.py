@@ -1,3 +1,5 @@
+"""Test the installation of a release, and of the services that settings add."""
+
 import json
 import os
 import stat

@@ -13,7 +13,7 @@ from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, hosts_file
-from tests.bootstrap.simulated_cluster import TABLE, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster, SimulatedNode
 
 FILE_WRITES = ((Path, "replace"), (Path, "rename"), (Path, "touch"), (Path, "unlink"), (shutil, "rmtree"))
 ACTIONS = ("make_key", "set_environment", "reload_sshd")
@@ -28,7 +28,7 @@ class KilledError(BaseException):
 class Writes:
     """Lets a number of writes pass, and kills the agent before the next."""
 
-    def __init__(self, cluster: Cluster, *, allowed: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, *, allowed: int) -> None:
         self._cluster = cluster
         self._allowed = allowed
         self.passed: list[str] = []
@@ -67,7 +67,7 @@ class Writes:
         self.passed.append(name)
 
 
-def form(cluster: Cluster, nodes: list[SimulatedNode], *, victim: SimulatedNode, writes: Writes) -> bool:
+def form(cluster: SimulatedCluster, nodes: list[SimulatedNode], *, victim: SimulatedNode, writes: Writes) -> bool:
     """Let the two form a cluster; return True if the victim survived."""
     for _ in range(20):
         for node in nodes:
@@ -95,7 +95,7 @@ def check_files_are_whole(victim: SimulatedNode, nodes: list[SimulatedNode]) -> 
     assert not key.exists() or len([*key.iterdir()]) == 2
 
 
-def check_all_is_right(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def check_all_is_right(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     assert cluster.by_index() == {node_index: node.instance_id for node_index, node in enumerate(nodes, start=1)}
     master = nodes[0]
     public = master.text(f"{contract.CLUSTER_KEY_FILE}.pub").rsplit(" ", 1)[0]
@@ -110,7 +110,7 @@ def check_all_is_right(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
     assert {signal[1:] for signal in cluster.signals} == {("SUCCESS", node.instance_id) for node in nodes}
 
 
-def forget(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def forget(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     """Start on an empty disk."""
     for node in nodes:
         shutil.rmtree(node.root)
@@ -138,7 +138,7 @@ MASTER_WRITES = {*NODE_WRITES, "make_key", "rename", "TransactWriteItems"}
 
 @pytest.mark.parametrize(("victim", "kinds"), [(MASTER, MASTER_WRITES), (WORKER, NODE_WRITES)])
 def test_agent_killed_before_any_write_leaves_complete_files_and_its_index(
-    cluster: Cluster, victim: NodeType, kinds: set[str]
+    cluster: SimulatedCluster, victim: NodeType, kinds: set[str]
 ) -> None:
     cluster.add_group(MASTER, size=1)
     cluster.add_group(WORKER, size=1)

@@ -1,3 +1,5 @@
+"""Test the bundle as the program that installs the agent on a node."""
+
 import os
 import shutil
 import subprocess

@@ -10,16 +10,16 @@ from bootstrap.cluster.record_fields import RecordError, check_release
 from bootstrap.contract import VERSION
 from bootstrap.idle.report import ActivityReport
 from bootstrap.service import own_release
-from tests.bootstrap.simulated_cluster import Cluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
 
 OLD, NEW = "0.1.0:0123456789ab", "0.2.0:cdef01234567"
 
 
-def releases(cluster: Cluster) -> dict[int, str]:
+def releases(cluster: SimulatedCluster) -> dict[int, str]:
     return {member.node_index: member.release for member in cluster.table.read_membership().members}
 
 
-def test_the_membership_names_each_nodes_release(cluster: Cluster) -> None:
+def test_the_membership_names_each_nodes_release(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     nodes = [cluster.node("master", release=NEW), cluster.node("worker", release=OLD), cluster.node("worker", 1)]
@@ -28,7 +28,7 @@ def test_the_membership_names_each_nodes_release(cluster: Cluster) -> None:
     assert (found[1], sorted(found.values())) == (NEW, ["", OLD, NEW])
 
 
-def test_changed_release_alone_causes_no_new_membership(cluster: Cluster) -> None:
+def test_changed_release_alone_causes_no_new_membership(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     cluster.run([cluster.node("master", release=NEW)], until=lambda: releases(cluster) == {1: NEW})
@@ -41,7 +41,7 @@ def test_changed_release_alone_causes_no_new_membership(cluster: Cluster) -> Non
     cluster.run([master, cluster.node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})
 
 
-def test_membership_without_releases_causes_no_writes(cluster: Cluster) -> None:
+def test_membership_without_releases_causes_no_writes(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", release=NEW)

@@ -1,3 +1,5 @@
+"""Test the agent's service: a bad configuration or a crash fails the deploy once."""
+
 import json
 import logging
 import os
@@ -17,7 +19,7 @@ from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.contract import NODE_CONFIG
 from bootstrap.errors import ConfigError, MetadataError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.simulated_cluster import LOG_GROUP, Cluster, config_values
+from tests.bootstrap.simulated_cluster import LOG_GROUP, SimulatedCluster, config_values
 
 
 def write_config(root: Path, text: str) -> None:
@@ -27,7 +29,7 @@ def write_config(root: Path, text: str) -> None:
 
 
 @pytest.fixture
-def _instance(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def _instance(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the service on an instance that reaches moto."""
 
     def connect(_region: str) -> Clients:
@@ -38,7 +40,7 @@ def _instance(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_instance")
-def test_bad_config_fails_the_deploy_at_once_and_once(cluster: Cluster, tmp_path: Path) -> None:
+def test_bad_config_fails_the_deploy_at_once_and_once(cluster: SimulatedCluster, tmp_path: Path) -> None:
     write_config(tmp_path, json.dumps(config_values() | {"version": 2}))
     for _ in range(2):
         with pytest.raises(ConfigError, match="version must be 1, got 2"):
@@ -84,7 +86,7 @@ def test_stopped_service_ships_its_last_lines(
 
 
 @pytest.fixture
-def shipper(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogShipper]:
+def shipper(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogShipper]:
     """Return the log's shipper, connected as a running agent leaves it."""
     made, log = LogShipper(), logging.getLogger("bootstrap")
     made.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
@@ -106,7 +108,7 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
     "where", ["bootstrap.agent.first_start_time", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
 )
 def test_agent_crash_fails_the_deploy_once(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr(where, crash)
     write_config(tmp_path, json.dumps(config_values()))
@@ -118,7 +120,7 @@ def test_agent_crash_fails_the_deploy_once(
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 def test_crash_traceback_is_logged_before_the_signal(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words: list[str] = []
 
@@ -138,7 +140,7 @@ def test_crash_traceback_is_logged_before_the_signal(
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 def test_crash_of_an_optional_node_sends_no_failure(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values() | {"fails_deploy": False}))
@@ -149,7 +151,7 @@ def test_crash_of_an_optional_node_sends_no_failure(
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 def test_crash_that_cannot_be_reported_is_still_a_crash(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_answer() -> NoReturn:
         raise MetadataError("no answer")
@@ -165,7 +167,7 @@ def test_crash_that_cannot_be_reported_is_still_a_crash(
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 def test_crash_that_no_stack_waits_for_is_reported_once(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 

@@ -1,3 +1,5 @@
+"""Test the programs that the agent runs: systemctl, nvidia-smi, ssh-keygen."""
+
 import subprocess
 import sys
 from pathlib import Path

@@ -18,7 +18,7 @@ from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
 from cli.main import main
 from tests.cli.bake_account import DONE, IMAGE, SHA256, Account, Killed, aws_error
-from tests.cli.conftest import KEY
+from tests.cli.fleet import KEY
 
 WORKER = "i-00000000000000003"
 STEPS = ("detach", "mark", "leave", "clean", "create", "wait")

@@ -1,3 +1,5 @@
+"""Test how dlcluster reads the settings, like the CDK."""
+
 import json
 from pathlib import Path
 from typing import Any

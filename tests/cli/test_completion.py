@@ -14,7 +14,7 @@ from cli.commands.completion import CHANGES, SHELLS
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.seen_clusters import FILE, SeenCluster, forget, read_seen, remember
-from tests.cli.conftest import REGION, Deploy
+from tests.cli.fleet import REGION, Deploy
 from tests.local.terminal import Terminal
 
 BIN = Path(__file__).parents[2] / "bin"
@@ -221,7 +221,7 @@ def test_words_are_completed_on_a_terminal(command: str, load: str, function: st
         terminal.type(f"dlcluster {typed}\n")
         terminal.expect(re.escape(f"<{words}>"))
     terminal.type("exit\n")
-    terminal.await_end()
+    terminal.wait_for_end()
     terminal.close()
 
 

@@ -11,7 +11,7 @@ from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from cli.main import main
 from tests.cli.command_lines import CHOOSING, LINES, OF_ONE_CLUSTER, ON_MASTER, words_of
-from tests.cli.conftest import KEY, REGION, Deploy, error_line, put_members
+from tests.cli.fleet import KEY, REGION, Deploy, error_line, put_members
 
 
 @pytest.fixture(autouse=True)

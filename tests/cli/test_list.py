@@ -12,7 +12,7 @@ from bootstrap.contract import STACK_DESCRIPTION
 from cli.aws.clusters import UnfinishedStack, find_clusters
 from cli.commands.cluster import list as list_command
 from cli.main import main
-from tests.cli.conftest import KEY, REGION, Deploy
+from tests.cli.fleet import KEY, REGION, Deploy
 
 pytestmark = pytest.mark.usefixtures("aws")
 

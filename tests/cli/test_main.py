@@ -1,3 +1,5 @@
+"""Test dlcluster's command line: status, known-hosts, and the errors of all commands."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from bootstrap.contract import VERSION
 from cli.aws.clients import Clients
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
-from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
+from tests.cli.fleet import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 

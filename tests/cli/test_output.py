@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.contract import VERSION
 from cli.main import main
-from tests.cli.conftest import KEY, REGION, RELEASE, Deploy, put_membership
+from tests.cli.fleet import KEY, REGION, RELEASE, Deploy, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 GREEN = "\x1b[32m"

@@ -18,8 +18,8 @@ from cli.main import main
 from cli.ssh.remote import CommandResult
 from cli.watch import loop, snapshot
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members
-from tests.cli.jobs.conftest import JOB, record
+from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members
+from tests.cli.jobs.master import JOB, record
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 GPU = Gpu(busy_percent=1, used_mib=2, total_mib=3)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local.run.user import deploy_arguments
-from tests.e2e.conftest import NODES, DeployedCluster
+from tests.e2e.deployed_cluster import NODES, DeployedCluster
 
 REPOSITORY = Path(__file__).parents[2]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(".git", "cdk.out", "tests", "docs", "__pycache__", ".*_cache")

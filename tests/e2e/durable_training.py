@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from local.run.user import User
-from tests.e2e.conftest import NODES
+from tests.e2e.deployed_cluster import NODES
 from tests.e2e.durable_programs import OWN_SCRIPT, STEPS, Program
 from tests.waiting import wait_until
 
@@ -23,7 +23,7 @@ def status(user: User) -> dict[str, object]:
     return dict(json.loads(user.output("dlcluster", "status", "--json")))
 
 
-def await_nodes(user: User) -> None:
+def wait_for_nodes(user: User) -> None:
     wait_until(lambda: status(user)["running_nodes"] == NODES, "all nodes", timeout_s=BOOT_S, every_s=2.0)
 
 
@@ -47,7 +47,7 @@ class Training:
         wait_until(lambda: program.begun in training.log(), "the training", timeout_s=START_S, every_s=1.0)
         return training
 
-    def await_restart(self) -> None:
+    def wait_for_restart(self) -> None:
         """Wait until a new master's attempt goes on at a saved step."""
         wait_until(lambda: self.program.resumed_steps(self.log()), "the next attempt", timeout_s=BOOT_S, every_s=2.0)
 
@@ -68,7 +68,7 @@ class Training:
         """
         weights = re.compile(self.program.weights)
         wait_until(lambda: weights.search(self.log()), "the durable training's end", timeout_s=END_S, every_s=2.0)
-        ended = await_end(self.user, self.job)
+        ended = wait_for_end(self.user, self.job)
         assert (ended["state"], ended["exit_code"]) == ("SUCCEEDED", 0), ended
         assert ended["attempt"] >= least_attempts, ended
         log = self.log()
@@ -81,7 +81,7 @@ class Training:
         assert weights.findall(log) == weights.findall(undisturbed) != []
 
 
-def await_end(user: User, job: str) -> dict[str, Any]:
+def wait_for_end(user: User, job: str) -> dict[str, Any]:
     """Wait until a job has ended; return its record."""
     read = f"launch status --json {job}"
     wait_until(lambda: '"end": null' not in user.ssh(MASTER, read), "the job's end", timeout_s=START_S)

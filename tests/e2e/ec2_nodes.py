@@ -6,7 +6,7 @@ from typing import Any, Final
 from bootstrap.contract import NODE_TYPES, WORKERS_FILE, group_name
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.conftest import STACK, group_instances
+from tests.e2e.deployed_cluster import STACK, group_instances
 from tests.e2e.laptop import Laptop
 from tests.waiting import wait_until
 
@@ -48,7 +48,7 @@ def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
     return sorted((attachment["NetworkCardIndex"], attachment["DeviceIndex"], kind) for attachment, kind in attachments)
 
 
-def await_another(node_index: int, *, than: set[str]) -> str:
+def wait_for_another(node_index: int, *, than: set[str]) -> str:
     """Wait until another instance has a node's number, and return it."""
     faults = Faults.current()
     wait_until(

@@ -4,7 +4,7 @@ from typing import Any, Final, Literal
 
 from local.faults.clients import client
 from tests.e2e.checkouts import Edit
-from tests.e2e.conftest import group_instances
+from tests.e2e.deployed_cluster import group_instances
 from tests.e2e.laptop import Laptop
 
 AWAITED: Final = "awaited"

@@ -91,7 +91,7 @@ class Laptop:
         assert after
         return str(after["instance_id"])
 
-    def await_job_on(self, *hosts: str) -> None:
+    def wait_for_job_on(self, *hosts: str) -> None:
         """Wait until a job runs on these nodes and no others; a new master's key takes a moment to reach them."""
 
         def look() -> bool:
@@ -120,7 +120,7 @@ def new_laptop(user: User, directory: Path, settings: Mapping[str, Any] | None =
     return made
 
 
-def await_line(process: "subprocess.Popen[str]", line: str) -> None:
+def wait_for_line(process: "subprocess.Popen[str]", line: str) -> None:
     """Read a command's output until a line contains a text."""
     assert process.stdout
     end = time.monotonic() + COMMAND_S

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from local.faults.clients import client
-from tests.e2e.conftest import DeployedCluster, node_disk
+from tests.e2e.deployed_cluster import DeployedCluster, node_disk
 
 MASTER = "deeplearning-master"
 AGREE_TIMEOUT_S = 180.0
@@ -100,7 +100,7 @@ def _host_key(instance_id: str) -> str:
     return " ".join(file.read_text().split()[:2]) if file.exists() else ""
 
 
-def await_agreement(cluster: DeployedCluster, instances: InstancesByAlias) -> None:
+def wait_for_agreement(cluster: DeployedCluster, instances: InstancesByAlias) -> None:
     """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
     for alias in (MASTER, *instances):

@@ -122,7 +122,7 @@ def _answers(scan: socket.socket, address: str, *, wait_s: float) -> dict[int, b
     return answered
 
 
-def await_ports(scan: Callable[[], set[int]], expected: set[int]) -> None:
+def wait_for_ports(scan: Callable[[], set[int]], expected: set[int]) -> None:
     deadline = time.monotonic() + FIREWALL_S
     while (ports := scan()) != expected:
         assert time.monotonic() < deadline, f"waited {FIREWALL_S:.0f} s for the ports {expected}, open are {ports}"

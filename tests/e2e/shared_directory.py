@@ -71,7 +71,7 @@ class Training:
         """Return how many steps all ranks have printed so far."""
         return self.log.read_text().count("step ")
 
-    def await_steps(self, more: int = 30) -> None:
+    def wait_for_steps(self, more: int = 30) -> None:
         """Wait until it has trained for some more steps."""
         target = self.steps() + more
 

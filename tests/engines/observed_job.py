@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.engines.conftest import MASTER, SHARED_CONNECTION, EngineCluster
+from tests.engines.engine_cluster import MASTER, SHARED_CONNECTION, EngineCluster
 from tests.engines.training import DEADLINE_S
 
 TOKEN = "OUTSIDE_TOKEN"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.engines.conftest import EngineCluster
+    from tests.engines.engine_cluster import EngineCluster
 
 TRAINER = "/opt/deeplearning/trainer"
 PYTHON = "/opt/deeplearning/engines/current/bin/python"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.dataplane import dataplane
+from local.dataplane import reconciler
 from local.dataplane.launch_failures import LaunchAttempts
 from local.errors import LocalError
 from local.network import vpc_network
@@ -55,7 +55,7 @@ class FakeEc2:
 class FakeCloud:
     """The inventory, and a record of what the data plane does."""
 
-    plane: dataplane.DataPlane
+    plane: reconciler.DataPlane
     ec2: FakeEc2
     inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
@@ -86,7 +86,7 @@ def unknown() -> set[str]:
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> FakeCloud:
     ec2 = FakeEc2(unknown)
     session: Any = SimpleNamespace(client=lambda _service: ec2)
-    plane = dataplane.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
+    plane = reconciler.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
     cloud = FakeCloud(plane=plane, ec2=ec2)
     monkeypatch.setattr(plane, "_launch_attempts", LaunchAttempts(lambda: cloud.now))
 
@@ -113,7 +113,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
         "destroy_node": lambda node: cloud.running.remove(node.instance.instance_id),
     }
     for name, replacement in replacements.items():
-        monkeypatch.setattr(dataplane, name, replacement)
+        monkeypatch.setattr(reconciler, name, replacement)
     for name in ("create_router", "delete_router", "run_nft", "load_routes"):
         monkeypatch.setattr(vpc_network, name, lambda *_arguments, **_named: None)
     monkeypatch.setattr(metadata, "start_server", lambda _vpc_id, _find: lambda: None)

@@ -87,7 +87,7 @@ def template() -> dict[str, Any]:
     return made
 
 
-def await_step(condition: Callable[[], object], what: str) -> None:
+def wait_for_step(condition: Callable[[], object], what: str) -> None:
     """Poll until the condition holds, and print how long that took."""
     started = time.monotonic()
     wait_until(condition, what, timeout_s=DEADLINE_S)
@@ -110,28 +110,30 @@ def check(aws: Aws, run_dir: Path) -> None:
         return reports.by_id.get(instance_id) == (address, address, notice, "4")
 
     (first,) = members.in_service()
-    await_step(lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs")
+    wait_for_step(
+        lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs"
+    )
     assert ssh_banner(address).startswith("SSH-2.0")
     announce_interruption(run_dir, first, at=datetime(2100, 1, 2, tzinfo=timezone.utc))
-    await_step(lambda: has_address(first, "200"), "the node to see a notice")
+    wait_for_step(lambda: has_address(first, "200"), "the node to see a notice")
 
     members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
     (second,) = members.in_service()
     assert members.waiting() == {first}
     assert state(aws, first) == "running"
-    await_step(lambda: not members.waiting(), "the first node to complete its hook")
+    wait_for_step(lambda: not members.waiting(), "the first node to complete its hook")
     assert state(aws, first) == "terminated"
-    await_step(lambda: has_address(second), "the second node to have the address")
+    wait_for_step(lambda: has_address(second), "the second node to have the address")
     assert ssh_banner(address).startswith("SSH-2.0")
 
     next(Path("/sys/fs/cgroup").rglob(f"{second}/cgroup.kill")).write_text("1")
-    await_step(lambda: second not in members.members(), "the group to miss the node whose power was cut")
+    wait_for_step(lambda: second not in members.members(), "the group to miss the node whose power was cut")
     (third,) = members.in_service()
-    await_step(lambda: has_address(third), "the third node to have the address")
+    wait_for_step(lambda: has_address(third), "the third node to have the address")
 
     stacks.cloudformation.delete_stack(StackName="stack")
     assert stacks.status() == "DELETE_IN_PROGRESS"
-    await_step(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
+    wait_for_step(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
     assert state(aws, third) == "terminated"
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
 

@@ -64,7 +64,7 @@ class Terminal:
         """Return True if the session leader's process group is in the foreground."""
         return os.tcgetpgrp(self._terminal) == self.pid
 
-    def await_end(self) -> int:
+    def wait_for_end(self) -> int:
         """Return the command's exit code, 128 + n after signal n."""
         _, status = os.waitpid(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import SETUP_OUTPUT
 from local.iam.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.local.aws.harness import REGION, Aws, Stacks, await_server, session_keys
+from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_for_server
 
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
@@ -73,7 +73,7 @@ class RoleCluster:
             for logical_id, physical_id in groups:
                 for instance_id in self.members(physical_id):
                     self.stacks.signal(logical_id, instance_id, name=self.name)
-        await_server(lambda: self.stacks.status(self.name) == "CREATE_COMPLETE", "the stack")
+        wait_for_server(lambda: self.stacks.status(self.name) == "CREATE_COMPLETE", "the stack")
 
     def _waiting(self) -> list[tuple[str, str]]:
         resources = self.stacks.cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]

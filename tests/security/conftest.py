@@ -1,7 +1,7 @@
 """Deploy the product's stack to a control plane that authorizes calls, without booting nodes."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,9 @@ from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.security.cluster import ABUSED, ACCOUNT, Node, RoleCluster
+from tests.security.user_resources import DATA, DATA_KEY, KMS_KEY, RESULTS, SECRET_KEY, TOOLKIT_BUCKET, Deploy
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
-SECRET_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0123abcd"
-"""A user's own key, with which the secrets are encrypted."""
-DATA_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/89abcdef"
-"""A user's own key, with which the buckets of data are encrypted."""
-DATA, RESULTS = "team-data", "team-results"
-"""Buckets of the user, of which nodes reach the part below a prefix; they write only into the second."""
-KMS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
-"""A user's own key, with which the cluster encrypts what it stores."""
-Deploy = Callable[..., RoleCluster]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from tests.bootstrap.identities import public_key
 from tests.security.cluster import ABUSED, BOTH, Node, RoleCluster, abuses, refused
-from tests.security.conftest import TOOLKIT_BUCKET, Deploy
+from tests.security.user_resources import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
 SHARED = ("membership", "generation", "engines", "pause")
@@ -34,7 +34,7 @@ def test_node_reads_only_the_bundle_in_the_toolkit_bucket(node: Node) -> None:
 
 
 @abuses(BOTH, "s3:GetObject on s3:::cdk-hnb659fds-assets/SETUP")
-def test_a_node_reads_the_setup_that_root_runs_and_cannot_replace_it(node: Node) -> None:
+def test_node_reads_the_setup_that_root_runs_and_cannot_replace_it(node: Node) -> None:
     s3, setup = node.client("s3"), node.cluster.setup
     refused(s3.put_object, Bucket=TOOLKIT_BUCKET, Key=setup, Body=b"mine")
     refused(s3.delete_object, Bucket=TOOLKIT_BUCKET, Key=setup)
@@ -43,7 +43,7 @@ def test_a_node_reads_the_setup_that_root_runs_and_cannot_replace_it(node: Node)
 
 
 @abuses(BOTH, "logs:CreateLogStream on logs:log-group:LOGS:*", "logs:PutLogEvents on logs:log-group:LOGS:*")
-def test_a_node_writes_into_streams_of_others_and_neither_reads_nor_deletes_one(node: Node) -> None:
+def test_node_writes_into_streams_of_others_and_neither_reads_nor_deletes_one(node: Node) -> None:
     logs, group, other = node.client("logs"), node.cluster.names["LOGS"], f"i-other-{node.type}"
     events = [{"timestamp": int(time.time() * 1000), "message": "all is well"}]
     refused(logs.get_log_events, logGroupName=group, logStreamName=other)
@@ -62,17 +62,17 @@ def young_node(request: pytest.FixtureRequest, deploy: Deploy) -> Node:
 
 
 @abuses(BOTH, "cloudformation:SignalResource on STACK")
-def test_a_node_signals_for_others_while_the_stack_is_created(young_node: Node, cluster: RoleCluster) -> None:
+def test_node_signals_for_others_while_the_stack_is_created(young_node: Node, cluster: RoleCluster) -> None:
     young, formation = young_node.cluster, young_node.client("cloudformation")
     groups = [young.logical_id("AWS::AutoScaling::AutoScalingGroup", part) for part in ("Master", "Worker")]
     signal = {"LogicalResourceId": groups[0], "UniqueId": "i-somebody"}
     refused(formation.signal_resource, StackName=cluster.names["STACK"], Status="FAILURE", **signal)
-    # the role names the stack's ID, which a name without it does not match, see docs/aws-truth.md 2.5
+    # The role names the stack's ID, which a name without it does not match: docs/aws-truth.md 2.5.
     refused(formation.signal_resource, StackName=young.name, Status="FAILURE", **signal)
     refused(formation.delete_stack, StackName=young.names["STACK"])
     refused(formation.describe_stacks, StackName=young.names["STACK"])
     formation.signal_resource(StackName=young.names["STACK"], Status="SUCCESS", **signal)
-    assert (("CREATE_COMPLETE", "") in young.stacks.events(groups[0], young.name)) is True
+    assert ("CREATE_COMPLETE", "") in young.stacks.events(groups[0], young.name)
     formation.signal_resource(
         StackName=young.names["STACK"], LogicalResourceId=groups[1], UniqueId="i-somebody", Status="FAILURE"
     )
@@ -86,7 +86,7 @@ def test_no_node_can_allow_an_address(node: Node) -> None:
     refused(ec2.get_managed_prefix_list_entries, **named)
 
 
-def test_a_stack_that_is_complete_takes_no_signal(node: Node) -> None:
+def test_stack_that_is_complete_takes_no_signal(node: Node) -> None:
     formation = node.client("cloudformation")
     group = node.cluster.logical_id("AWS::AutoScaling::AutoScalingGroup", "Worker")
     with pytest.raises(ClientError, match="cannot be signaled"):
@@ -166,7 +166,7 @@ def test_no_other_call_writes_a_record(node: Node) -> None:
     ("worker",),
     *(f"dynamodb:GetItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in SHARED),
 )
-def test_a_worker_reads_the_membership_and_no_node_record(worker: Node) -> None:
+def test_worker_reads_the_membership_and_no_node_record(worker: Node) -> None:
     dynamodb, table = worker.client("dynamodb"), worker.cluster.names["TABLE"]
     for record_id in (worker.record_id(), worker.record_id("i-0123456789abcdef0")):
         refused(dynamodb.get_item, TableName=table, Key=record(record_id))
@@ -177,7 +177,7 @@ def test_a_worker_reads_the_membership_and_no_node_record(worker: Node) -> None:
 
 
 @abuses(("master",), f"dynamodb:GetItem on {TABLE}", f"dynamodb:BatchGetItem on {TABLE}")
-def test_a_master_reads_every_record_whose_key_it_knows(master: Node) -> None:
+def test_master_reads_every_record_whose_key_it_knows(master: Node) -> None:
     dynamodb, table = master.client("dynamodb"), master.cluster.names["TABLE"]
     key = record(master.cluster.node("worker").record_id())
     refused(dynamodb.scan, TableName=table)
@@ -190,7 +190,7 @@ def test_a_master_reads_every_record_whose_key_it_knows(master: Node) -> None:
     ("master",),
     *(f"dynamodb:PutItem on {TABLE}, dynamodb:LeadingKeys {name}" for name in SHARED),
 )
-def test_a_master_names_members_as_it_likes_and_passes_for_no_worker(master: Node) -> None:
+def test_master_can_write_any_membership_but_cannot_impersonate_a_worker(master: Node) -> None:
     dynamodb, table = master.client("dynamodb"), master.cluster.names["TABLE"]
     refused(dynamodb.put_item, TableName=table, Item=record(master.cluster.node("worker").record_id()))
     refused(dynamodb.delete_item, TableName=table, Key=record("membership"))
@@ -200,7 +200,7 @@ def test_a_master_names_members_as_it_likes_and_passes_for_no_worker(master: Nod
 
 
 @abuses(("master",), "ec2:DescribeInstances on *", "autoscaling:DescribeAutoScalingGroups on *")
-def test_a_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -> None:
+def test_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -> None:
     ec2, autoscaling = master.client("ec2"), master.client("autoscaling")
     worker = master.cluster.node("worker").instance_id
     for command in (ec2.terminate_instances, ec2.stop_instances, ec2.reboot_instances):
@@ -213,7 +213,7 @@ def test_a_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -
     assert autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
 
 
-def test_a_worker_sees_no_instances(worker: Node) -> None:
+def test_worker_sees_no_instances(worker: Node) -> None:
     refused(worker.client("ec2").describe_instances)
     refused(worker.client("autoscaling").describe_auto_scaling_groups)
 
@@ -234,13 +234,13 @@ def test_master_can_associate_only_its_own_address(master: Node) -> None:
     refused(ec2.disassociate_address, AssociationId=association)
 
 
-def test_a_worker_takes_no_address(worker: Node) -> None:
+def test_worker_takes_no_address(worker: Node) -> None:
     address = worker.cluster.names["ADDRESS"]
     refused(worker.client("ec2").associate_address, AllocationId=address, InstanceId=worker.instance_id)
 
 
 @abuses(("master",), "cloudformation:DescribeStackResource on STACK")
-def test_a_master_sees_the_resources_of_its_own_stack_by_name_and_no_others(master: Node) -> None:
+def test_master_sees_the_resources_of_its_own_stack_by_name_and_no_others(master: Node) -> None:
     # It learns the physical names of its own stack's parts, most of which it already has.
     stack, cloudformation = master.cluster.names["STACK"], master.client("cloudformation")
     resource = next(name for name in master.cluster.template["Resources"] if "SharedStorageFileSystem" in name)
@@ -251,7 +251,7 @@ def test_a_master_sees_the_resources_of_its_own_stack_by_name_and_no_others(mast
     refused(cloudformation.get_template, StackName=stack)
 
 
-def test_a_worker_sees_no_resources_of_the_stack(worker: Node) -> None:
+def test_worker_sees_no_resources_of_the_stack(worker: Node) -> None:
     stack = worker.cluster.names["STACK"]
     refused(worker.client("cloudformation").describe_stack_resource, StackName=stack, LogicalResourceId="Any")
 

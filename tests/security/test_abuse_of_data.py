@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.aws.harness import REGION
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
-from tests.security.conftest import DATA, DATA_KEY, RESULTS
+from tests.security.user_resources import DATA, DATA_KEY, RESULTS
 
 KEY = f"kms:{DATA_KEY.rpartition(':')[2]}, kms:ViaService s3.{REGION}.amazonaws.com"
 OURS, THEIRS = "ours/model", "theirs/model"
@@ -36,7 +36,7 @@ def _stored(cluster: RoleCluster) -> None:
     *(f"s3:ListBucket on s3:::{DATA}, s3:prefix vision{rest}" for rest in ("", "/*")),
     f"s3:GetObject on s3:::{DATA}/vision/*",
 )
-def test_a_node_reads_below_the_named_prefix_and_writes_nothing_there(node: Node) -> None:
+def test_node_reads_below_the_named_prefix_and_writes_nothing_there(node: Node) -> None:
     s3 = node.client("s3")
     for bucket, key in ((DATA, "a"), (DATA, "vision-2/a"), ("team-other", "a")):
         refused(s3.get_object, Bucket=bucket, Key=key)
@@ -60,7 +60,7 @@ def test_a_node_reads_below_the_named_prefix_and_writes_nothing_there(node: Node
         for action in ("GetObject", "PutObject", "DeleteObject", "AbortMultipartUpload")
     ),
 )
-def test_a_node_writes_below_the_named_prefix_alone_and_destroys_no_version(node: Node) -> None:
+def test_node_writes_below_the_named_prefix_alone_and_destroys_no_version(node: Node) -> None:
     s3 = node.client("s3")
     refused(s3.get_object, Bucket=RESULTS, Key=THEIRS)
     refused(s3.put_object, Bucket=RESULTS, Key=THEIRS, Body=b"mine")
@@ -90,14 +90,14 @@ def foreign_key(cluster: RoleCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("foreign_key")
-def test_a_node_reads_nothing_under_a_key_that_is_not_named(node: Node) -> None:
+def test_node_reads_nothing_under_a_key_that_is_not_named(node: Node) -> None:
     s3 = node.client("s3")
     refused(s3.get_object, Bucket=DATA, Key="vision/a")
     refused(s3.put_object, Bucket=RESULTS, Key=OURS, Body=b"mine")
 
 
 @abuses(BOTH, *(f"kms:{action} on {KEY}" for action in ("Decrypt", "GenerateDataKey")))
-def test_a_node_uses_the_key_of_the_data_through_s3_alone(node: Node) -> None:
+def test_node_uses_the_key_of_the_data_through_s3_alone(node: Node) -> None:
     s3, kms = node.client("s3"), node.client("kms")
     refused(kms.decrypt, CiphertextBlob=b"x", KeyId=DATA_KEY)
     refused(kms.generate_data_key, KeyId=DATA_KEY, KeySpec="AES_256")

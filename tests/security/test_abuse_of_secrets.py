@@ -3,7 +3,7 @@
 import pytest
 
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
-from tests.security.conftest import SECRET_KEY
+from tests.security.user_resources import SECRET_KEY
 
 VALUE = "hidden-7f3a"
 
@@ -25,7 +25,7 @@ def stored(cluster: RoleCluster) -> None:
     "ssm:GetParameter on ssm:parameter/team/other-key",
     "kms:Decrypt on kms:key/0123abcd, kms:ViaService ssm.us-east-1.amazonaws.com",
 )
-def test_a_node_reads_the_named_parameters_and_no_others(node: Node) -> None:
+def test_node_reads_the_named_parameters_and_no_others(node: Node) -> None:
     ssm, kms = node.client("ssm"), node.client("kms")
     for name in ("/team/wandb2", "/team/wandb/more", "/team/none"):
         refused(ssm.get_parameter, Name=name, WithDecryption=True)
@@ -45,7 +45,7 @@ def test_a_node_reads_the_named_parameters_and_no_others(node: Node) -> None:
     "secretsmanager:GetSecretValue on secretsmanager:secret:team/hub-??????",
     "kms:Decrypt on kms:key/0123abcd, kms:ViaService secretsmanager.us-east-1.amazonaws.com",
 )
-def test_a_node_reads_the_named_secrets_and_no_others(node: Node) -> None:
+def test_node_reads_the_named_secrets_and_no_others(node: Node) -> None:
     manager, kms = node.client("secretsmanager"), node.client("kms")
     for name in ("team/hub-2", "team/none"):
         refused(manager.get_secret_value, SecretId=name)

@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 
 from tests.security.cluster import BOTH, Node, abuses, refused
-from tests.security.conftest import TOOLKIT_BUCKET
+from tests.security.user_resources import TOOLKIT_BUCKET
 
 
 @abuses(BOTH, "s3:ListBucket on s3:::BUCKET")
-def test_a_node_lists_the_clusters_bucket_and_changes_nothing_of_it(node: Node) -> None:
+def test_node_lists_the_clusters_bucket_and_changes_nothing_of_it(node: Node) -> None:
     s3, bucket = node.client("s3"), node.cluster.names["BUCKET"]
     refused(s3.list_objects_v2, Bucket=TOOLKIT_BUCKET)
     refused(s3.list_buckets)
@@ -23,7 +23,7 @@ def test_a_node_lists_the_clusters_bucket_and_changes_nothing_of_it(node: Node) 
 
 
 @abuses(BOTH, *(f"s3:{action} on s3:::BUCKET/*" for action in ("GetObject", "PutObject", "DeleteObject")))
-def test_a_node_replaces_and_deletes_checkpoints_of_others_and_no_version_of_them(node: Node) -> None:
+def test_node_replaces_and_deletes_checkpoints_of_others_and_no_version_of_them(node: Node) -> None:
     s3, bucket, key = node.client("s3"), node.cluster.names["BUCKET"], "others/checkpoint"
     refused(s3.delete_object, Bucket=bucket, Key=key, VersionId="1")
     refused(s3.get_object, Bucket=bucket, Key=key, VersionId="1")
@@ -35,13 +35,13 @@ def test_a_node_replaces_and_deletes_checkpoints_of_others_and_no_version_of_the
     node.cluster.aws.client("s3").put_object(Bucket=bucket, Key=key, Body=b"theirs")
 
 
-def test_a_worker_cannot_replace_what_later_nodes_run_as_root(worker: Node) -> None:
+def test_worker_cannot_replace_what_later_nodes_run_as_root(worker: Node) -> None:
     s3, bucket = worker.client("s3"), worker.cluster.names["BUCKET"]
     refused(s3.put_object, Bucket=bucket, Key="engines/x.tar.gz", Body=b"")
     refused(s3.delete_object, Bucket=bucket, Key="engines/x.tar.gz")
 
 
-def test_a_worker_can_neither_read_nor_write_what_the_next_master_runs(worker: Node, master: Node) -> None:
+def test_worker_can_neither_read_nor_write_what_the_next_master_runs(worker: Node, master: Node) -> None:
     bucket, key = worker.cluster.names["BUCKET"], "jobs/deeplearning/durable/x.json"
     master.client("s3").put_object(Bucket=bucket, Key=key, Body=b"mine")
     s3 = worker.client("s3")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bootstrap.team_keys.keys import TAG
-from tests.local.aws.harness import Group, await_server, state
+from tests.local.aws.harness import Group, state, wait_for_server
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 
 OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
@@ -23,7 +23,7 @@ def other_type(node: Node) -> str:
 
 
 @abuses(BOTH, f"autoscaling:SetInstanceHealth on {OWN_GROUP}")
-def test_a_node_has_any_node_of_its_group_replaced(node: Node) -> None:
+def test_node_has_any_node_of_its_group_replaced(node: Node) -> None:
     autoscaling, cluster = node.client("autoscaling"), node.cluster
     own = group(cluster, node.type)
     victim = sorted(own.in_service())[-1]
@@ -37,7 +37,7 @@ def test_a_node_has_any_node_of_its_group_replaced(node: Node) -> None:
     size = len(own.members())
     autoscaling.set_instance_health(InstanceId=victim, HealthStatus="Unhealthy", ShouldRespectGracePeriod=False)
     assert victim not in own.in_service()
-    await_server(lambda: len(own.in_service()) == size, "a replacement")
+    wait_for_server(lambda: len(own.in_service()) == size, "a replacement")
     own.complete(victim, HOOK)
 
 
@@ -98,7 +98,7 @@ PAUSE = "autoscaling:UpdateAutoScalingGroup on autoscaling:autoScalingGroup:*:au
     ("master",),
     *(f"{PAUSE}/{name}, autoscaling:MinSize 0, autoscaling:MaxSize 0" for name in ("OWN-GROUP", "deeplearning-worker")),
 )
-def test_a_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster, master: Node) -> None:
+def test_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster, master: Node) -> None:
     autoscaling, worker = master.client("autoscaling"), cluster.node("worker")
     for name in (cluster.group("master"), cluster.group("worker")):
         refused(worker.client("autoscaling").update_auto_scaling_group, AutoScalingGroupName=name, **ZERO)
@@ -119,10 +119,10 @@ def pause_and_resume(group: Group, autoscaling: Any) -> None:
     members = group.in_service()
     size = len(members)
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=group.name, **ZERO)
-    await_server(lambda: not group.in_service(), "the end of the group's nodes")
+    wait_for_server(lambda: not group.in_service(), "the end of the group's nodes")
     for member in members:
         group.complete(member, HOOK)
     group.aws.client("autoscaling").update_auto_scaling_group(
         AutoScalingGroupName=group.name, MinSize=size, MaxSize=size, DesiredCapacity=size
     )
-    await_server(lambda: len(group.in_service()) == size, "the group's new nodes")
+    wait_for_server(lambda: len(group.in_service()) == size, "the group's new nodes")

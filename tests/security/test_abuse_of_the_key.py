@@ -3,7 +3,7 @@
 from stacks.nodes.key_access import KEY_ACTIONS
 from tests.local.aws.harness import REGION
 from tests.security.cluster import BOTH, Node, abuses, refused
-from tests.security.conftest import KMS_KEY
+from tests.security.user_resources import KMS_KEY
 
 
 @abuses(
@@ -14,7 +14,7 @@ from tests.security.conftest import KMS_KEY
         for action in actions
     ),
 )
-def test_a_node_uses_the_key_through_the_table_and_the_bucket_alone(node: Node) -> None:
+def test_node_uses_the_key_through_the_table_and_the_bucket_alone(node: Node) -> None:
     kms, s3, table = node.client("kms"), node.client("s3"), node.client("dynamodb")
     refused(kms.decrypt, CiphertextBlob=b"x", KeyId=KMS_KEY)
     refused(kms.generate_data_key, KeyId=KMS_KEY, KeySpec="AES_256")

@@ -4,7 +4,7 @@ tests/e2e/private destroys one.
 """
 
 from tests.local.aws.harness import Aws
-from tests.security.conftest import KMS_KEY, Deploy
+from tests.security.user_resources import KMS_KEY, Deploy
 
 NAME = "hardened"
 HARDENED = {"hardened": True, "private": True, "flow_logs": True, "shared_storage": "none", "role_name_prefix": "team-"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.local.aws.harness import Aws, policy
 from tests.security.cluster import BOTH, RoleCluster, refused
-from tests.security.conftest import Deploy
+from tests.security.user_resources import Deploy
 
 MODELS = "team-models"
 """Bucket of the team that no other setting names."""
@@ -30,7 +30,7 @@ def with_policy(aws: Aws, deploy: Deploy) -> RoleCluster:
 
 
 @pytest.mark.parametrize("node_type", BOTH)
-def test_a_node_may_do_what_an_attached_policy_grants_and_no_more(with_policy: RoleCluster, node_type: str) -> None:
+def test_node_may_do_what_an_attached_policy_grants_and_no_more(with_policy: RoleCluster, node_type: str) -> None:
     node = with_policy.node(node_type)
     s3, ssm = node.client("s3"), node.client("ssm")
     refused(s3.get_object, Bucket=MODELS, Key="private/a")
@@ -42,7 +42,7 @@ def test_a_node_may_do_what_an_attached_policy_grants_and_no_more(with_policy: R
 
 @pytest.mark.usefixtures("with_policy")
 @pytest.mark.parametrize("node_type", BOTH)
-def test_a_node_of_a_cluster_without_the_policy_is_refused(cluster: RoleCluster, node_type: str) -> None:
+def test_node_of_a_cluster_without_the_policy_is_refused(cluster: RoleCluster, node_type: str) -> None:
     node = cluster.node(node_type)
     refused(node.client("s3").get_object, Bucket=MODELS, Key="shared/a")
     refused(node.client("ssm").get_parameter, Name=PARAMETER)

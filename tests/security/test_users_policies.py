@@ -16,7 +16,7 @@ from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.remote import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.conftest import KEY, error_line, put_members
+from tests.cli.fleet import KEY, error_line, put_members
 from tests.local.aws.harness import REGION, user_with_policy
 from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 

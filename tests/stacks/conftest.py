@@ -1,8 +1,6 @@
 """Synthesize stacks like ``cdk synth``, with cdk.json's context, but without the validators of test_validators."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -10,10 +8,7 @@ import pytest
 
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-Synthesize = Callable[..., dict[str, Any]]
+from tests.stacks.synthesis import REPOSITORY, Synthesize
 
 
 @pytest.fixture(scope="session")

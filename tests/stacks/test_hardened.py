@@ -17,9 +17,9 @@ from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
-from tests.stacks.conftest import REPOSITORY, Synthesize
 from tests.stacks.pinned_block import BLOCK, FACTS, pinned
 from tests.stacks.pinned_block import SETTINGS as BLOCK_SETTINGS
+from tests.stacks.synthesis import REPOSITORY, Synthesize
 from tests.stacks.template_parts import resources
 from tests.stacks.validation_report import violations
 

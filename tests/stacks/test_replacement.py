@@ -6,7 +6,7 @@ import pytest
 
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.stacks.conftest import Synthesize
+from tests.stacks.synthesis import Synthesize
 
 Template = dict[str, Any]
 

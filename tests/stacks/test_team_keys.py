@@ -10,8 +10,8 @@ from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from tests.bootstrap.identities import public_key
 from tests.bootstrap.team_keys.team_public_keys import ECDSA, ED25519, RSA, WEAK_RSA
-from tests.stacks.conftest import Synthesize
 from tests.stacks.replacements import compare
+from tests.stacks.synthesis import Synthesize
 
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY-----\n"
 

@@ -12,7 +12,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import EmptyResult
 from moto.core.utils import utcnow
 
-from local.aws.autoscaling import lifecycle
+from local.aws.autoscaling import termination
 from local.aws.moto_patching import wrap
 
 _STATUSES = ("Healthy", "Unhealthy")
@@ -28,13 +28,13 @@ def _set_instance_health(_original: Any, response: AutoScalingResponse) -> Empty
     status = response._get_param("HealthStatus")
     if status not in _STATUSES:
         raise ValidationError(f"Valid instance health states are: [{', '.join(_STATUSES)}].")
-    group, member = lifecycle.find_member(response.autoscaling_backend, response._get_param("InstanceId"))
+    group, member = termination.find_member(response.autoscaling_backend, response._get_param("InstanceId"))
     if member.lifecycle_state != "InService":
         raise ValidationError(f"The instance {member.instance_id} is not in InService.")
     if response._get_bool_param("ShouldRespectGracePeriod", True) and _in_grace_period(group, member):
         return EmptyResult()
     if status == "Unhealthy":
-        lifecycle.mark_unhealthy(group, member, "a user health-check")
+        termination.mark_unhealthy(group, member, "a user health-check")
     else:
         member.health_status = status
     return EmptyResult()

@@ -9,7 +9,7 @@ from moto.cloudformation.models import Stack
 from moto.cloudformation.parsing import get_model_map
 from moto.ec2.models import EC2Backend, ec2_backends
 
-from local.aws.autoscaling import lifecycle
+from local.aws.autoscaling import termination
 
 _Deletion = Callable[[EC2Backend, Any], object]
 
@@ -45,7 +45,7 @@ def _delete_group(group: FakeAutoScalingGroup, deleted: Callable[[], None]) -> N
             group.autoscaling_backend.delete_auto_scaling_group(group.name)
         deleted()
 
-    lifecycle.scale_to_zero(group, when_empty)
+    termination.scale_to_zero(group, when_empty)
 
 
 def _delete_nat_gateway(backend: EC2Backend, gateway: Any) -> None:

@@ -61,7 +61,7 @@ def parse_duration(duration: str) -> int:
     return hours * 3600 + minutes * 60 + rest
 
 
-def await_signals(
+def wait_for_signals(
     stack: Stack,
     logical_id: str,
     definition: dict[str, Any],

@@ -118,7 +118,7 @@ def create_resource(
     def failed(reason: str) -> None:
         roll_back(stack, logical_id, reason)
 
-    if not signals.await_signals(stack, logical_id, definition, completed=completed, failed=failed):
+    if not signals.wait_for_signals(stack, logical_id, definition, completed=completed, failed=failed):
         stack_events.record(stack, logical_id, "CREATE_COMPLETE")
 
 

@@ -18,9 +18,9 @@ from moto.ec2.models import EC2Backend
 from moto.ec2.responses.instances import InstanceResponse
 
 from local.aws.ec2.capacity_reservations import RESERVATIONS, TERMINATED_BEFORE, Reservation
+from local.aws.limits.capacity import zones_offering
 from local.aws.moto_patching import add
 from local.aws.request_lock import LOCK
-from local.aws.scarcity.capacity import zones_offering
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Extend moto's IAM: managed policies of templates, and the policy simulator."""
+"""Extend the IAM service of moto: managed policies of templates, and the policy simulator."""

@@ -1,1 +1,1 @@
-"""Authorize calls by IAM policies, as AWS does and moto does not (see authorizer.py)."""
+"""Authorize every call by the caller's IAM policies, as AWS does and moto does not (see authorizer.py)."""

@@ -10,7 +10,7 @@ from typing import Final
 from werkzeug.wrappers import Response
 
 from local.aws.api_faults import ServiceError, response
-from local.aws.calls import Call, Protocol
+from local.aws.calls import ApiRequest, Protocol
 from local.aws.permissions.callers import Caller
 from local.iam.policies import Decision, Permission
 
@@ -48,7 +48,7 @@ def denial_message(caller: Caller, permission: Permission, decision: Decision, *
     return f"User: {caller.arn_of_session} is not authorized to perform: {permission.action}{on} {why}"
 
 
-def denied_response(call: Call, caller: Caller, permission: Permission, decision: Decision) -> Response:
+def denied_response(call: ApiRequest, caller: Caller, permission: Permission, decision: Decision) -> Response:
     """Return the response to a call that the policies do not allow."""
     message = denial_message(caller, permission, decision, quoted=call.service == "s3")
     if call.service == "ec2":
@@ -65,23 +65,23 @@ def denied_response(call: Call, caller: Caller, permission: Permission, decision
     return _response(found, call)
 
 
-def invalid_credentials_response(call: Call) -> Response:
+def invalid_credentials_response(call: ApiRequest) -> Response:
     """Return the response to a call that is unsigned or signed with an unknown key."""
     return _response(_INVALID_CREDENTIALS[call.protocol], call)
 
 
-def expired_credentials_response(call: Call) -> Response:
+def expired_credentials_response(call: ApiRequest) -> Response:
     """Return the response to a call that is signed with temporary credentials whose time is over."""
     return _response(_EXPIRED_CREDENTIALS[call.protocol], call)
 
 
-def session_refused_response(call: Call) -> Response:
+def session_refused_response(call: ApiRequest) -> Response:
     """Return the response to a call of STS that temporary credentials may not make."""
     message = f"Cannot call {call.action} with session credentials"
     return _response(ServiceError(status=403, code="AccessDenied", message=message), call)
 
 
-def _response(refused: ServiceError, call: Call) -> Response:
+def _response(refused: ServiceError, call: ApiRequest) -> Response:
     made = response(refused, call)
     if call.method == "HEAD":
         made.set_data(b"")

@@ -14,7 +14,7 @@ from typing import Final
 from werkzeug.wrappers import Response
 
 from local.aws.buckets import bucket_policy
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions import access_denied, session_tokens
 from local.aws.permissions.callers import (
     Caller,
@@ -29,9 +29,9 @@ from local.iam.conditions import PolicyError
 from local.iam.policies import Decision, Permission, evaluate
 
 log = logging.getLogger(__name__)
-_CALLS_OF_KEYS: Final = frozenset({"GetFederationToken", "GetSessionToken"})
+_NEED_LONG_TERM_CREDENTIALS: Final = frozenset({"GetFederationToken", "GetSessionToken"})
 """Calls of STS that no temporary credentials may make, a role's or a user's."""
-_CALLS_OF_SESSION_TOKENS: Final = frozenset({"AssumeRole", "GetCallerIdentity"})
+_ALLOWED_WITH_SESSION_TOKEN: Final = frozenset({"AssumeRole", "GetCallerIdentity"})
 """The only calls of STS that the credentials of GetSessionToken may make."""
 
 
@@ -48,7 +48,7 @@ class Authorization:
     """Error for a refused call."""
 
 
-def authorize(call: Call) -> Authorization:
+def authorize(call: ApiRequest) -> Authorization:
     """Authorize a call by the current policies and state."""
     access_key = call.credential.access_key
     if has_expired(access_key):
@@ -71,7 +71,7 @@ def authorize(call: Call) -> Authorization:
     return Authorization(caller=caller, required=required, refused=permission, response=response)
 
 
-def _refuse_session(call: Call) -> Response | None:
+def _refuse_session(call: ApiRequest) -> Response | None:
     """Refuse the calls that temporary credentials may not make, whatever the policies allow."""
     access_key = call.credential.access_key
     is_session_token = session_tokens.issued_token(access_key) is not None
@@ -79,18 +79,20 @@ def _refuse_session(call: Call) -> Response | None:
         return access_denied.invalid_credentials_response(call)
     if call.service != "sts" or not (is_session_token or session_of(access_key)):
         return None
-    if call.action in _CALLS_OF_KEYS or (is_session_token and call.action not in _CALLS_OF_SESSION_TOKENS):
+    if call.action in _NEED_LONG_TERM_CREDENTIALS or (
+        is_session_token and call.action not in _ALLOWED_WITH_SESSION_TOKEN
+    ):
         return access_denied.session_refused_response(call)
     return None
 
 
-def _authorize_unknown_key(call: Call) -> Authorization:
+def _authorize_unknown_key(call: ApiRequest) -> Authorization:
     """Refuse a call whose key is unknown, or a node's whose key is missing or an administrator's."""
     log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
     return Authorization(response=access_denied.invalid_credentials_response(call))
 
 
-def _required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
+def _required_permissions(call: ApiRequest, caller: Caller) -> tuple[Permission, ...]:
     try:
         return required_permissions(call, caller)
     except UnknownCallError:

@@ -7,7 +7,7 @@ from typing import Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller
 from local.iam.policies import Permission
 
@@ -15,11 +15,11 @@ _TAGGED: Final = re.compile(r"Tags\.member\.[0-9]+\.ResourceId")
 """Matches the parameter with the name of a group whose tags a call changes."""
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+def _anything(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call)
 
 
-def _group(call: Call, caller: Caller) -> Iterator[Permission]:
+def _group(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the group, with its tags.
 
     For an unknown group the ARN has stars, which no policy for one group matches unless the call named that group.
@@ -35,7 +35,7 @@ def _group(call: Call, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, group.arn, context=context)
 
 
-def _group_of_size(call: Call, caller: Caller) -> Iterator[Permission]:
+def _group_of_size(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the group, with the sizes that the call sets; a size that it leaves alone has no key."""
     sizes = {
         f"autoscaling:{name}": (str(call.parameters[name]),)
@@ -46,7 +46,7 @@ def _group_of_size(call: Call, caller: Caller) -> Iterator[Permission]:
         yield replace(permission, context={**permission.context, **sizes})
 
 
-def _group_and_fleet(call: Call, caller: Caller) -> Iterator[Permission]:
+def _group_and_fleet(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the group, and its effects in EC2.
 
     AWS: "Launching instances with synchronous provisioning" in the Amazon EC2 Auto Scaling User Guide.
@@ -57,14 +57,14 @@ def _group_and_fleet(call: Call, caller: Caller) -> Iterator[Permission]:
     yield replace(caller.permission(call), action="ec2:DescribeLaunchTemplateVersions")
 
 
-def _tagged_groups(call: Call, caller: Caller) -> Iterator[Permission]:
+def _tagged_groups(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on each group whose tags the call changes."""
     names = {value for key, value in call.parameters.items() if _TAGGED.fullmatch(key)}
     for name in sorted(names):
         yield caller.permission(call, caller.arn(call, f"autoScalingGroup:*:autoScalingGroupName/{name}"))
 
 
-def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
+def _find(call: ApiRequest, caller: Caller) -> FakeAutoScalingGroup | None:
     """Return the named group, or the group of the named instance."""
     groups = autoscaling_backends[caller.account][call.credential.region].autoscaling_groups
     if "AutoScalingGroupName" in call.parameters:
@@ -76,7 +76,7 @@ def _find(call: Call, caller: Caller) -> FakeAutoScalingGroup | None:
     return None
 
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
+CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {
     "CompleteLifecycleAction": _group,
     "CreateOrUpdateTags": _tagged_groups,
     "DeleteAutoScalingGroup": _group,

@@ -10,7 +10,7 @@ from moto.core.utils import utcnow
 from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions import session_tokens
 from local.iam.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
@@ -48,13 +48,13 @@ class Caller:
         """Return the policies' statements. Raises PolicyError if they contain something unknown."""
         return _parse_all(self.documents)
 
-    def arn(self, call: Call, name: str) -> str:
+    def arn(self, call: ApiRequest, name: str) -> str:
         """Return the ARN of one of the account's resources."""
         return f"arn:{self.partition}:{call.service}:{call.credential.region}:{self.account}:{name}"
 
     def permission(
         self,
-        call: Call,
+        call: ApiRequest,
         resource: str = "*",
         *,
         action: str | None = None,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from moto.dynamodb.models import dynamodb_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller
 from local.aws.permissions.keys import through_service
 from local.iam.policies import LEADING_KEYS, Permission
@@ -18,11 +18,11 @@ _WRITES: Final = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem")
 _EQUALS: Final = re.compile(r"([#\w.-]+)\s*=\s*(:\w+)")
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+def _anything(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call)
 
 
-def _key_of(call: Call, caller: Caller, table: str) -> Iterator[Permission]:
+def _key_of(call: ApiRequest, caller: Caller, table: str) -> Iterator[Permission]:
     """Require the key that the user named for the table, which DynamoDB uses on the caller's behalf."""
     found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
     encryption = (found.sse_specification or {}) if found else {}
@@ -30,37 +30,37 @@ def _key_of(call: Call, caller: Caller, table: str) -> Iterator[Permission]:
         yield from through_service(call, caller, encryption.get("KMSMasterKeyId", ""), use)
 
 
-def _table(call: Call, caller: Caller) -> Iterator[Permission]:
+def _table(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the complete table; without leading keys in the request, ForAllValues is true."""
     yield caller.permission(call, _arn(call, caller, call.parameters["TableName"]))
 
 
-def _item(call: Call, caller: Caller) -> Iterator[Permission]:
+def _item(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     table = call.parameters["TableName"]
     yield _on_items(call, caller, table, [_key(call.parameters)])
     yield from _key_of(call, caller, table)
 
 
-def _batch_read(call: Call, caller: Caller) -> Iterator[Permission]:
+def _batch_read(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     for table, wanted in call.parameters["RequestItems"].items():
         yield _on_items(call, caller, table, wanted["Keys"])
         yield from _key_of(call, caller, table)
 
 
-def _batch_write(call: Call, caller: Caller) -> Iterator[Permission]:
+def _batch_write(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     for table, wanted in call.parameters["RequestItems"].items():
         keys = [_key(request) for each in wanted for request in each.values()]
         yield _on_items(call, caller, table, keys)
 
 
-def _transaction(call: Call, caller: Caller) -> Iterator[Permission]:
+def _transaction(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require for each item what it would require alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
     for item in call.parameters["TransactItems"]:
         for kind, found in item.items():
             yield _on_items(call, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
 
 
-def _query(call: Call, caller: Caller) -> Iterator[Permission]:
+def _query(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the partition key in the query's condition."""
     asked = call.parameters
     names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
@@ -76,7 +76,7 @@ def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _on_items(
-    call: Call, caller: Caller, table: str, keys: Iterable[Mapping[str, Any]], *, action: str | None = None
+    call: ApiRequest, caller: Caller, table: str, keys: Iterable[Mapping[str, Any]], *, action: str | None = None
 ) -> Permission:
     partition_key = _partition_key(call, caller, table)
     values = [value for key in keys for value in key.get(partition_key, {}).values()]
@@ -85,12 +85,12 @@ def _on_items(
     return caller.permission(call, _arn(call, caller, table), action=action, context=context)
 
 
-def _partition_key(call: Call, caller: Caller, table: str) -> str:
+def _partition_key(call: ApiRequest, caller: Caller, table: str) -> str:
     found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
     return str(found.hash_key_attr) if found else ""
 
 
-def _arn(call: Call, caller: Caller, table: str) -> str:
+def _arn(call: ApiRequest, caller: Caller, table: str) -> str:
     return table if table.startswith("arn:") else caller.arn(call, f"table/{table}")
 
 
@@ -102,7 +102,7 @@ _IN_TRANSACTION: Final = {
     "Update": "UpdateItem",
 }
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
+CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {
     "BatchGetItem": _batch_read,
     "BatchWriteItem": _batch_write,
     "DeleteItem": _item,

@@ -6,24 +6,24 @@ from typing import Any, Final
 
 from moto.ec2.models import ec2_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller
 from local.iam.policies import Permission
 
 _INSTANCE: Final = re.compile(r"InstanceId\.\d+")
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+def _anything(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call)
 
 
-def _instances(call: Call, caller: Caller) -> Iterator[Permission]:
+def _instances(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     for name, instance_id in call.parameters.items():
         if _INSTANCE.fullmatch(name):
             yield _on_instance(call, caller, instance_id)
 
 
-def _address(call: Call, caller: Caller) -> Iterator[Permission]:
+def _address(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the address, and on the instance or the network interface that gets or has it."""
     named = call.parameters
     address = _find_address(call, caller)
@@ -35,7 +35,7 @@ def _address(call: Call, caller: Caller) -> Iterator[Permission]:
         yield caller.permission(call, caller.arn(call, f"network-interface/{named['NetworkInterfaceId']}"))
 
 
-def _find_address(call: Call, caller: Caller) -> Any:
+def _find_address(call: ApiRequest, caller: Caller) -> Any:
     """Find the address named directly or by its association."""
     names = (call.parameters.get("PublicIp"), call.parameters.get("AssociationId"))
     for address in ec2_backends[caller.account][call.credential.region].addresses:
@@ -44,18 +44,18 @@ def _find_address(call: Call, caller: Caller) -> Any:
     return None
 
 
-def _prefix_list(call: Call, caller: Caller) -> Iterator[Permission]:
+def _prefix_list(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, caller.arn(call, f"prefix-list/{call.parameters['PrefixListId']}"))
 
 
-def _on_instance(call: Call, caller: Caller, instance_id: str) -> Permission:
+def _on_instance(call: ApiRequest, caller: Caller, instance_id: str) -> Permission:
     tags = ec2_backends[caller.account][call.credential.region].describe_tags(filters={"resource-id": [instance_id]})
     keys = ("aws:ResourceTag/", "ec2:ResourceTag/")
     context = {f"{key}{tag['key']}": (str(tag["value"]),) for key in keys for tag in tags}
     return caller.permission(call, caller.arn(call, f"instance/{instance_id}"), context=context)
 
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
+CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {
     "AssociateAddress": _address,
     "DescribeAddresses": _anything,
     "DescribeImages": _anything,

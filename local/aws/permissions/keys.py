@@ -10,7 +10,7 @@ from typing import Final
 
 from moto.kms.models import kms_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller
 from local.iam.policies import Permission
 
@@ -18,7 +18,7 @@ _OF_AWS: Final = "alias/aws/"
 """Start of the names of AWS's own keys, which every caller of the account may use through their services."""
 
 
-def through_service(call: Call, caller: Caller, key: str, action: str) -> Iterator[Permission]:
+def through_service(call: ApiRequest, caller: Caller, key: str, action: str) -> Iterator[Permission]:
     """Require an action on the key through the call's service; ``key`` is an ARN, an ID, an alias or empty."""
     if not key or _OF_AWS in key:
         return

@@ -7,17 +7,17 @@ and a transaction needs one for each of its items.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions import autoscaling, dynamodb, ec2, s3, secrets, sessions
 from local.aws.permissions.callers import Caller, UnknownCallError
 from local.iam.policies import Permission
 
-PermissionsOfCall = Callable[[Call, Caller], Iterator[Permission]]
+PermissionsOfCall = Callable[[ApiRequest, Caller], Iterator[Permission]]
 NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
 """Calls that need no permission ("GetCallerIdentity" and "GetSessionToken" in the AWS STS API Reference)."""
 
 
-def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
+def required_permissions(call: ApiRequest, caller: Caller) -> tuple[Permission, ...]:
     """Return the permissions that a call requires; empty if every caller may make it. Raises UnknownCallError."""
     action = f"{call.service}:{call.action}"
     if action in NEEDS_NO_PERMISSION:
@@ -34,18 +34,18 @@ def required_permissions(call: Call, caller: Caller) -> tuple[Permission, ...]:
         raise UnknownCallError(f"{action} must name {error}") from error
 
 
-def _anything(call: Call, caller: Caller) -> Iterator[Permission]:
+def _anything(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on ``*``: it has no kind of resource, or the call cannot name one."""
     yield caller.permission(call)
 
 
-def _log_stream(call: Call, caller: Caller) -> Iterator[Permission]:
+def _log_stream(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on a log stream; without its name, on the group's streams, with an ARN that ends early."""
     group, stream = (call.parameters.get(name, "") for name in ("logGroupName", "logStreamName"))
     yield caller.permission(call, caller.arn(call, f"log-group:{group}:log-stream:{stream}"))
 
 
-def _stack(call: Call, caller: Caller) -> Iterator[Permission]:
+def _stack(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the stack, named by its ID or by its name, for which IAM sees a star instead of the ID.
 
     CloudFormation answers such a call: "is not authorized to perform: cloudformation:SignalResource on resource:
@@ -58,7 +58,7 @@ def _stack(call: Call, caller: Caller) -> Iterator[Permission]:
         yield caller.permission(call, name if name.startswith("arn:") else caller.arn(call, f"stack/{name}/*"))
 
 
-def _role_to_assume(call: Call, caller: Caller) -> Iterator[Permission]:
+def _role_to_assume(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, str(call.parameters.get("RoleArn", "")))
 
 

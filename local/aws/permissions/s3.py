@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from moto.s3.models import s3_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller, UnknownCallError
 from local.aws.permissions.keys import through_service
 from local.iam.policies import Permission
@@ -64,7 +64,7 @@ _ORDINARY: Final = (
 _PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:\d+)?")
 
 
-def required_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
+def required_permissions(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Yield the permissions that a call requires; deleting several objects together requires one for each."""
     if not _PLAIN_HOST.fullmatch(call.header("host")):
         raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
@@ -90,7 +90,7 @@ def _key_of(caller: Caller, bucket: str) -> str:
     return str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
 
 
-def _action(call: Call, about: str) -> str:
+def _action(call: ApiRequest, about: str) -> str:
     for methods, name, kind, action in _CALLS:
         others = call.query.keys() - _ORDINARY - {name}
         if call.method in methods and kind == about and (not name or name in call.query) and not others:
@@ -98,21 +98,21 @@ def _action(call: Call, about: str) -> str:
     raise UnknownCallError(f"s3:{call.action} is not described in local/aws/permissions")
 
 
-def _on(call: Call, caller: Caller, bucket: str, key: str, *, action: str) -> Permission:
+def _on(call: ApiRequest, caller: Caller, bucket: str, key: str, *, action: str) -> Permission:
     resource = f"arn:{caller.partition}:s3:::{bucket}{f'/{key}' if key else ''}"
     listing = ("prefix", "delimiter", "max-keys") if not key else ()
     context = {f"s3:{name}": (call.query[name],) for name in listing if name in call.query}
     return caller.permission(call, resource, action=action, context=context)
 
 
-def _source(call: Call, caller: Caller, source: str) -> Permission:
+def _source(call: ApiRequest, caller: Caller, source: str) -> Permission:
     """Require permission to read the source of a copy."""
     name, _, version = unquote(source).lstrip("/").partition("?versionId=")
     bucket, _, key = name.partition("/")
     return _on(call, caller, bucket, key, action="GetObjectVersion" if version else "GetObject")
 
 
-def _deletions(call: Call, caller: Caller, bucket: str) -> Iterator[Permission]:
+def _deletions(call: ApiRequest, caller: Caller, bucket: str) -> Iterator[Permission]:
     """Require a permission for each object. S3 answers per object; here, one denial refuses the complete call."""
     for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
         version = found.findtext("{*}VersionId")

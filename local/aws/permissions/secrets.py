@@ -10,13 +10,13 @@ from typing import Final
 from moto.secretsmanager.models import secretsmanager_backends
 from moto.ssm.models import ssm_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller
 from local.aws.permissions.keys import through_service
 from local.iam.policies import Permission
 
 
-def _parameter(call: Call, caller: Caller) -> Iterator[Permission]:
+def _parameter(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     name = str(call.parameters.get("Name", ""))
     yield caller.permission(call, caller.arn(call, f"parameter/{name.lstrip('/')}"))
     found = ssm_backends[caller.account][call.credential.region].get_parameter(name)
@@ -24,7 +24,7 @@ def _parameter(call: Call, caller: Caller) -> Iterator[Permission]:
         yield from through_service(call, caller, found.keyid or "", "Decrypt")
 
 
-def _secret(call: Call, caller: Caller) -> Iterator[Permission]:
+def _secret(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the secret's ARN; for one that does not exist, on the name in the request."""
     name = str(call.parameters["SecretId"])
     found = secretsmanager_backends[caller.account][call.credential.region].secrets.get(name)
@@ -33,7 +33,7 @@ def _secret(call: Call, caller: Caller) -> Iterator[Permission]:
         yield from through_service(call, caller, getattr(found, "kms_key_id", None) or "", "Decrypt")
 
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
+CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {
     "secretsmanager:GetSecretValue": _secret,
     "ssm:GetParameter": _parameter,
 }

@@ -10,7 +10,7 @@ from typing import Final
 
 from moto.ec2.models import ec2_backends
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import Caller, UnknownCallError
 from local.iam.policies import DOCUMENT_CHECK, Permission
 
@@ -18,7 +18,7 @@ _CHANNEL: Final = re.compile(r"(GET|POST) /v1/(control|data)-channel/([\w:.-]+)"
 _ACTIONS: Final = {"GET": "Open", "POST": "Create"}
 
 
-def _start(call: Call, caller: Caller) -> Iterator[Permission]:
+def _start(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the instance, and on the document if the call names one.
 
     For a call that names none, which means a root shell, AWS requires a permission on the document only if a policy's
@@ -38,16 +38,16 @@ def _start(call: Call, caller: Caller) -> Iterator[Permission]:
         yield caller.permission(call, f"arn:{caller.partition}:ssm:{region}:{owner}:document/{document}", context=check)
 
 
-def _own(call: Call, caller: Caller) -> Iterator[Permission]:
+def _own(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, caller.arn(call, f"session/{call.parameters['SessionId']}"))
 
 
-def _report(call: Call, caller: Caller) -> Iterator[Permission]:
+def _report(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     name = f"instance/{call.parameters['InstanceId']}"
     yield caller.permission(call, f"arn:{caller.partition}:ec2:{call.credential.region}:{caller.account}:{name}")
 
 
-def channel_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
+def channel_permissions(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Yield what a call about a channel requires; only a session's data channel has a resource."""
     found = _CHANNEL.fullmatch(f"{call.method} {call.path}")
     if found is None:
@@ -59,7 +59,7 @@ def channel_permissions(call: Call, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(call, resource, action=action)
 
 
-CALLS: Final[Mapping[str, Callable[[Call, Caller], Iterator[Permission]]]] = {
+CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {
     "ResumeSession": _own,
     "StartSession": _start,
     "TerminateSession": _own,

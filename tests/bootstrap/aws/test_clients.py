@@ -1,3 +1,5 @@
+"""Test that the agent connects to AWS only once it has credentials."""
+
 import os
 
 import pytest

@@ -8,13 +8,13 @@ from botocore.exceptions import ClientError
 from bootstrap.aws.elastic_ip import ASK_AGAIN_S
 from bootstrap.cluster.termination_notice import TerminationNotice
 from tests.bootstrap.booted_cluster import all_ready
-from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 
 class Address:
     """An Elastic IP of moto's, and the settings that name it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._ec2 = cluster.clients.ec2
         made = self._ec2.allocate_address(Domain="vpc")
         self.ip = made["PublicIp"]
@@ -27,30 +27,32 @@ class Address:
 
 
 @pytest.fixture
-def address(cluster: Cluster) -> Address:
+def address(cluster: SimulatedCluster) -> Address:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     return Address(cluster)
 
 
 @pytest.fixture
-def master(cluster: Cluster, address: Address) -> SimulatedNode:
+def master(cluster: SimulatedCluster, address: Address) -> SimulatedNode:
     return cluster.node("master", settings=address.settings)
 
 
-def run_passes(cluster: Cluster, node: SimulatedNode, *, seconds: float) -> None:
+def run_passes(cluster: SimulatedCluster, node: SimulatedNode, *, seconds: float) -> None:
     for _ in range(int(seconds)):
         node.agent.run_pass()
         cluster.clock.now += 1.0
 
 
-def test_master_has_the_address_before_it_is_ready(cluster: Cluster, address: Address, master: SimulatedNode) -> None:
+def test_master_has_the_address_before_it_is_ready(
+    cluster: SimulatedCluster, address: Address, master: SimulatedNode
+) -> None:
     cluster.run([master], until=all_ready([master]))
     assert address.holder == master.instance_id
 
 
 def test_address_is_reassociated_only_if_metadata_differs(
-    cluster: Cluster, master: SimulatedNode, address: Address, calls: Counter[str]
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
     run_passes(cluster, master, seconds=ASK_AGAIN_S)
     assert calls["AssociateAddress"] == 1
@@ -65,7 +67,7 @@ def test_address_is_reassociated_only_if_metadata_differs(
 
 
 def test_master_with_the_address_makes_no_call(
-    cluster: Cluster, master: SimulatedNode, address: Address, calls: Counter[str]
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
     master.metadata.notice = TerminationNotice(public_address=address.ip)
     cluster.run([master], until=all_ready([master]))
@@ -73,7 +75,7 @@ def test_master_with_the_address_makes_no_call(
 
 
 def test_new_master_takes_the_address_from_the_last_one(
-    cluster: Cluster, master: SimulatedNode, address: Address
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address
 ) -> None:
     cluster.run([master], until=all_ready([master]))
     cluster.set_lifecycle_state(master.instance_id, "Terminating:Wait")
@@ -89,7 +91,7 @@ def test_new_master_takes_the_address_from_the_last_one(
 
 
 def test_master_that_leaves_does_not_take_the_address_back(
-    cluster: Cluster, master: SimulatedNode, address: Address
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address
 ) -> None:
     master.metadata.notice = TerminationNotice(is_terminating=True)
     run_passes(cluster, master, seconds=5)
@@ -97,7 +99,7 @@ def test_master_that_leaves_does_not_take_the_address_back(
 
 
 def test_master_outside_its_group_does_not_associate_the_address(
-    cluster: Cluster, master: SimulatedNode, address: Address
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address
 ) -> None:
     cluster.run([master], until=all_ready([master]))
     cluster.set_lifecycle_state(master.instance_id, "Standby")
@@ -111,7 +113,7 @@ def test_master_outside_its_group_does_not_associate_the_address(
 
 
 def test_refused_association_is_retried(
-    cluster: Cluster, master: SimulatedNode, address: Address, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**_: object) -> None:
         raise ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": "slow down"}}, "AssociateAddress")
@@ -126,7 +128,7 @@ def test_refused_association_is_retried(
 
 
 def test_master_keeps_the_address_while_groups_are_unavailable(
-    cluster: Cluster, master: SimulatedNode, address: Address, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, master: SimulatedNode, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def throttled(**_: object) -> None:
         raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, "DescribeAutoScalingGroups")
@@ -138,7 +140,7 @@ def test_master_keeps_the_address_while_groups_are_unavailable(
     assert address.holder == master.instance_id
 
 
-def test_cluster_without_an_address_makes_no_call(cluster: Cluster, calls: Counter[str]) -> None:
+def test_cluster_without_an_address_makes_no_call(cluster: SimulatedCluster, calls: Counter[str]) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     master = cluster.node("master")

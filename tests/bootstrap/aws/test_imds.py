@@ -1,3 +1,5 @@
+"""Test what the agent reads from the instance metadata service, and its errors."""
+
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread

@@ -1,3 +1,5 @@
+"""Test that the agent's log lines reach CloudWatch Logs in order, after failures and restarts too."""
+
 import logging
 import logging.handlers
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ import pytest
 
 from bootstrap.aws import log_shipping as logs
 from bootstrap.phases import Phases
-from tests.bootstrap.simulated_cluster import LOG_GROUP, Clock, Cluster
+from tests.bootstrap.simulated_cluster import LOG_GROUP, Clock, SimulatedCluster
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
@@ -30,7 +32,7 @@ def shipped(client: "CloudWatchLogsClient") -> list[str]:
     return [event["message"] for event in events]
 
 
-def test_log_lines_are_buffered_until_connected(cluster: Cluster, shipper: logs.LogShipper) -> None:
+def test_log_lines_are_buffered_until_connected(cluster: SimulatedCluster, shipper: logs.LogShipper) -> None:
     emit(shipper, "early")
     shipper.ship()
     shipper.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
@@ -41,7 +43,9 @@ def test_log_lines_are_buffered_until_connected(cluster: Cluster, shipper: logs.
     assert shipped(cluster.clients.logs) == ["early", "later"]
 
 
-def test_many_long_lines_go_in_batches_that_the_service_takes(cluster: Cluster, shipper: logs.LogShipper) -> None:
+def test_many_long_lines_go_in_batches_that_the_service_takes(
+    cluster: SimulatedCluster, shipper: logs.LogShipper
+) -> None:
     shipper.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
     for number in range(250):
         emit(shipper, f"{number} " + "\N{SNOWMAN}" * 5_000)
@@ -53,7 +57,7 @@ def test_many_long_lines_go_in_batches_that_the_service_takes(cluster: Cluster, 
     assert shipped(cluster.clients.logs)[249].startswith("249 ")
 
 
-def test_restarted_agent_continues_its_stream(cluster: Cluster, shipper: logs.LogShipper) -> None:
+def test_restarted_agent_continues_its_stream(cluster: SimulatedCluster, shipper: logs.LogShipper) -> None:
     cluster.clients.logs.create_log_stream(logGroupName=LOG_GROUP, logStreamName="i-1")
     shipper.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
     emit(shipper, "again")
@@ -61,7 +65,7 @@ def test_restarted_agent_continues_its_stream(cluster: Cluster, shipper: logs.Lo
     assert shipped(cluster.clients.logs) == ["again"]
 
 
-def test_lines_are_kept_after_a_failure_and_sent_after_a_pause(cluster: Cluster) -> None:
+def test_lines_are_kept_after_a_failure_and_sent_after_a_pause(cluster: SimulatedCluster) -> None:
     clock = Clock()
     shipper = logs.LogShipper(monotonic=clock)
     cluster.clients.logs.delete_log_group(logGroupName=LOG_GROUP)

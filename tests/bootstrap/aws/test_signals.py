@@ -1,3 +1,5 @@
+"""Test the signals to CloudFormation: sent once, with the reason of a failure."""
+
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Provide a table in moto, and one whose answers the test defines."""
+
 from collections.abc import Iterator
 
 import pytest
@@ -6,16 +8,16 @@ from botocore.stub import Stubber
 from bootstrap.cluster.table import Table
 from tests.bootstrap.cluster.table_records import StubbedTable
 from tests.bootstrap.identities import NETWORKS
-from tests.bootstrap.simulated_cluster import TABLE, Cluster
+from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
 
 
 @pytest.fixture
-def table(cluster: Cluster) -> Table:
+def table(cluster: SimulatedCluster) -> Table:
     return Table(cluster.clients.dynamodb, name=TABLE, networks=NETWORKS)
 
 
 @pytest.fixture
-def stubbed(cluster: Cluster) -> Iterator[StubbedTable]:
+def stubbed(cluster: SimulatedCluster) -> Iterator[StubbedTable]:
     waits: list[float] = []
     with Stubber(cluster.clients.dynamodb) as stubber:
         table = Table(cluster.clients.dynamodb, name=TABLE, networks=NETWORKS, sleep=waits.append)

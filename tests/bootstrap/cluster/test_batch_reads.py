@@ -7,7 +7,7 @@ from bootstrap.contract import TABLE_KEY
 from bootstrap.errors import TableBusyError
 from tests.bootstrap.cluster.table_records import StubbedTable, worker_record
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, Cluster
+from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
 
 
 def test_node_records_of_a_large_cluster_are_read_in_batches(table: Table) -> None:
@@ -82,7 +82,9 @@ def test_batch_is_complete_even_if_each_answer_has_one_record(stubbed: StubbedTa
     assert len(table.read_nodes([worker_record(number).record_id for number in numbers])) == 12
 
 
-def test_large_records_do_not_hide_others(cluster: Cluster, table: Table, caplog: pytest.LogCaptureFixture) -> None:
+def test_large_records_do_not_hide_others(
+    cluster: SimulatedCluster, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
     # Like DynamoDB's, moto's answers end at 16 MB: 60 such records take two.
     filler = "x" * (380 * 1024)
     for number in range(60):

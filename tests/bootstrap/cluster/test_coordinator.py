@@ -1,3 +1,5 @@
+"""Test how the master's agent forms the membership from node records, groups and EC2's answers."""
+
 from collections import Counter
 from dataclasses import replace
 
@@ -12,23 +14,23 @@ from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY, node_record_id
 from bootstrap.team_keys.keys import parse, to_tags
 from tests.bootstrap.identities import NETWORKS, public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, node_config
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, node_config
 from tests.bootstrap.team_keys.team_public_keys import ED25519
 
 
 @pytest.fixture
-def table(cluster: Cluster) -> Table:
+def table(cluster: SimulatedCluster) -> Table:
     return Table(cluster.clients.dynamodb, name=TABLE, networks=NETWORKS)
 
 
 @pytest.fixture
-def coordinator(cluster: Cluster, table: Table) -> Coordinator:
+def coordinator(cluster: SimulatedCluster, table: Table) -> Coordinator:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     return new_coordinator(cluster, table)
 
 
-def new_coordinator(cluster: Cluster, table: Table, *, remembered: Membership = EMPTY) -> Coordinator:
+def new_coordinator(cluster: SimulatedCluster, table: Table, *, remembered: Membership = EMPTY) -> Coordinator:
     return Coordinator(
         node_config("master"),
         instance_id=cluster.instances("master")[0][0],
@@ -39,7 +41,7 @@ def new_coordinator(cluster: Cluster, table: Table, *, remembered: Membership = 
     )
 
 
-def publish(cluster: Cluster, table: Table, node_type: str) -> list[str]:
+def publish(cluster: SimulatedCluster, table: Table, node_type: str) -> list[str]:
     """Publish the record of every instance of the group, like its agent."""
     role = {"master": "AROAMASTER", "worker": "AROAWORKER"}[node_type]
     ids = [instance_id for instance_id, _ in cluster.instances(node_type)]
@@ -65,7 +67,7 @@ def by_index(membership: Membership) -> dict[int, str]:
     return {member.node_index: member.instance_id for member in membership.members}
 
 
-def test_node_joins_only_with_its_record(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
+def test_node_joins_only_with_its_record(cluster: SimulatedCluster, table: Table, coordinator: Coordinator) -> None:
     assert reconcile(coordinator, table).members == ()
     workers = publish(cluster, table, "worker")
     found = reconcile(coordinator, table)
@@ -75,7 +77,7 @@ def test_node_joins_only_with_its_record(cluster: Cluster, table: Table, coordin
 
 
 def test_worker_cannot_write_itself_into_the_masters_index(
-    cluster: Cluster, table: Table, coordinator: Coordinator
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
 ) -> None:
     worker = publish(cluster, table, "worker")[0]
     lie = NodeRecord(
@@ -91,7 +93,7 @@ def test_worker_cannot_write_itself_into_the_masters_index(
 
 
 def test_replacement_takes_the_free_index_and_survivors_stay(
-    cluster: Cluster, table: Table, coordinator: Coordinator
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
@@ -104,7 +106,7 @@ def test_replacement_takes_the_free_index_and_survivors_stay(
     assert found.generation == 3
 
 
-def test_replaced_master_takes_index_1(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
+def test_replaced_master_takes_index_1(cluster: SimulatedCluster, table: Table, coordinator: Coordinator) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
@@ -116,7 +118,7 @@ def test_replaced_master_takes_index_1(cluster: Cluster, table: Table, coordinat
 
 
 def test_running_instance_missing_from_its_group_keeps_its_index(
-    cluster: Cluster, table: Table, coordinator: Coordinator
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
@@ -130,7 +132,7 @@ def test_running_instance_missing_from_its_group_keeps_its_index(
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopped"])
 def test_index_of_a_detached_instance_is_kept_until_its_end(
-    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
@@ -145,7 +147,7 @@ def test_index_of_a_detached_instance_is_kept_until_its_end(
 
 
 def test_instance_unknown_to_ec2_counts_as_gone_after_consecutive_misses(
-    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
@@ -157,7 +159,9 @@ def test_instance_unknown_to_ec2_counts_as_gone_after_consecutive_misses(
     assert by_index(reconcile(coordinator, table)) == {3: before[3]}
 
 
-def test_detached_instance_leaves_the_membership(cluster: Cluster, table: Table, coordinator: Coordinator) -> None:
+def test_detached_instance_leaves_the_membership(
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
+) -> None:
     publish(cluster, table, "worker")
     before = by_index(reconcile(coordinator, table))
     cluster.clients.autoscaling.detach_instances(
@@ -176,7 +180,7 @@ def test_detached_instance_leaves_the_membership(cluster: Cluster, table: Table,
     ],
 )
 def test_index_is_kept_until_ec2_reports_termination(
-    cluster: Cluster,
+    cluster: SimulatedCluster,
     table: Table,
     coordinator: Coordinator,
     monkeypatch: pytest.MonkeyPatch,
@@ -196,7 +200,7 @@ def test_index_is_kept_until_ec2_reports_termination(
 
 
 def test_member_missing_from_one_ec2_answer_stays(
-    cluster: Cluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, table, "worker")
     before = reconcile(coordinator, table)
@@ -205,7 +209,7 @@ def test_member_missing_from_one_ec2_answer_stays(
 
 
 def test_node_indexes_and_generation_survive_an_emptied_table(
-    cluster: Cluster, table: Table, coordinator: Coordinator
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
@@ -224,7 +228,7 @@ def test_node_indexes_and_generation_survive_an_emptied_table(
 
 
 def test_ec2_is_queried_on_changes_and_periodically(
-    cluster: Cluster, table: Table, coordinator: Coordinator, calls: Counter[str]
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator, calls: Counter[str]
 ) -> None:
     publish(cluster, table, "master")
     publish(cluster, table, "worker")
@@ -243,7 +247,7 @@ def test_ec2_is_queried_on_changes_and_periodically(
 
 
 def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
-    cluster: Cluster, table: Table, coordinator: Coordinator
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
 ) -> None:
     publish(cluster, table, "master")
     seen = table.read_stored()
@@ -255,7 +259,7 @@ def test_slower_of_two_coordinators_takes_over_what_the_faster_wrote(
 
 
 def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
-    cluster: Cluster, table: Table, coordinator: Coordinator
+    cluster: SimulatedCluster, table: Table, coordinator: Coordinator
 ) -> None:
     # After its start, an agent reads a state file that contains no keys.
     keys = f"{ED25519} anna"

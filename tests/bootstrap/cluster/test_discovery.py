@@ -1,3 +1,5 @@
+"""Test what is read of the groups and instances of a cluster."""
+
 from typing import Any
 
 import pytest
@@ -6,7 +8,7 @@ from botocore.stub import Stubber
 from bootstrap.cluster.discovery import Instance, describe_groups, describe_instances
 from bootstrap.contract import GROUP_TAG
 from bootstrap.errors import GroupsError
-from tests.bootstrap.simulated_cluster import CLUSTER, Cluster
+from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster
 
 
 def group(node_type: str, instances: dict[str, str], *, desired_capacity: int = 1) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def group(node_type: str, instances: dict[str, str], *, desired_capacity: int = 
     }
 
 
-def test_groups_are_described_by_name_in_one_call(cluster: Cluster) -> None:
+def test_groups_are_described_by_name_in_one_call(cluster: SimulatedCluster) -> None:
     with Stubber(cluster.clients.autoscaling) as stubber:
         stubber.add_response(
             "describe_auto_scaling_groups",
@@ -51,7 +53,7 @@ def test_groups_are_described_by_name_in_one_call(cluster: Cluster) -> None:
     ]
 
 
-def test_terminating_and_standby_instances_are_leaving(cluster: Cluster) -> None:
+def test_terminating_and_standby_instances_are_leaving(cluster: SimulatedCluster) -> None:
     states = {
         "i-01": "InService",
         "i-02": "Pending",
@@ -76,13 +78,13 @@ def test_terminating_and_standby_instances_are_leaving(cluster: Cluster) -> None
     assert groups[1].uncounted_ids == states.keys() - groups[1].active_ids
 
 
-def test_missing_group_is_named_in_the_error(cluster: Cluster) -> None:
+def test_missing_group_is_named_in_the_error(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     with pytest.raises(GroupsError, match="both Auto Scaling groups must exist, missing digits-worker"):
         describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
 
 
-def test_groups_of_another_cluster_are_not_found(cluster: Cluster) -> None:
+def test_groups_of_another_cluster_are_not_found(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     assert len(describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)) == 2
@@ -90,7 +92,7 @@ def test_groups_of_another_cluster_are_not_found(cluster: Cluster) -> None:
         describe_groups(cluster.clients.autoscaling, cluster_name="other")
 
 
-def test_instances_are_collected_from_every_page_and_filter(cluster: Cluster) -> None:
+def test_instances_are_collected_from_every_page_and_filter(cluster: SimulatedCluster) -> None:
     ids = [f"i-{number:03}" for number in range(201)]
 
     def page(instance_id: str) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def test_instances_are_collected_from_every_page_and_filter(cluster: Cluster) ->
         assert sorted(describe_instances(cluster.clients.ec2, ids)) == ["i-000", "i-001", "i-200"]
 
 
-def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Cluster) -> None:
+def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: SimulatedCluster) -> None:
     cluster.add_group("worker", size=1)
     [(instance_id, address)] = cluster.instances("worker")
     found = describe_instances(cluster.clients.ec2, {instance_id, "i-0123456789abcdef0"})
@@ -133,7 +135,7 @@ def test_ec2_state_determines_who_can_be_a_member_and_who_has_left(
     assert (instance.has_left, instance.can_be_member) == (has_left, can_be_member)
 
 
-def test_instance_belongs_to_a_group_until_it_is_detached(cluster: Cluster) -> None:
+def test_instance_belongs_to_a_group_until_it_is_detached(cluster: SimulatedCluster) -> None:
     cluster.add_group("worker", size=1)
     [(instance_id, _)] = cluster.instances("worker")
     [tag] = cluster.clients.ec2.describe_tags(Filters=[{"Name": "key", "Values": [GROUP_TAG]}])["Tags"]

@@ -10,7 +10,7 @@ from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from tests.bootstrap.cluster.table_records import NOTHING_STORED
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, Cluster
+from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
 
 
 def members(*by_index: int) -> tuple[Member, ...]:
@@ -26,7 +26,7 @@ def members(*by_index: int) -> tuple[Member, ...]:
     )
 
 
-def forge(cluster: Cluster, **attributes: object) -> None:
+def forge(cluster: SimulatedCluster, **attributes: object) -> None:
     key = {TABLE_KEY: {"S": MEMBERSHIP_ID}}
     item = cluster.clients.dynamodb.get_item(TableName=TABLE, Key=key)["Item"]
     cluster.clients.dynamodb.put_item(TableName=TABLE, Item=item | attributes)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def forge(cluster: Cluster, **attributes: object) -> None:
 
 @pytest.mark.parametrize("generation", [{"N": "4"}, {"S": "x" * 300_000}, {"BOOL": True}, {"N": "1E+125"}], ids=str)
 def test_bad_membership_is_replaced_unless_another_node_did_it(
-    cluster: Cluster, table: Table, generation: dict[str, object]
+    cluster: SimulatedCluster, table: Table, generation: dict[str, object]
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
     forge(cluster, generation=generation, desired_nodes={"N": "-1"})
@@ -49,7 +49,7 @@ def test_bad_membership_is_replaced_unless_another_node_did_it(
 
 
 @pytest.mark.parametrize("forged", [{"N": "9"}, {"S": "4"}], ids=str)
-def test_bad_generation_record_is_an_error(cluster: Cluster, table: Table, forged: dict[str, object]) -> None:
+def test_bad_generation_record_is_an_error(cluster: SimulatedCluster, table: Table, forged: dict[str, object]) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3)))
     assert table.read_stored().error is None
     item = {TABLE_KEY: {"S": GENERATION_ID}, "version": {"N": "2"}, "generation": forged}
@@ -57,7 +57,7 @@ def test_bad_generation_record_is_an_error(cluster: Cluster, table: Table, forge
     assert table.read_stored().error is not None
 
 
-def test_valid_members_of_a_bad_membership_keep_their_indexes(cluster: Cluster, table: Table) -> None:
+def test_valid_members_of_a_bad_membership_keep_their_indexes(cluster: SimulatedCluster, table: Table) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=4, desired_nodes=3, members=members(1, 2, 3, 4)))
     rows = json.loads(members_to_json(members(1, 2, 3, 4)))
     rows[1]["address"] = "$(touch marker)"

@@ -16,7 +16,7 @@ from bootstrap.cluster.records import parse_membership, parse_node, parse_state
 from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.forged_records import PHRASES, VALUES, forged_items
 from tests.bootstrap.identities import NETWORKS, instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster, SimulatedNode
 
 ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
 NAMES = r"(?:deeplearning-master deeplearning-worker1|deeplearning-worker\d{1,4})"
@@ -145,7 +145,7 @@ def texts(nodes: list[SimulatedNode]) -> list[str]:
 
 
 @pytest.fixture
-def nodes(cluster: Cluster) -> list[SimulatedNode]:
+def nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     found = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
@@ -153,16 +153,16 @@ def nodes(cluster: Cluster) -> list[SimulatedNode]:
     return found
 
 
-def item_of(cluster: Cluster, record_id: str) -> dict[str, Any]:
+def item_of(cluster: SimulatedCluster, record_id: str) -> dict[str, Any]:
     key = {contract.TABLE_KEY: {"S": record_id}}
     return dict(cluster.clients.dynamodb.get_item(TableName=TABLE, Key=key)["Item"])
 
 
-def put(cluster: Cluster, item: Mapping[str, Any]) -> None:
+def put(cluster: SimulatedCluster, item: Mapping[str, Any]) -> None:
     cluster.clients.dynamodb.put_item(TableName=TABLE, Item=dict(item))
 
 
-def forge(cluster: Cluster, **forged: object) -> None:
+def forge(cluster: SimulatedCluster, **forged: object) -> None:
     """Forge the member at index 2 in the membership, in a new generation."""
     item = item_of(cluster, contract.MEMBERSHIP_ID)
     rows = [row | (forged if row["node_index"] == 2 else {}) for row in json.loads(item["members"]["S"])]
@@ -172,7 +172,7 @@ def forge(cluster: Cluster, **forged: object) -> None:
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
-    cluster: Cluster, nodes: list[SimulatedNode], forged: dict[str, Any], caplog: pytest.LogCaptureFixture
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], forged: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     by_index, right = cluster.by_index(), texts(nodes)
     forge(cluster, **forged)
@@ -195,7 +195,7 @@ def test_workers_keep_their_files_and_the_coordinator_replaces_the_record(
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
-    cluster: Cluster, nodes: list[SimulatedNode], restarted: bool
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], restarted: bool
 ) -> None:
     # A restarted agent knows the indexes from its node's state; one on a new machine, from the valid members.
     cluster.terminate(cluster.by_index()[2])
@@ -210,7 +210,7 @@ def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
     assert cluster.by_index() == by_index
 
 
-def test_well_formed_forged_membership_moves_no_index(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_well_formed_forged_membership_moves_no_index(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     by_index = cluster.by_index()
     item = item_of(cluster, contract.MEMBERSHIP_ID)
     rows = json.loads(item["members"]["S"])
@@ -224,7 +224,7 @@ def test_well_formed_forged_membership_moves_no_index(cluster: Cluster, nodes: l
 
 @pytest.mark.parametrize("value", [{"N": "-1"}, {"S": "$(touch marker)"}, {"N": "77"}], ids=str)
 def test_bad_generation_record_does_not_stop_a_replacement(
-    cluster: Cluster, nodes: list[SimulatedNode], value: dict[str, str]
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], value: dict[str, str]
 ) -> None:
     put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "2"}, "generation": value})
     cluster.terminate(cluster.by_index()[2])
@@ -234,7 +234,7 @@ def test_bad_generation_record_does_not_stop_a_replacement(
     assert cluster.table.read_generation() == cluster.table.read_membership().generation
 
 
-def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_two_records_of_300_kb_affect_their_nodes_only(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     # With both keys, the membership would exceed DynamoDB's largest item.
     by_index = cluster.by_index()
     for node_index in (2, 3):
@@ -249,7 +249,9 @@ def test_two_records_of_300_kb_affect_their_nodes_only(cluster: Cluster, nodes: 
 
 
 @pytest.mark.parametrize("role", ["AROAMASTER", "AROAWORKER"])
-def test_node_overwrites_a_forgery_of_its_own_record(cluster: Cluster, nodes: list[SimulatedNode], role: str) -> None:
+def test_node_overwrites_a_forgery_of_its_own_record(
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], role: str
+) -> None:
     # Another process with the node's role may write a record that is valid on its own.
     index = 1 if role == "AROAMASTER" else 2
     node, record_id = nodes[index - 1], contract.node_record_id(role, cluster.by_index()[index])
@@ -265,7 +267,7 @@ def test_node_overwrites_a_forgery_of_its_own_record(cluster: Cluster, nodes: li
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(item=forged_items())
 def test_coordinator_replaces_any_membership_record(
-    cluster: Cluster, nodes: list[SimulatedNode], item: dict[str, Any]
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], item: dict[str, Any]
 ) -> None:
     by_index = cluster.by_index()
     put(cluster, item | {"id": {"S": contract.MEMBERSHIP_ID}})

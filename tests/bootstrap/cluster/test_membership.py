@@ -1,3 +1,5 @@
+"""Test the rules by which nodes get, keep and lose their index."""
+
 from dataclasses import replace
 
 import pytest

@@ -17,7 +17,7 @@ from bootstrap.cluster.poll_interval import (
 from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
-from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster, SimulatedNode
 
 TABLE_READS = ("GetItem", "BatchGetItem")
 TABLE_WRITES = ("PutItem", "TransactWriteItems")
@@ -26,7 +26,7 @@ TABLE_WRITES = ("PutItem", "TransactWriteItems")
 class AgentSchedule:
     """Agents that make their passes when due, with the calls of each."""
 
-    def __init__(self, cluster: Cluster, calls: Counter[str]) -> None:
+    def __init__(self, cluster: SimulatedCluster, calls: Counter[str]) -> None:
         self._cluster = cluster
         self._calls = calls
         self._due: dict[str, float] = {}
@@ -50,7 +50,7 @@ class AgentSchedule:
 
 
 @pytest.fixture
-def schedule(cluster: Cluster, calls: Counter[str]) -> AgentSchedule:
+def schedule(cluster: SimulatedCluster, calls: Counter[str]) -> AgentSchedule:
     return AgentSchedule(cluster, calls)
 
 
@@ -64,7 +64,7 @@ def table_reads(spent: Counter[str]) -> int:
 
 
 @pytest.mark.parametrize("size", [2, 8])
-def test_idle_cluster_makes_few_aws_calls(cluster: Cluster, schedule: AgentSchedule, size: int) -> None:
+def test_idle_cluster_makes_few_aws_calls(cluster: SimulatedCluster, schedule: AgentSchedule, size: int) -> None:
     nodes = boot_cluster(cluster, workers=size - 1)
     cluster.run(nodes, until=all_ready(nodes))
     schedule.run_minute(nodes)
@@ -77,7 +77,9 @@ def test_idle_cluster_makes_few_aws_calls(cluster: Cluster, schedule: AgentSched
         assert control_calls({node.instance_id: spent[node.instance_id] for node in nodes[1:]}) == 0
 
 
-def test_instance_that_never_joins_does_not_keep_the_calls_up(cluster: Cluster, schedule: AgentSchedule) -> None:
+def test_instance_that_never_joins_does_not_keep_the_calls_up(
+    cluster: SimulatedCluster, schedule: AgentSchedule
+) -> None:
     nodes = boot_cluster(cluster)[:2]
     eager = schedule.run_minute(nodes)
     assert control_calls(eager) > 20
@@ -101,7 +103,7 @@ def test_second_new_instance_restarts_eager_polling() -> None:
     assert poll_interval.interval({"i-1"}, now=2001.0) == EAGER_RECONCILE_S
 
 
-def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Cluster) -> None:
+def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master = cluster.node("master", settings={"min_nodes": 1})
@@ -114,14 +116,16 @@ def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Cluste
     assert master.agent.run_pass() == 6.0
 
 
-def test_unready_node_slows_its_passes_after_a_while(cluster: Cluster) -> None:
+def test_unready_node_slows_its_passes_after_a_while(cluster: SimulatedCluster) -> None:
     worker = boot_cluster(cluster)[1]
     assert worker.agent.run_pass() == 1.0
     cluster.clock.now += EAGER_RECONCILES_FOR_S
     assert worker.agent.run_pass() == 6.0
 
 
-def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, schedule: AgentSchedule) -> None:
+def test_new_node_is_found_in_one_interval_then_polled_often(
+    cluster: SimulatedCluster, schedule: AgentSchedule
+) -> None:
     nodes = boot_cluster(cluster, workers=1)
     cluster.run(nodes, until=all_ready(nodes))
     schedule.run_minute(nodes)
@@ -132,7 +136,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(cluster: Cluster, s
     assert nodes[-1].agent.is_signal_settled
 
 
-def test_master_at_risk_returns_to_slow_polling(cluster: Cluster, schedule: AgentSchedule) -> None:
+def test_master_at_risk_returns_to_slow_polling(cluster: SimulatedCluster, schedule: AgentSchedule) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes, until=all_ready(nodes))
     nodes[0].metadata.notice = TerminationNotice(is_rebalance_recommended=True)
@@ -219,7 +223,7 @@ def test_member_row_fits_budgeted_bytes() -> None:
     assert len(members_to_json(members)) <= MAX_CLUSTER_NODES * MEMBER_BYTES
 
 
-def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: Cluster, calls: Counter[str]) -> None:
+def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: SimulatedCluster, calls: Counter[str]) -> None:
     nodes = boot_cluster(cluster, workers=1)
     worker = nodes[1]
     first = Membership(generation=1, desired_nodes=MAX_CLUSTER_NODES, members=())

@@ -13,7 +13,7 @@ from bootstrap.cluster.rate_limit import HOLD_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, node_config
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, node_config
 
 ROLES: dict[NodeType, str] = {"master": "AROAMASTER", "worker": "AROAWORKER"}
 
@@ -27,13 +27,13 @@ def record(instance_id: str, node_type: NodeType) -> NodeRecord:
     )
 
 
-def publish(cluster: Cluster) -> None:
+def publish(cluster: SimulatedCluster) -> None:
     for node_type in ROLES:
         for instance_id, _ in cluster.instances(node_type):
             cluster.table.write_node(record(instance_id, node_type))
 
 
-def reconcile(cluster: Cluster, coordinator: Coordinator) -> Membership:
+def reconcile(cluster: SimulatedCluster, coordinator: Coordinator) -> Membership:
     return coordinator.reconcile(cluster.table.read_stored())
 
 
@@ -41,7 +41,7 @@ def present(membership: Membership) -> dict[int, str]:
     return {member.node_index: member.instance_id for member in membership.active_members}
 
 
-def new_coordinator(cluster: Cluster) -> Coordinator:
+def new_coordinator(cluster: SimulatedCluster) -> Coordinator:
     return Coordinator(
         node_config("master"),
         instance_id=cluster.instances("master")[0][0],
@@ -52,7 +52,7 @@ def new_coordinator(cluster: Cluster) -> Coordinator:
     )
 
 
-def form_cluster(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
+def form_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> tuple[Coordinator, dict[int, str]]:
     """Return a coordinator after all instances have joined, and the instances by index."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
@@ -62,7 +62,7 @@ def form_cluster(cluster: Cluster, *, workers: int = 2) -> tuple[Coordinator, di
     return coordinator, cluster.by_index()
 
 
-def test_draining_node_leaves_the_lists_and_keeps_its_index(cluster: Cluster) -> None:
+def test_draining_node_leaves_the_lists_and_keeps_its_index(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     own_record = record(before[2], "worker")
     cluster.table.write_node(replace(own_record, draining=True))
@@ -79,7 +79,7 @@ PASS_S = 2.0
 """Seconds between the coordinator's passes while a node is arriving."""
 
 
-def generations(cluster: Cluster, coordinator: Coordinator, records: Iterator[NodeRecord | None]) -> list[int]:
+def generations(cluster: SimulatedCluster, coordinator: Coordinator, records: Iterator[NodeRecord | None]) -> list[int]:
     """Write one record before each pass, None for an unusable one; return the generation after each pass."""
     found = []
     for each in records:
@@ -94,7 +94,7 @@ def generations(cluster: Cluster, coordinator: Coordinator, records: Iterator[No
 
 
 @pytest.mark.parametrize("change", ["drains and does not", "other keys", "drains, nothing usable, does not"])
-def test_membership_follows_a_changing_record_once_a_minute(cluster: Cluster, change: str) -> None:
+def test_membership_follows_a_changing_record_once_a_minute(cluster: SimulatedCluster, change: str) -> None:
     coordinator, before = form_cluster(cluster)
     own_record = record(before[2], "worker")
     drains = replace(own_record, draining=True)
@@ -113,7 +113,7 @@ def test_membership_follows_a_changing_record_once_a_minute(cluster: Cluster, ch
     assert present(reconcile(cluster, coordinator)) == before
 
 
-def test_termination_notice_counts_at_once_despite_earlier_changes(cluster: Cluster) -> None:
+def test_termination_notice_counts_at_once_despite_earlier_changes(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     own_record = record(before[2], "worker")
     for key in ("one", "two", "three"):
@@ -127,7 +127,7 @@ def test_termination_notice_counts_at_once_despite_earlier_changes(cluster: Clus
     assert held.host_key == public_key("one")
 
 
-def test_one_nodes_changes_delay_no_other_node(cluster: Cluster) -> None:
+def test_one_nodes_changes_delay_no_other_node(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[2], "worker"), host_key=public_key("new")))
     reconcile(cluster, coordinator)
@@ -137,7 +137,7 @@ def test_one_nodes_changes_delay_no_other_node(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("state", ["Terminating:Wait", "Terminating:Proceed", "EnteringStandby", "Standby"])
-def test_node_outside_its_group_leaves_the_lists_and_keeps_its_index(cluster: Cluster, state: str) -> None:
+def test_node_outside_its_group_leaves_the_lists_and_keeps_its_index(cluster: SimulatedCluster, state: str) -> None:
     coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[3], state)
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 2: before[2]}
@@ -147,7 +147,7 @@ def test_node_outside_its_group_leaves_the_lists_and_keeps_its_index(cluster: Cl
 
 
 def test_stopped_node_leaves_the_lists_and_is_queried_until_it_returns(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, before = form_cluster(cluster)
     instances = {
@@ -164,12 +164,12 @@ def test_stopped_node_leaves_the_lists_and_is_queried_until_it_returns(
     assert present(reconcile(cluster, coordinator)) == before
 
 
-def lose_record(cluster: Cluster, instance_id: str) -> None:
+def lose_record(cluster: SimulatedCluster, instance_id: str) -> None:
     key = {TABLE_KEY: {"S": record(instance_id, "worker").record_id}}
     cluster.clients.dynamodb.delete_item(TableName=TABLE, Key=key)
 
 
-def test_member_without_a_record_stays_while_its_group_has_it(cluster: Cluster) -> None:
+def test_member_without_a_record_stays_while_its_group_has_it(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     lose_record(cluster, before[2])
     assert present(reconcile(cluster, coordinator)) == before
@@ -178,7 +178,7 @@ def test_member_without_a_record_stays_while_its_group_has_it(cluster: Cluster) 
     assert cluster.by_index() == before
 
 
-def test_losing_its_record_does_not_bring_a_member_back(cluster: Cluster) -> None:
+def test_losing_its_record_does_not_bring_a_member_back(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[2], "worker"), draining=True))
     reconcile(cluster, coordinator)
@@ -186,7 +186,7 @@ def test_losing_its_record_does_not_bring_a_member_back(cluster: Cluster) -> Non
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
-def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
+def test_node_cannot_keep_itself_in_the_lists(cluster: SimulatedCluster) -> None:
     # A node's record can mark it as draining; only AWS reports that it is present.
     coordinator, before = form_cluster(cluster)
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
@@ -194,7 +194,7 @@ def test_node_cannot_keep_itself_in_the_lists(cluster: Cluster) -> None:
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
 
 
-def test_early_replacement_waits_for_the_index_as_booting(cluster: Cluster) -> None:
+def test_early_replacement_waits_for_the_index_as_booting(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     assert coordinator.arriving == frozenset()
     cluster.set_lifecycle_state(before[2], "Terminating:Wait")
@@ -212,7 +212,7 @@ def test_early_replacement_waits_for_the_index_as_booting(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("leaving_indexes", [(2, 3), (4, 5), (2, 5)])
-def test_shrink_closes_the_gaps_in_one_generation(cluster: Cluster, leaving_indexes: tuple[int, int]) -> None:
+def test_shrink_closes_the_gaps_in_one_generation(cluster: SimulatedCluster, leaving_indexes: tuple[int, int]) -> None:
     coordinator, before = form_cluster(cluster, workers=4)
     cluster.terminate(before[leaving_indexes[0]], shrink=True)
     cluster.set_lifecycle_state(before[leaving_indexes[1]], "Terminating:Wait")
@@ -233,7 +233,7 @@ def test_shrink_closes_the_gaps_in_one_generation(cluster: Cluster, leaving_inde
     assert reconcile(cluster, coordinator) == last
 
 
-def test_key_of_the_cluster_reaches_the_membership(cluster: Cluster) -> None:
+def test_key_of_the_cluster_reaches_the_membership(cluster: SimulatedCluster) -> None:
     coordinator, before = form_cluster(cluster)
     cluster.table.write_node(replace(record(before[1], "master"), ssh_key=public_key("cluster")))
     master = reconcile(cluster, coordinator).master

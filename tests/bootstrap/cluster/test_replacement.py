@@ -9,10 +9,10 @@ from bootstrap import contract
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
-from tests.bootstrap.simulated_cluster import CLUSTER, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster, SimulatedNode
 
 
-def form_cluster(cluster: Cluster, *, workers: int = 2) -> list[SimulatedNode]:
+def form_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
     nodes = boot_cluster(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
@@ -31,18 +31,18 @@ def key_of(master: SimulatedNode) -> str:
     return f'from="{master.address}" {public} deeplearning-cdk\n'
 
 
-def run_until_agreed(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def run_until_agreed(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     """Let time pass until every node's files name these nodes, in index order."""
     cluster.run(nodes, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes))
 
 
-def test_only_the_master_holds_the_cluster_key(cluster: Cluster) -> None:
+def test_only_the_master_holds_the_cluster_key(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     assert [authorized_keys(node) for node in nodes] == [key_of(nodes[0])] * 3
     assert [under_root(node.root, contract.CLUSTER_KEY_DIR).exists() for node in nodes] == [True, False, False]
 
 
-def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: Cluster) -> None:
+def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
@@ -59,7 +59,7 @@ def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: Cluster)
     assert cluster.by_index() == {1: new.instance_id, 2: workers[0].instance_id, 3: workers[1].instance_id}
 
 
-def test_the_master_counts_the_instances_that_have_not_joined_yet(cluster: Cluster) -> None:
+def test_the_master_counts_the_instances_that_have_not_joined_yet(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, lost, other = nodes
     assert master.text(contract.ARRIVING_NODES) == "0\n"
@@ -71,7 +71,7 @@ def test_the_master_counts_the_instances_that_have_not_joined_yet(cluster: Clust
     assert master.text(contract.ARRIVING_NODES) == "0\n"
 
 
-def test_no_ssh_key_is_authorized_without_a_master(cluster: Cluster) -> None:
+def test_no_ssh_key_is_authorized_without_a_master(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     old.metadata.notice = TerminationNotice(is_terminating=True)
@@ -84,7 +84,7 @@ def test_no_ssh_key_is_authorized_without_a_master(cluster: Cluster) -> None:
     assert [authorized_keys(node) for node in (new, *workers)] == [key_of(new)] * 3
 
 
-def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Cluster) -> None:
+def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.set_lifecycle_state(old.instance_id, "Terminating:Wait")
@@ -102,7 +102,7 @@ def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Clust
     assert [authorized_keys(node) for node in workers] == [key_of(new)] * 2
 
 
-def test_worker_from_a_masters_image_has_no_key(cluster: Cluster) -> None:
+def test_worker_from_a_masters_image_has_no_key(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
@@ -114,7 +114,7 @@ def test_worker_from_a_masters_image_has_no_key(cluster: Cluster) -> None:
     assert worker.text(contract.SSH_CLIENT_CONFIG) == kept.text(contract.SSH_CLIENT_CONFIG)
 
 
-def test_master_from_a_masters_image_generates_its_own_key(cluster: Cluster) -> None:
+def test_master_from_a_masters_image_generates_its_own_key(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
@@ -125,7 +125,7 @@ def test_master_from_a_masters_image_generates_its_own_key(cluster: Cluster) -> 
     assert [authorized_keys(node) for node in workers] == [key_of(new)] * 2
 
 
-def test_master_and_worker_lost_at_once_are_both_replaced(cluster: Cluster) -> None:
+def test_master_and_worker_lost_at_once_are_both_replaced(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     for lost in nodes[:2]:
         cluster.terminate(lost.instance_id)
@@ -135,7 +135,7 @@ def test_master_and_worker_lost_at_once_are_both_replaced(cluster: Cluster) -> N
     assert {*cluster.by_index().values()} == {node.instance_id for node in alive}
 
 
-def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> None:
+def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster, workers=1)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     nodes.append(cluster.replacement("worker", of=nodes))
@@ -148,7 +148,7 @@ def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: Cluster) -> Non
     ("leavers", "after"), [((1, 2), (0, 3, 4)), ((3, 4), (0, 1, 2)), ((1, 4), (0, 3, 2)), ((2, 3), (0, 1, 4))]
 )
 def test_survivors_of_a_shrink_are_numbered_without_gaps(
-    cluster: Cluster, leavers: tuple[int, int], after: tuple[int, ...]
+    cluster: SimulatedCluster, leavers: tuple[int, int], after: tuple[int, ...]
 ) -> None:
     nodes = form_cluster(cluster, workers=4)
     generation = cluster.table.read_generation()

@@ -13,7 +13,7 @@ from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from bootstrap.failures import RETRYABLE_ERRORS
 from tests.bootstrap.cluster.table_records import NOTHING_STORED, StubbedTable, worker_record
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, Cluster
+from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
 
 
 def test_membership_is_empty_before_the_first_write(table: Table) -> None:
@@ -133,7 +133,7 @@ def test_refused_transaction_is_not_retried(stubbed: StubbedTable) -> None:
     assert not waits
 
 
-def test_invalid_record_does_not_hide_others(cluster: Cluster, table: Table) -> None:
+def test_invalid_record_does_not_hide_others(cluster: SimulatedCluster, table: Table) -> None:
     table.write_node(worker_record(1))
     for record_id, host_key in (("AROA:i-2", f"{public_key(2)}\nevil {public_key(2)}"), ("AROA:i-3", "")):
         cluster.clients.dynamodb.put_item(
@@ -149,7 +149,7 @@ def test_invalid_record_does_not_hide_others(cluster: Cluster, table: Table) -> 
     assert list(table.read_nodes(["AROA:i-1", "AROA:i-2", "AROA:i-3"])) == ["AROA:i-1"]
 
 
-def test_unknown_fields_of_newer_agents_are_ignored(cluster: Cluster, table: Table) -> None:
+def test_unknown_fields_of_newer_agents_are_ignored(cluster: SimulatedCluster, table: Table) -> None:
     membership = Membership(generation=1, desired_nodes=2, members=())
     table.replace_membership(NOTHING_STORED, membership)
     table.write_node(worker_record(1))
@@ -165,7 +165,7 @@ def test_unknown_fields_of_newer_agents_are_ignored(cluster: Cluster, table: Tab
 
 
 @pytest.mark.parametrize("version", ["2", "17"])
-def test_records_of_newer_agents_are_read(cluster: Cluster, table: Table, version: str) -> None:
+def test_records_of_newer_agents_are_read(cluster: SimulatedCluster, table: Table, version: str) -> None:
     membership = Membership(generation=3, desired_nodes=2, members=())
     table.replace_membership(NOTHING_STORED, membership)
     table.write_node(worker_record(1))
@@ -178,7 +178,7 @@ def test_records_of_newer_agents_are_read(cluster: Cluster, table: Table, versio
 
 @pytest.mark.parametrize(("version", "named"), [({"N": "0"}, "'0'"), ({"S": "1"}, "a dict"), ({"N": "-1"}, "'-1'")])
 def test_invalid_record_version_is_named_in_the_error(
-    cluster: Cluster, table: Table, version: dict[str, str], named: str
+    cluster: SimulatedCluster, table: Table, version: dict[str, str], named: str
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))
     for record_id, read in ((MEMBERSHIP_ID, table.read_membership), (GENERATION_ID, table.read_generation)):
@@ -189,7 +189,7 @@ def test_invalid_record_version_is_named_in_the_error(
 
 @pytest.mark.parametrize(("record_id", "field"), [(MEMBERSHIP_ID, "members"), (GENERATION_ID, "generation")])
 def test_reading_fails_when_a_newer_record_has_no_required_field(
-    cluster: Cluster, table: Table, record_id: str, field: str
+    cluster: SimulatedCluster, table: Table, record_id: str, field: str
 ) -> None:
     table.replace_membership(NOTHING_STORED, Membership(generation=1, desired_nodes=2, members=()))
     set_version(cluster, record_id, {"N": "2"}, remove=field)
@@ -198,7 +198,9 @@ def test_reading_fails_when_a_newer_record_has_no_required_field(
         read()
 
 
-def set_version(cluster: Cluster, record_id: str, version: dict[str, str], *, remove: str | None = None) -> None:
+def set_version(
+    cluster: SimulatedCluster, record_id: str, version: dict[str, str], *, remove: str | None = None
+) -> None:
     cluster.clients.dynamodb.update_item(
         TableName=TABLE,
         Key={TABLE_KEY: {"S": record_id}},
@@ -213,7 +215,7 @@ def test_node_record_contains_draining_and_the_key(table: Table) -> None:
     assert table.read_nodes([output.record_id]) == {output.record_id: output}
 
 
-def test_records_of_older_agents_are_read_without_a_key(cluster: Cluster, table: Table) -> None:
+def test_records_of_older_agents_are_read_without_a_key(cluster: SimulatedCluster, table: Table) -> None:
     table.write_node(worker_record(1))
     cluster.clients.dynamodb.update_item(
         TableName=TABLE, Key={TABLE_KEY: {"S": worker_record(1).record_id}}, UpdateExpression="REMOVE away, ssh_key"

@@ -15,7 +15,7 @@ from tests.bootstrap.booted_cluster import (
     hosts_file,
     run_seconds,
 )
-from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 TERMINATING = TerminationNotice(is_terminating=True)
 INTERRUPTION_PENDING = TerminationNotice(is_interruption_pending=True)
@@ -26,7 +26,7 @@ AFTER_MAX_DRAIN_S = int(MAX_DRAIN_S) + 1
 """Seconds after which no drain is still waiting."""
 
 
-def record(cluster: Cluster, node: SimulatedNode) -> NodeRecord:
+def record(cluster: SimulatedCluster, node: SimulatedNode) -> NodeRecord:
     role = "AROAMASTER" if node.instance_id in dict(cluster.instances("master")) else "AROAWORKER"
     record_id = contract.node_record_id(role, node.instance_id)
     return cluster.table.read_nodes([record_id])[record_id]
@@ -37,7 +37,7 @@ def listed(nodes: list[SimulatedNode], draining_node: SimulatedNode) -> list[boo
     return [draining_node.host_key in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes]
 
 
-def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Cluster) -> None:
+def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     by_index = cluster.by_index()
@@ -61,11 +61,11 @@ def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: Clus
         assert "DEEPLEARNING_WORKERS_COUNT=2\n" in node.text(contract.ENVIRONMENT_FILE)
 
 
-def known_ids(cluster: Cluster) -> set[str]:
+def known_ids(cluster: SimulatedCluster) -> set[str]:
     return {member.instance_id for member in cluster.table.read_membership().active_members}
 
 
-def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> None:
+def test_replacement_takes_the_index_of_the_node_that_left(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     draining_node.metadata.notice = TERMINATING
@@ -76,7 +76,7 @@ def test_replacement_takes_the_index_of_the_node_that_left(cluster: Cluster) -> 
     assert cluster.by_index() == {number: node.instance_id for number, node in enumerate(alive, 1)}
 
 
-def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None:
+def test_only_node_of_a_cluster_leaves_without_waiting(cluster: SimulatedCluster) -> None:
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = TERMINATING
     master.agent.run_pass()
@@ -84,7 +84,7 @@ def test_only_node_of_a_cluster_leaves_without_waiting(cluster: Cluster) -> None
     assert master.text(contract.WORKERS_FILE) == ""
 
 
-def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None:
+def test_leaving_node_waits_for_readers_of_older_lists(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = TERMINATING
@@ -95,14 +95,14 @@ def test_leaving_node_waits_for_readers_of_older_lists(cluster: Cluster) -> None
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
-def test_node_ending_before_the_first_membership_does_not_wait(cluster: Cluster) -> None:
+def test_node_ending_before_the_first_membership_does_not_wait(cluster: SimulatedCluster) -> None:
     worker = boot_cluster(cluster)[1]
     worker.metadata.notice = TERMINATING
     worker.agent.run_pass()
     assert cluster.completed == [worker.instance_id]
 
 
-def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
+def test_node_ending_early_never_reports_ready(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
@@ -113,7 +113,7 @@ def test_node_ending_early_never_reports_ready(cluster: Cluster) -> None:
     assert not [signal for signal in cluster.signals if nodes[1].instance_id in signal[2]]
 
 
-def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
+def test_standby_node_does_not_report_ready(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     answering: list[str] = []
@@ -129,7 +129,7 @@ def test_standby_node_does_not_report_ready(cluster: Cluster) -> None:
     cluster.run([master, worker], until=all_ready([worker]))
 
 
-def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Cluster) -> None:
+def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     nodes[0].agent.run_pass()  # it has just read the groups, and would not read them again for a while
     nodes[0].metadata.notice = TERMINATING
@@ -144,7 +144,7 @@ def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Cluster)
     "notice", [INTERRUPTION_PENDING, TerminationNotice(is_interruption_pending=True, is_rebalance_recommended=True)]
 )
 def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
-    cluster: Cluster, notice: TerminationNotice
+    cluster: SimulatedCluster, notice: TerminationNotice
 ) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = notice
@@ -154,7 +154,7 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
     assert (cluster.completed, cluster.unhealthy) == ([], [])
 
 
-def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Cluster) -> None:
+def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = REBALANCE_RECOMMENDED
     run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
@@ -166,7 +166,7 @@ def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: Cl
 
 
 def refused(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, message: str, *, call: str = "complete_lifecycle_action"
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, message: str, *, call: str = "complete_lifecycle_action"
 ) -> list[str]:
     """Return the nodes whose request to their group was refused."""
     asked: list[str] = []
@@ -179,7 +179,9 @@ def refused(
     return asked
 
 
-def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_is_completed_once_if_the_group_no_longer_waits(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found with instance ID i-1")
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = TERMINATING
@@ -187,7 +189,9 @@ def test_hook_is_completed_once_if_the_group_no_longer_waits(cluster: Cluster, m
     assert asked == [master.instance_id]
 
 
-def test_heartbeat_is_not_repeated_without_an_active_hook(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_is_not_repeated_without_an_active_hook(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = TERMINATING
@@ -195,7 +199,9 @@ def test_heartbeat_is_not_repeated_without_an_active_hook(cluster: Cluster, monk
     assert (asked, cluster.completed) == ([draining_node.instance_id], [])
 
 
-def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hook_is_completed_again_after_another_refusal(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [master] = form_cluster(cluster, workers=0)
     master.metadata.notice = TERMINATING
     with monkeypatch.context() as patch:
@@ -206,7 +212,7 @@ def test_hook_is_completed_again_after_another_refusal(cluster: Cluster, monkeyp
     assert cluster.completed == [master.instance_id]
 
 
-def test_leaving_node_waits_at_most_max_drain(cluster: Cluster) -> None:
+def test_leaving_node_waits_at_most_max_drain(cluster: SimulatedCluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
@@ -217,7 +223,7 @@ def test_leaving_node_waits_at_most_max_drain(cluster: Cluster) -> None:
 
 
 def test_node_without_access_to_the_table_still_completes_the_hook(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = form_cluster(cluster)
 
@@ -231,7 +237,7 @@ def test_node_without_access_to_the_table_still_completes_the_hook(
 
 
 def test_restarted_agent_without_the_table_does_not_end_its_hook(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draining_node = form_cluster(cluster)[1]
 
@@ -249,7 +255,7 @@ def test_restarted_agent_without_the_table_does_not_end_its_hook(
     assert cluster.completed == [restarted.instance_id]
 
 
-def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: Cluster) -> None:
+def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     _, draining_node, other = nodes
     outage = MetadataError("no answer")

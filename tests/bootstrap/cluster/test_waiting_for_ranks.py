@@ -23,7 +23,7 @@ from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
 from tests.bootstrap.booted_cluster import form_cluster, run_seconds
-from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 TERMINATING = TerminationNotice(is_terminating=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir
@@ -48,7 +48,7 @@ def ranks(node: SimulatedNode, *, grace_s: float) -> Iterator[None]:
         os.close(lock)
 
 
-def completes_after(cluster: Cluster, nodes: list[SimulatedNode], node: SimulatedNode, *, most: float) -> int:
+def completes_after(cluster: SimulatedCluster, nodes: list[SimulatedNode], node: SimulatedNode, *, most: float) -> int:
     """Return the seconds until a node completes its hook, which its heartbeats must have kept alive."""
     node_id = node.instance_id
     seconds = run_seconds(cluster, nodes, int(most), until=lambda: node_id in cluster.completed)
@@ -57,13 +57,13 @@ def completes_after(cluster: Cluster, nodes: list[SimulatedNode], node: Simulate
     return seconds
 
 
-def hook_stays(cluster: Cluster, node: SimulatedNode) -> bool:
+def hook_stays(cluster: SimulatedCluster, node: SimulatedNode) -> bool:
     """Return True if the hook's timeout has never passed between two heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == node.instance_id]
     return max(after - before for before, after in pairwise([*times, cluster.clock.now])) < DRAIN_TIMEOUT_S
 
 
-def drop(cluster: Cluster, nodes: list[SimulatedNode], node: SimulatedNode) -> None:
+def drop(cluster: SimulatedCluster, nodes: list[SimulatedNode], node: SimulatedNode) -> None:
     """Run the nodes until the membership no longer counts on a node."""
     left = run_seconds(
         cluster,
@@ -74,7 +74,7 @@ def drop(cluster: Cluster, nodes: list[SimulatedNode], node: SimulatedNode) -> N
     assert left < 20
 
 
-def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: Cluster) -> None:
+def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=300):
         nodes[1].metadata.notice = TERMINATING
@@ -85,7 +85,7 @@ def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("grace_s", "allowed_s"), [(60, 60), (10**6, MAX_GRACE_S)])
-def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: int, allowed_s: int) -> None:
+def test_ranks_delay_the_end_by_their_grace_at_most(cluster: SimulatedCluster, grace_s: int, allowed_s: int) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=grace_s):
         nodes[1].metadata.notice = TERMINATING
@@ -96,7 +96,7 @@ def test_ranks_delay_the_end_by_their_grace_at_most(cluster: Cluster, grace_s: i
         assert completes_after(cluster, nodes[1:2], nodes[1], most=SIGTERM_DELIVERY_S + 15) >= SIGTERM_DELIVERY_S - 5
 
 
-def test_ranks_of_a_lost_master_may_save(cluster: Cluster) -> None:
+def test_ranks_of_a_lost_master_may_save(cluster: SimulatedCluster) -> None:
     _, terminating, other = form_cluster(cluster)  # and the master is dead from now on
     with ranks(terminating, grace_s=120):
         terminating.metadata.notice = TERMINATING
@@ -105,7 +105,7 @@ def test_ranks_of_a_lost_master_may_save(cluster: Cluster) -> None:
         assert completes_after(cluster, [terminating, other], terminating, most=10) >= 5
 
 
-def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: Cluster) -> None:
+def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     with ExitStack() as saving:
         for node in nodes:
@@ -122,7 +122,7 @@ def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: Cluster) -> N
     assert cluster.completed == [nodes[1].instance_id, nodes[0].instance_id, nodes[2].instance_id]
 
 
-def test_an_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: Cluster) -> None:
+def test_an_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=600):
         nodes[1].metadata.notice = TerminationNotice(is_interruption_pending=True, is_terminating=True)
@@ -132,7 +132,7 @@ def test_an_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: Cluster
 
 
 def test_a_node_that_may_be_terminated_sends_no_more_heartbeats(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = form_cluster(cluster)
 
@@ -148,7 +148,7 @@ def test_a_node_that_may_be_terminated_sends_no_more_heartbeats(
     assert len(cluster.heartbeats) == heartbeats
 
 
-def test_slow_passes_keep_the_hook_alive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_passes_keep_the_hook_alive(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     terminating = form_cluster(cluster)[1]
 
     def time_out(*_: object) -> None:
@@ -163,7 +163,9 @@ def test_slow_passes_keep_the_hook_alive(cluster: Cluster, monkeypatch: pytest.M
     assert cluster.completed == []
 
 
-def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(cluster: Cluster, calls: Counter[str]) -> None:
+def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
+    cluster: SimulatedCluster, calls: Counter[str]
+) -> None:
     nodes = form_cluster(cluster)
     master, worker, _ = nodes
     with ranks(master, grace_s=600), ranks(worker, grace_s=600):

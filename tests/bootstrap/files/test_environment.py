@@ -1,3 +1,5 @@
+"""Test the variables that nodes set, as each reader parses them."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,3 +1,5 @@
+"""Test the lines of the hosts file and of the workers file."""
+
 from bootstrap.files.hosts import hosts_lines
 from bootstrap.files.workers import workers_file
 from tests.bootstrap.identities import MEMBERS

@@ -1,3 +1,5 @@
+"""Test the SSH configuration of nodes: known hosts, sshd's settings, and the cluster key."""
+
 from dataclasses import replace
 
 import pytest

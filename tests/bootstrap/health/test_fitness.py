@@ -18,11 +18,11 @@ from tests.bootstrap.health.simulated_gpus import (
     run_passes,
     run_past_the_deadline,
 )
-from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 
 @pytest.fixture
-def _stack_created(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def _stack_created(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Add a node to a cluster that was created long ago: CloudFormation accepts no signals."""
 
     def refuse(**_: str) -> None:
@@ -32,7 +32,7 @@ def _stack_created(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.clients.cloudformation, "signal_resource", refuse)
 
 
-def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
+def test_node_is_not_ready_while_a_gpu_is_missing(cluster: SimulatedCluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus)
     run_passes(cluster, master, 10)
@@ -43,7 +43,7 @@ def test_node_is_not_ready_while_a_gpu_is_missing(cluster: Cluster) -> None:
     assert cluster.signals == [("MasterGroup", "SUCCESS", master.instance_id)]
 
 
-def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: Cluster) -> None:
+def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: SimulatedCluster) -> None:
     master = master_with(cluster, Gpus(3))
     run_passes(cluster, master, 3)
     cluster.clock.now += 600.0
@@ -52,7 +52,7 @@ def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: Cluster) ->
     assert cluster.unhealthy == []
 
 
-def test_silent_master_fails_the_deploy(cluster: Cluster) -> None:
+def test_silent_master_fails_the_deploy(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     master = cluster.node("master", answers_ssh=lambda _address: False)
@@ -62,14 +62,14 @@ def test_silent_master_fails_the_deploy(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("_stack_created")
-def test_broken_node_after_deploy_requests_replacement_once(cluster: Cluster) -> None:
+def test_broken_node_after_deploy_requests_replacement_once(cluster: SimulatedCluster) -> None:
     master = master_with(cluster, Gpus(3))
     run_past_the_deadline(cluster, master)
     assert cluster.unhealthy == [master.instance_id]
 
 
 @pytest.mark.usefixtures("_stack_created")
-def test_agent_failure_after_deploy_requests_replacement(cluster: Cluster) -> None:
+def test_agent_failure_after_deploy_requests_replacement(cluster: SimulatedCluster) -> None:
     master = master_with(cluster, Gpus(4))
     under_root(master.root, HOST_KEY_FILE).unlink()
     run_past_the_deadline(cluster, master)
@@ -83,7 +83,7 @@ def throttled(**_: object) -> None:
 @pytest.mark.usefixtures("_stack_created")
 @pytest.mark.parametrize("service", ["dynamodb", "autoscaling", "ec2"])
 def test_aws_outage_does_not_request_replacement(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, service: str
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
     # A replacement would fail too; the node joins when AWS has recovered.
     master = master_with(cluster, Gpus(4))
@@ -95,7 +95,7 @@ def test_aws_outage_does_not_request_replacement(
     assert cluster.by_index() == {1: master.instance_id}
 
 
-def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: Cluster) -> None:
+def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: SimulatedCluster) -> None:
     # After a driver upgrade on all nodes, for example, every node would be replaced.
     ready_master(cluster, Gpus(4))
 
@@ -108,7 +108,9 @@ def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: Cluster) -> Non
 
 
 @pytest.mark.usefixtures("_stack_created")
-def test_failed_replacement_request_is_retried_after_restart(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_replacement_request_is_retried_after_restart(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus)
     with monkeypatch.context() as outage:
@@ -120,7 +122,7 @@ def test_failed_replacement_request_is_retried_after_restart(cluster: Cluster, m
 
 
 def test_broken_node_with_a_read_only_disk_requests_its_replacement(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
@@ -134,17 +136,17 @@ def test_broken_node_with_a_read_only_disk_requests_its_replacement(
     assert cluster.unhealthy == [master.instance_id]
 
 
-def waits_for_a_peer(cluster: Cluster) -> SimulatedNode:
+def waits_for_a_peer(cluster: SimulatedCluster) -> SimulatedNode:
     return master_with(cluster, Gpus(4), workers=1)
 
 
-def waits_for_a_master(cluster: Cluster) -> SimulatedNode:
+def waits_for_a_master(cluster: SimulatedCluster) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     return cluster.node("worker")
 
 
-def waits_for_the_masters_ssh(cluster: Cluster) -> SimulatedNode:
+def waits_for_the_masters_ssh(cluster: SimulatedCluster) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     return cluster.node("master", answers_ssh=lambda _address: False)
@@ -155,14 +157,16 @@ WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)
 
 @pytest.mark.usefixtures("_stack_created")
 @pytest.mark.parametrize("made", WAITING)
-def test_waiting_node_after_deploy_is_kept(cluster: Cluster, made: Callable[[Cluster], SimulatedNode]) -> None:
+def test_waiting_node_after_deploy_is_kept(
+    cluster: SimulatedCluster, made: Callable[[SimulatedCluster], SimulatedNode]
+) -> None:
     run_past_the_deadline(cluster, made(cluster))
     assert cluster.unhealthy == []
 
 
 @pytest.mark.parametrize("made", WAITING)
 def test_stack_that_does_not_wait_gets_one_failure_signal(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[Cluster], SimulatedNode]
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, made: Callable[[SimulatedCluster], SimulatedNode]
 ) -> None:
     sentence: list[str] = []
 
@@ -176,7 +180,7 @@ def test_stack_that_does_not_wait_gets_one_failure_signal(
     assert sentence == ["FAILURE"]
 
 
-def test_broken_optional_node_is_replaced_without_failure_signal(cluster: Cluster) -> None:
+def test_broken_optional_node_is_replaced_without_failure_signal(cluster: SimulatedCluster) -> None:
     gpus = Gpus(3)
     master = master_with(cluster, gpus, fails_deploy=False)
     run_past_the_deadline(cluster, master)
@@ -185,6 +189,6 @@ def test_broken_optional_node_is_replaced_without_failure_signal(cluster: Cluste
     assert (cluster.signals, cluster.unhealthy) == ([], [master.instance_id])
 
 
-def test_waiting_optional_node_is_kept(cluster: Cluster) -> None:
+def test_waiting_optional_node_is_kept(cluster: SimulatedCluster) -> None:
     run_past_the_deadline(cluster, master_with(cluster, Gpus(4), workers=1, fails_deploy=False))
     assert (cluster.signals, cluster.unhealthy) == ([], [])

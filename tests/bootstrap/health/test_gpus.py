@@ -1,3 +1,5 @@
+"""Test when and how the agent counts a node's GPUs."""
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

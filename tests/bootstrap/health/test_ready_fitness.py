@@ -10,10 +10,12 @@ from bootstrap.files.paths import under_root
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT
 from tests.bootstrap.booted_cluster import all_ready
 from tests.bootstrap.health.simulated_gpus import Gpus, ready_master, run_minutes
-from tests.bootstrap.simulated_cluster import Cluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
 
 
-def test_node_with_a_lost_gpu_requests_replacement_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_node_with_a_lost_gpu_requests_replacement_once(
+    cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
     run_minutes(cluster, master, 3)
@@ -27,7 +29,7 @@ def test_node_with_a_lost_gpu_requests_replacement_once(cluster: Cluster, caplog
     assert output == ["check failed: gpus 3/4", "asked digits-master to replace this node: gpus 3/4"]
 
 
-def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
+def test_gpu_that_is_back_in_time_is_forgiven(cluster: SimulatedCluster) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
     for _ in range(5):
@@ -40,7 +42,7 @@ def test_gpu_that_is_back_in_time_is_forgiven(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(("number", "replaced"), [(errno.EROFS, True), (errno.ENOSPC, False)])
 def test_failing_scratch_disk_replaces_the_node_and_a_full_one_does_not(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, number: int, replaced: bool
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, number: int, replaced: bool
 ) -> None:
     master = ready_master(cluster, Gpus(4))
     under_root(master.root, "/var/tmp").mkdir(parents=True)
@@ -53,7 +55,7 @@ def test_failing_scratch_disk_replaces_the_node_and_a_full_one_does_not(
     assert cluster.unhealthy == ([master.instance_id] if replaced else [])
 
 
-def test_failed_replacement_request_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_replacement_request_is_repeated(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = Gpus(4)
     master = ready_master(cluster, gpus)
     gpus.count = 3
@@ -68,7 +70,7 @@ def test_failed_replacement_request_is_repeated(cluster: Cluster, monkeypatch: p
     assert cluster.unhealthy == [master.instance_id]
 
 
-def test_ready_node_does_not_check_its_peers_or_master(cluster: Cluster) -> None:
+def test_ready_node_does_not_check_its_peers_or_master(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     asked: list[str] = []

@@ -10,10 +10,10 @@ import pytest
 from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from tests.bootstrap.idle.node_files import write_counters
-from tests.bootstrap.simulated_cluster import CLUSTER, START, Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import CLUSTER, START, SimulatedCluster, SimulatedNode
 
 
-def tag(cluster: Cluster, key: str, value: str) -> None:
+def tag(cluster: SimulatedCluster, key: str, value: str) -> None:
     """Change a tag of the master's group, like a deploy."""
     cluster.clients.autoscaling.create_or_update_tags(
         Tags=[
@@ -28,7 +28,7 @@ def tag(cluster: Cluster, key: str, value: str) -> None:
     )
 
 
-def run(cluster: Cluster, nodes: list[SimulatedNode], *, seconds: float) -> None:
+def run(cluster: SimulatedCluster, nodes: list[SimulatedNode], *, seconds: float) -> None:
     end = cluster.clock.now + seconds
     while cluster.clock.now < end:
         for node in nodes:
@@ -36,7 +36,7 @@ def run(cluster: Cluster, nodes: list[SimulatedNode], *, seconds: float) -> None
         cluster.clock.now += 15.0
 
 
-def sizes(cluster: Cluster) -> dict[str, tuple[int, int, int]]:
+def sizes(cluster: SimulatedCluster) -> dict[str, tuple[int, int, int]]:
     groups = cluster.clients.autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
     return {g["AutoScalingGroupName"]: (g["MinSize"], g["DesiredCapacity"], g["MaxSize"]) for g in groups}
 
@@ -45,14 +45,14 @@ def walls(node: SimulatedNode) -> list[str]:
     return [call.removeprefix("wall ") for call in node.actions.calls if call.startswith("wall ")]
 
 
-def record(cluster: Cluster) -> PauseRecord:
+def record(cluster: SimulatedCluster) -> PauseRecord:
     item = cluster.table.read_record(PAUSE_ID, consistent=True)
     assert item is not None
     return parse_pause(item)
 
 
 @pytest.fixture
-def nodes(cluster: Cluster) -> list[SimulatedNode]:
+def nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     found = [cluster.node("master"), cluster.node("worker")]
@@ -62,7 +62,7 @@ def nodes(cluster: Cluster) -> list[SimulatedNode]:
 
 
 def test_idle_cluster_is_paused_after_a_notice(
-    cluster: Cluster, nodes: list[SimulatedNode], monkeypatch: pytest.MonkeyPatch
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = nodes[1]
     requests: list[dict[str, Any]] = []
@@ -87,7 +87,7 @@ def test_idle_cluster_is_paused_after_a_notice(
     ]
 
 
-def test_silent_node_counts_as_busy_then_unhealthy(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_silent_node_counts_as_busy_then_unhealthy(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     master, worker = nodes
     tag(cluster, IDLE_STOP_TAG, "600")
     run(cluster, nodes, seconds=200.0)
@@ -100,7 +100,7 @@ def test_silent_node_counts_as_busy_then_unhealthy(cluster: Cluster, nodes: list
 
 
 def test_activity_reports_are_rare_and_leave_the_membership_unchanged(
-    cluster: Cluster, nodes: list[SimulatedNode], calls: Counter[str]
+    cluster: SimulatedCluster, nodes: list[SimulatedNode], calls: Counter[str]
 ) -> None:
     run(cluster, nodes, seconds=60.0)
     calls.clear()
@@ -123,7 +123,9 @@ def test_activity_reports_are_rare_and_leave_the_membership_unchanged(
     assert idle_since >= START + timedelta(seconds=wanted)
 
 
-def test_expiry_is_announced_once_and_extensions_reach_nodes(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_expiry_is_announced_once_and_extensions_reach_nodes(
+    cluster: SimulatedCluster, nodes: list[SimulatedNode]
+) -> None:
     tag(cluster, EXPIRES_TAG, "2026-12-01T00:40:00Z")
     run(cluster, nodes, seconds=480.0)
     assert [walls(node) for node in nodes] == [[], []]
@@ -138,14 +140,14 @@ def test_expiry_is_announced_once_and_extensions_reach_nodes(cluster: Cluster, n
     assert [json.loads(node.text(PAUSE_NOTICES)) for node in nodes] == [withdrawn] * 2
 
 
-def test_end_of_a_capacity_block_is_announced_everywhere(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_end_of_a_capacity_block_is_announced_everywhere(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     tag(cluster, CAPACITY_BLOCK_PAUSES_TAG, "2026-12-01T00:40:00Z")
     run(cluster, nodes, seconds=660.0)
     word = "this cluster pauses at 00:40 UTC, before its Capacity Block ends"
     assert [[text[: len(word)] for text in walls(node)] for node in nodes] == [[word]] * 2
 
 
-def test_forged_pause_record_is_ignored_and_replaced(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_forged_pause_record_is_ignored_and_replaced(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     tag(cluster, IDLE_STOP_TAG, "3600")
     cluster.table.write_record(PAUSE_ID, {"pause": {"S": '{"pauses_at": "now; rm -rf"}'}, "version": {"N": "2"}})
     run(cluster, nodes, seconds=150.0)

@@ -1,3 +1,5 @@
+"""Provide a node that installs MXNet's environment."""
+
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 from bootstrap.contract import WORKERS_FILE
 from bootstrap.setup.state import SetupState, write_state
-from tests.bootstrap.simulated_cluster import Cluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 HASH = "0123456789abcdef" * 4
 SETTINGS = {"setup": "s3://assets/x.zip", "setup_sha256": HASH, "setup_timeout_s": 900}
@@ -17,11 +17,11 @@ def fail(node: SimulatedNode, why: str = "E: no package foo") -> None:
     write_state(node.root, SetupState(doing="failed", sha256=HASH, failure=why))
 
 
-def setups(cluster: Cluster) -> dict[int, str]:
+def setups(cluster: SimulatedCluster) -> dict[int, str]:
     return {member.node_index: member.setup for member in cluster.table.read_membership().members}
 
 
-def test_a_node_joins_once_its_setup_has_succeeded(cluster: Cluster) -> None:
+def test_a_node_joins_once_its_setup_has_succeeded(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master, worker = (cluster.node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))
@@ -38,7 +38,7 @@ def test_a_node_joins_once_its_setup_has_succeeded(cluster: Cluster) -> None:
     assert setups(cluster) == {1: DONE, 2: DONE}
 
 
-def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: Cluster) -> None:
+def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
@@ -47,7 +47,7 @@ def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: Cluster) -> 
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: E: no package foo")]
 
 
-def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: Cluster) -> None:
+def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
@@ -57,7 +57,7 @@ def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: Cluster) 
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: running")]
 
 
-def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Cluster) -> None:
+def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     spared = {"fails_deploy": False, "min_nodes": 1}
@@ -75,7 +75,7 @@ def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Cluster) 
     assert master.text(WORKERS_FILE) == "deeplearning-worker1\ndeeplearning-worker2\n"
 
 
-def test_rebooted_member_keeps_its_index_during_setup(cluster: Cluster) -> None:
+def test_rebooted_member_keeps_its_index_during_setup(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)

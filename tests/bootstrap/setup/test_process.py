@@ -79,10 +79,10 @@ def test_timeout_kills_the_process_group(
     with pytest.raises(SetupError, match="exceeded its deadline and was killed"):
         run(hang, until="waiting")
     for name in ("parent", "child"):
-        await_end(int((tmp_path / name).read_text()))
+        wait_for_end(int((tmp_path / name).read_text()))
 
 
-def await_end(process_id: int) -> None:
+def wait_for_end(process_id: int) -> None:
     """Wait until a process has ended; the kernel takes a moment to end a killed one."""
     deadline = time.monotonic() + 60.0
     while is_running(process_id):
@@ -100,7 +100,7 @@ def is_running(process_id: int) -> bool:
 
 def test_processes_left_by_a_program_are_killed_and_do_not_block(run: Callable[..., list[str]], tmp_path: Path) -> None:
     assert run("sleep 600 & echo $! > child; echo done") == ["done"]
-    await_end(int((tmp_path / "child").read_text()))
+    wait_for_end(int((tmp_path / "child").read_text()))
     # A process of another group keeps the output open; systemd ends it with the service. The run has 60 s.
     try:
         away = "setsid sh -c 'touch there; exec sleep 600' & echo $! > away"

@@ -7,14 +7,14 @@ import pytest
 from bootstrap.cluster.record_fields import RecordError
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY, TEAM_KEYS_DIR
 from bootstrap.team_keys.keys import TAG, parse, to_tags
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, Cluster, SimulatedNode, config_values
+from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, SimulatedNode, config_values
 from tests.bootstrap.team_keys.team_public_keys import ED25519, ED25519_FINGERPRINT, RSA
 
 FILE = f"{TEAM_KEYS_DIR}/{config_values()['default_user']}"
 ANNA, BOB = f"{ED25519} anna", f"{RSA} bob"
 
 
-def deploy(cluster: Cluster, tags: Mapping[str, str], *, without: Mapping[str, str] | None = None) -> None:
+def deploy(cluster: SimulatedCluster, tags: Mapping[str, str], *, without: Mapping[str, str] | None = None) -> None:
     """Change tags of the master's group, like a deploy."""
 
     def rows(found: Mapping[str, str]) -> list[dict[str, object]]:
@@ -29,7 +29,7 @@ def deploy(cluster: Cluster, tags: Mapping[str, str], *, without: Mapping[str, s
 
 
 @pytest.fixture
-def nodes(cluster: Cluster) -> list[SimulatedNode]:
+def nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     nodes = [cluster.node("master"), cluster.node("worker")]
@@ -42,7 +42,7 @@ def team_keys_of(node: SimulatedNode) -> str | None:
     return file.read_text() if file.exists() else None
 
 
-def test_keys_are_added_and_removed_on_running_nodes(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_keys_are_added_and_removed_on_running_nodes(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     both, one = to_tags(parse(f"{ANNA} {BOB}")), to_tags(parse(BOB))
     deploy(cluster, both)
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n{BOB}\n" for node in nodes))
@@ -55,7 +55,7 @@ def test_keys_are_added_and_removed_on_running_nodes(cluster: Cluster, nodes: li
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
 
 
-def test_keys_stay_while_tags_change_one_by_one(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_keys_stay_while_tags_change_one_by_one(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     deploy(cluster, to_tags(parse(ANNA)))
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{ANNA}\n" for node in nodes))
     deploy(cluster, {TAG: to_tags(parse(BOB))[TAG]})
@@ -65,7 +65,7 @@ def test_keys_stay_while_tags_change_one_by_one(cluster: Cluster, nodes: list[Si
     assert [team_keys_of(node) for node in nodes] == [f"{ANNA}\n"] * 2
 
 
-def forge(cluster: Cluster, keys: str, *, generation: int) -> None:
+def forge(cluster: SimulatedCluster, keys: str, *, generation: int) -> None:
     """Write keys into the membership, as any process on the master can."""
     dynamodb = cluster.clients.dynamodb
     for record_id in (MEMBERSHIP_ID, GENERATION_ID):
@@ -74,7 +74,7 @@ def forge(cluster: Cluster, keys: str, *, generation: int) -> None:
         dynamodb.put_item(TableName=TABLE, Item=forged)
 
 
-def test_forged_key_is_removed_by_the_masters_next_pass(cluster: Cluster, nodes: list[SimulatedNode]) -> None:
+def test_forged_key_is_removed_by_the_masters_next_pass(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:
     _, worker = nodes
     forge(cluster, f"{ANNA}\ncommand", generation=1000)
     with pytest.raises(RecordError, match="name of a key must be"):

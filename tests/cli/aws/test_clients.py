@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, CredentialRetrievalError, Unauthori
 
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED
 from cli.main import main
-from tests.cli.conftest import error_line
+from tests.cli.fleet import error_line
 
 FIX = "aws configure, aws sso login, or set AWS_PROFILE"
 ANY = "--region, AWS_ENDPOINT_URL and its like, the profile"

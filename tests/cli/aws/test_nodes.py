@@ -1,3 +1,5 @@
+"""Test what dlcluster reads of a cluster's nodes, from the table and from EC2."""
+
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +25,7 @@ from cli.aws.nodes import (
 )
 from cli.errors import ClusterError
 from tests.bootstrap.identities import NETWORKS, instance_id, public_key
-from tests.cli.conftest import REGION, Deploy
+from tests.cli.fleet import REGION, Deploy
 
 MEMBERS = tuple(
     ClusterNode(

@@ -1,3 +1,5 @@
+"""Test what is read of the Auto Scaling groups and their activities."""
+
 from datetime import datetime, timezone
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Test which events of a stack explain a failed deploy."""
+
 from typing import Any
 
 import boto3

@@ -1,3 +1,5 @@
+"""Provide a home directory behind a real sshd, and a connection to it."""
+
 import getpass
 from collections.abc import Iterator
 from pathlib import Path

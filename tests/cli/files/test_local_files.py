@@ -1,3 +1,5 @@
+"""Test which files of a directory dlcluster sends."""
+
 import shutil
 import subprocess
 from pathlib import Path

@@ -13,7 +13,7 @@ from cli.jobs.start import copy_to_all_nodes
 from cli.main import main
 from cli.ssh.remote import CommandResult, MasterConnection
 from launcher.sync.request import IGNORE_FILE
-from tests.cli.jobs.conftest import SENT, Master
+from tests.cli.jobs.master import SENT, Master
 
 
 def test_files_reach_every_node_without_a_gpu() -> None:

@@ -11,8 +11,8 @@ from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import question
 from cli.ssh.remote import CommandResult, ending_with_connection
-from tests.cli.conftest import error_line
-from tests.cli.jobs.conftest import JOB, Master, record
+from tests.cli.fleet import error_line
+from tests.cli.jobs.master import JOB, Master, record
 
 
 def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from cli.errors import UsageError
 from cli.jobs.launch_options import LaunchOptions
 from cli.main import main
 from launcher.cli.options import parse_options
-from tests.cli.jobs.conftest import JOB, Master
+from tests.cli.jobs.master import JOB, Master
 
 OWN = {"detach", "sync", "to", "as_json"}
 """Options of run itself; every other one must be the launcher's."""

@@ -16,8 +16,8 @@ from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE
 from cli.jobs import start as start_module
 from cli.main import main
 from cli.ssh.remote import ending_with_connection
-from tests.cli.conftest import error_line
-from tests.cli.jobs.conftest import JOB, SENT, Master, record
+from tests.cli.fleet import error_line
+from tests.cli.jobs.master import JOB, SENT, Master, record
 
 
 def started(master: Master, *, end: dict[str, Any]) -> None:

@@ -1,3 +1,5 @@
+"""Test the check of an existing VPC, its subnets and its endpoints."""
+
 from typing import Any
 
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from cli.preflight import existing_network
 from cli.preflight.nodes import offering
 from cli.preflight.quotas import network
-from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
+from tests.cli.preflight.stubbed_account import NEW_STACK, Account, Quota
 
 VPC, MASTER, WORKERS = "vpc-01234567", "subnet-0000000a", "subnet-0000000b"
 IGW = {"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": "igw-1", "State": "active"}

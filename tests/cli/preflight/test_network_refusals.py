@@ -8,7 +8,7 @@ from botocore.exceptions import ConnectTimeoutError
 
 from cli.preflight import checks
 from cli.preflight.finding import Finding
-from tests.cli.preflight.conftest import CALLER, Account
+from tests.cli.preflight.stubbed_account import CALLER, Account
 
 VPC, SUBNET = "vpc-01234567", "subnet-0000000a"
 QUERIES = ("describe_subnets", "describe_vpc_endpoints", "describe_route_tables", "describe_vpc_attribute")

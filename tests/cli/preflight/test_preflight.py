@@ -12,8 +12,8 @@ from cli.main import main
 from cli.preflight import checks
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import Check, PreflightTarget
-from tests.cli.conftest import REGION
-from tests.cli.preflight.conftest import Account
+from tests.cli.fleet import REGION
+from tests.cli.preflight.stubbed_account import Account
 
 
 @pytest.fixture(autouse=True)

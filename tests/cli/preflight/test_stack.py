@@ -1,9 +1,11 @@
+"""Test the checks of a stack that exists, and of its deletion at the end."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.stack import check_expiry_deletion, check_stack
-from tests.cli.preflight.conftest import NEW_STACK, Account
+from tests.cli.preflight.stubbed_account import NEW_STACK, Account
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 CLUSTER = [{"OutputKey": "ClusterName", "OutputValue": "demo"}]

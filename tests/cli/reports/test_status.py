@@ -17,7 +17,7 @@ from bootstrap.idle.pause_record import PauseRecord, render_pause
 from cli.aws.clients import Clients
 from cli.main import main
 from cli.reports.status import MOUNT_REASONS
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, put_membership
+from tests.cli.fleet import KEY, REGION, Deploy, Fleet, put_membership
 
 GROUP = {
     "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,

@@ -18,7 +18,7 @@ from cli.aws.stack_history import StackState
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.reports.why import why_text
-from tests.cli.conftest import KEY, NETWORKS, REGION, Deploy, put_membership
+from tests.cli.fleet import KEY, NETWORKS, REGION, Deploy, put_membership
 
 LOG_GROUP = "demo-ClusterLogs"
 BROKEN = "i-0123456789abcdef0"

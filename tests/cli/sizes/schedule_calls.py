@@ -12,7 +12,7 @@ from stacks.lifetime.expiry import Expiry
 from stacks.lifetime.schedules import UPDATE_GROUP
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import parse_block
-from tests.cli.sizes.conftest import NAME, FakeCluster
+from tests.cli.sizes.fake_cluster import NAME, FakeCluster
 from tests.stacks.pinned_block import BLOCK, FACTS, SETTINGS
 
 _EXPIRY: Final = "Expiry"

@@ -11,8 +11,8 @@ from bootstrap.contract import MEMBERSHIP_ID, NODE_TYPES, TABLE_KEY, group_name
 from cli.aws.clients import Clients
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.conftest import error_line
-from tests.cli.sizes.conftest import DECLARED, NAME, FakeCluster, template
+from tests.cli.fleet import error_line
+from tests.cli.sizes.fake_cluster import DECLARED, NAME, FakeCluster, template
 from tests.local.aws.templates import resource
 
 BLOCK = "cr-0123456789abcdef0"

@@ -21,8 +21,8 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
 from stacks.settings.capacity import declared_sizes
-from tests.cli.conftest import error_line
-from tests.cli.sizes.conftest import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
+from tests.cli.fleet import error_line
+from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)
 COMMANDS: dict[str, tuple[list[str], dict[Any, GroupSize]]] = {

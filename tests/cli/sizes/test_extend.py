@@ -8,8 +8,8 @@ import pytest
 
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
-from tests.cli.conftest import error_line
-from tests.cli.sizes.conftest import FakeCluster, in_state
+from tests.cli.fleet import error_line
+from tests.cli.sizes.fake_cluster import FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import expire
 
 

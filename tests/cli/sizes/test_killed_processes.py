@@ -15,7 +15,7 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
-from tests.cli.sizes.conftest import DECLARED, FakeCluster, hold, in_state
+from tests.cli.sizes.fake_cluster import DECLARED, FakeCluster, hold, in_state
 from tests.cli.sizes.killing_proxy import KillingProxy, killing_proxy
 
 REPOSITORY = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ import pytest
 from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, CLUSTER_TAG
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members
+from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members
 
 PAUSED = "the cluster is paused: dlcluster resume brings its nodes back"
 

@@ -6,8 +6,8 @@ import pytest
 
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
-from tests.cli.conftest import KEY, put_members
-from tests.cli.sizes.conftest import NAME, FakeCluster
+from tests.cli.fleet import KEY, put_members
+from tests.cli.sizes.fake_cluster import NAME, FakeCluster
 from tests.local.aws.harness import REGION
 
 

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.sizes.conftest import FakeCluster, hold
+from tests.cli.sizes.fake_cluster import FakeCluster, hold
 from tests.cli.sizes.schedule_calls import expire
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.sizes.conftest import FakeCluster, in_state
+from tests.cli.sizes.fake_cluster import FakeCluster, in_state
 
 HOUR = 3600
 

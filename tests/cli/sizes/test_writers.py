@@ -11,9 +11,10 @@ from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from stacks.settings.capacity import declared_sizes
-from tests.cli.sizes.conftest import DECLARED, NAME, STATES, FakeCluster, in_state
+from tests.cli.sizes.fake_cluster import DECLARED, NAME, STATES, FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
-from tests.cli.up.conftest import UpCluster, cluster, places
+from tests.cli.up.conftest import cluster, places
+from tests.cli.up.up_cluster import UpCluster
 
 __all__ = ["cluster", "places"]
 

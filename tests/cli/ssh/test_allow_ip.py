@@ -17,7 +17,7 @@ from cli.main import main
 from cli.ssh.expired_addresses import remove_expired_addresses
 from local.network import check_ip
 from stacks.settings.lifetime import iso
-from tests.cli.conftest import error_line, put_members
+from tests.cli.fleet import error_line, put_members
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.local.aws.templates import attribute, reference, resource
 

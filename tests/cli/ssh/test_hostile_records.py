@@ -21,7 +21,7 @@ from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget
 from tests.bootstrap.forged_records import forged_items
 from tests.bootstrap.identities import NETWORKS
-from tests.cli.conftest import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses
+from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 COMMANDS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["run", "--", "true"])

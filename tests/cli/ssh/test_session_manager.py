@@ -22,7 +22,7 @@ from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.remote import SshTarget, run_command
 from cli.ssh.session_manager import PluginCall, PluginSession
-from tests.cli.conftest import REGION, Deploy, Fleet, error_line, put_members
+from tests.cli.fleet import REGION, Deploy, Fleet, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
 
 TOKEN = "a-secret-token"

@@ -18,7 +18,7 @@ from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.ssh.config import Access, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget, connect, run_command
-from tests.cli.conftest import Deploy, Fleet, put_membership, set_addresses
+from tests.cli.fleet import Deploy, Fleet, put_membership, set_addresses
 from tests.launcher.sshd import Node, make_key, sshd_nodes
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"

@@ -10,7 +10,7 @@ import pytest
 from cli.aws.clusters import Cluster
 from cli.main import main
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.conftest import Deploy, Fleet
+from tests.cli.fleet import Deploy, Fleet
 
 PAGE = Path(__file__).parents[3] / "docs/use/log-in.md"
 CLUSTER = Cluster(name="demo", stack_name="demo", table="t-1", login_user="ubuntu", networks_text="", is_private=True)

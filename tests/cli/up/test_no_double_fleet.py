@@ -22,8 +22,8 @@ from cli.up.end_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.lock import Lock, TakenError
 from cli.up.placement import Placement
 from cli.up.requirements import require_quota
-from tests.cli.sizes.conftest import NAME, FakeProcess
-from tests.cli.up.conftest import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
+from tests.cli.sizes.fake_cluster import NAME, FakeProcess
+from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.aws.harness import Places
 
 PASSES_UNTIL_GONE = 12

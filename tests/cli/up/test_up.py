@@ -12,7 +12,7 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.zone_rounds import parse_until
-from tests.cli.up.conftest import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
+from tests.cli.up.up_cluster import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.aws.harness import Places
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from bootstrap import contract
 from local.iam.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.e2e.conftest import STACK, DeployedCluster, aliases
+from tests.e2e.deployed_cluster import STACK, DeployedCluster, aliases
 from tests.e2e.template_references import References
 
 TYPES = ("Master", "Worker")

@@ -2,7 +2,7 @@
 
 import boto3
 
-from tests.e2e.conftest import DeployedCluster, stack_outputs
+from tests.e2e.deployed_cluster import DeployedCluster, stack_outputs
 from tests.e2e.leftovers import left_over, stack_buckets
 
 

@@ -22,8 +22,8 @@ from launcher.runner.sync.sync_state import RECORDS_DIR
 from local.faults import Faults
 from local.faults.clients import client
 from local.node.disks import IMAGES
-from tests.e2e.bake.conftest import has_run
-from tests.e2e.conftest import NODES, STACK, aliases, node_disk, stack_outputs
+from tests.e2e.bake.setup_runs import has_run
+from tests.e2e.deployed_cluster import NODES, STACK, aliases, node_disk, stack_outputs
 from tests.e2e.laptop import COMMAND_S, Laptop
 
 pytestmark = pytest.mark.soak
@@ -212,4 +212,4 @@ def test_worker_from_the_image_skips_the_setup_and_a_master_runs_it(laptop: Lapt
         key = (node_disk(new) / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[1]
         assert key != baked.host_key
         assert laptop.on(host, "cat /etc/machine-id").encode().strip() not in (b"", baked.forbidden["machine"])
-    laptop.await_job_on(*aliases())
+    laptop.wait_for_job_on(*aliases())

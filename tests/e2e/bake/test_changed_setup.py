@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from tests.e2e.bake.conftest import SETUP_FILE, has_run
-from tests.e2e.conftest import NODES, aliases
+from tests.e2e.bake.setup_runs import SETUP_FILE, has_run
+from tests.e2e.deployed_cluster import NODES, aliases
 from tests.e2e.laptop import Laptop
 from tests.waiting import wait_until
 
@@ -77,4 +77,4 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
     assert all(ends < times[host][0] for host in HOSTS[1:]), times
     assert re.search(rf"^setup {after}: done on {NODES} of {NODES} nodes$", laptop.run("dlcluster", "status"), re.M)
     assert laptop.run("dlcluster", "setup") == f"setup {after}: done on all nodes before\n"
-    laptop.await_job_on(*aliases())
+    laptop.wait_for_job_on(*aliases())

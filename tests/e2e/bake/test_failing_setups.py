@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.e2e.bake.conftest import SETUP_FILE, has_failed
-from tests.e2e.conftest import NODES, aliases
+from tests.e2e.bake.setup_runs import SETUP_FILE, has_failed
+from tests.e2e.deployed_cluster import NODES, aliases
 from tests.e2e.laptop import Laptop
 
 pytestmark = pytest.mark.soak
@@ -39,4 +39,4 @@ def test_failed_setup_of_a_replacement_is_reported(laptop: Laptop, script: str, 
     told = rf"^worker{NODES}: setup [0-9a-f]{{12}} failed, so no job runs there \(dlcluster why shows .* last lines\)$"
     assert re.search(told, said, re.MULTILINE), said
     assert why in laptop.run("dlcluster", "why")
-    laptop.await_job_on(*aliases()[:-1])
+    laptop.wait_for_job_on(*aliases()[:-1])

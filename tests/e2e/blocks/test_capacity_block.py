@@ -10,8 +10,8 @@ import pytest
 
 from local.blocks import buy_block
 from local.run.user import USER_SETTINGS, User, deploy_arguments
-from tests.e2e.conftest import NODES
-from tests.e2e.durable_training import Training, await_nodes, now
+from tests.e2e.deployed_cluster import NODES
+from tests.e2e.durable_training import Training, now, wait_for_nodes
 from tests.e2e.group_states import members, states
 from tests.waiting import wait_until
 
@@ -50,7 +50,7 @@ def test_durable_training_continues_in_the_next_block(user: User) -> None:
     wait_until(lambda: len(members()) == NODES, "the block's start", timeout_s=DEPLOY.total_seconds() + 60)
     assert now() >= starts
     first = members()
-    await_nodes(user)
+    wait_for_nodes(user)
     user.write_ssh_config()
     training = Training.begin(user, "durable", slow_until=goes)
 
@@ -64,6 +64,6 @@ def test_durable_training_continues_in_the_next_block(user: User) -> None:
     deploy(user, block)
     assert members() == set()
     wait_until(lambda: len(members()) == NODES, "the next block's start", timeout_s=DEPLOY.total_seconds() + 60)
-    await_nodes(user)
+    wait_for_nodes(user)
     assert not members() & first
     training.check_end(least_attempts=2, step=training.saved_step())

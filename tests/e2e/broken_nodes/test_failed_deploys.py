@@ -17,7 +17,7 @@ import pytest
 
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import Edit, copy_checkout
-from tests.e2e.conftest import STACK, group_instances, stack_outputs
+from tests.e2e.deployed_cluster import STACK, group_instances, stack_outputs
 from tests.e2e.leftovers import left_over, stack_buckets
 
 DEPLOY_S = 400

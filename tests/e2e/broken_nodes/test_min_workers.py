@@ -11,7 +11,7 @@ import boto3
 from local.chaos.observer import ClusterObserver
 from local.run.user import User, deploy_arguments
 from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
-from tests.e2e.conftest import STACK, group_instances, stack_outputs
+from tests.e2e.deployed_cluster import STACK, group_instances, stack_outputs
 from tests.waiting import wait_until
 
 FAILED_S = 300.0
@@ -43,7 +43,7 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
             timeout_s=JOINED_S,
             every_s=1.0,
         )
-        instances = ClusterObserver.current(STACK, environment=environment).await_agreement(JOINED_S).instances
+        instances = ClusterObserver.current(STACK, environment=environment).wait_for_agreement(JOINED_S).instances
         # Failed instances may still exist, because they cannot report that nobody need wait for them.
         assert instances[2] in [instance["InstanceId"] for instance in group_instances(workers)]
         assert "deeplearning: 2 of 2 nodes, generation" in user.output("dlcluster", "status", "--cluster", STACK)

@@ -1,17 +1,17 @@
 """Test that ``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and revokes that."""
 
 from local.network.addresses import USER_ADDRESS
-from tests.e2e.conftest import DeployedCluster
-from tests.e2e.port_scan import SSH, await_ports, open_ports
+from tests.e2e.deployed_cluster import DeployedCluster
+from tests.e2e.port_scan import SSH, open_ports, wait_for_ports
 
 
 def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: DeployedCluster, outside_address: str) -> None:
     user, public = listening_cluster.user, listening_cluster.public_address
     assert open_ports(outside_address, public) == set()
     user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--for", "8h")
-    await_ports(lambda: open_ports(outside_address, public), {SSH})
+    wait_for_ports(lambda: open_ports(outside_address, public), {SSH})
     user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--remove")
-    await_ports(lambda: open_ports(outside_address, public), set())
+    wait_for_ports(lambda: open_ports(outside_address, public), set())
     # The machine's own address on the internet, which ssh_location also admits.
     message = user.output("dlcluster", "allow-ip", "--me")
     assert message.splitlines()[1].split() == [f"{USER_ADDRESS}/32", "-"]

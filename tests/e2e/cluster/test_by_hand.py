@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local.run.interactive import REPOSITORY, SHELL
-from tests.e2e.conftest import DeployedCluster
+from tests.e2e.deployed_cluster import DeployedCluster
 from tests.local.terminal import CTRL_C, Terminal
 
 LOCAL_PROMPT = r"\[local-aws \w+\] .+ # $"
@@ -20,7 +20,7 @@ def terminal(cluster: DeployedCluster) -> Iterator[Terminal]:
     terminal.expect(LOCAL_PROMPT)
     yield terminal
     terminal.type("exit\n")
-    terminal.await_end()
+    terminal.wait_for_end()
     terminal.close()
     Path.home().joinpath(".ssh/config").unlink(missing_ok=True)
 

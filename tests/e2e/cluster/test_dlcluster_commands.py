@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from local.run.user import User
-from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases
 from tests.local.terminal import CTRL_C, Terminal
 
 SCRIPT = """\
@@ -108,7 +108,7 @@ def test_ctrl_c_leaves_the_job_running_until_it_is_stopped(laptop: Laptop) -> No
     terminal.expect(rf"leave job {job} running \(Enter or Ctrl-C: yes\)\? \[Y/n\]: ")
     terminal.type("y\n")
     terminal.expect("keeps running: dlcluster logs -f")
-    assert terminal.await_end() == 130
+    assert terminal.wait_for_end() == 130
     terminal.close()
     stopped = laptop.json("stop", "held")
     assert (stopped["job"], stopped["state"]) == (job, "CANCELLED")

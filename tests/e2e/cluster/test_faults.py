@@ -17,7 +17,7 @@ from local.chaos.plan_runner import run_plan
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
-from tests.e2e.conftest import STACK, DeployedCluster, aliases
+from tests.e2e.deployed_cluster import STACK, DeployedCluster, aliases
 from tests.waiting import wait_until
 
 DEADLINE_S = 120.0
@@ -27,6 +27,8 @@ SEEN_S = 60.0
 local.node.status_checks.IMPAIRED_S, after which a node that hangs is replaced."""
 WORKER = "deeplearning-worker2"
 MAIN_PROCESS = ("systemctl", "show", "--property=MainPID", "--value", AGENT_SERVICE)
+FAULTS_THAT_KEEP_NODES = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
+"""Kinds of faults that leave every node in place."""
 
 
 @pytest.fixture
@@ -56,11 +58,11 @@ def test_fault_name_resolves_to_the_node_that_answers(cluster: DeployedCluster, 
 
 
 def test_observer_agrees_on_a_healthy_cluster(cluster: DeployedCluster, observer: ClusterObserver) -> None:
-    observation = observer.await_agreement(DEADLINE_S)
+    observation = observer.wait_for_agreement(DEADLINE_S)
     assert observation.instances[1] == cluster.master["InstanceId"]
     assert set(observation.instances.values()) == set(cluster.addresses)
     assert sorted(observation.instances) == list(range(1, len(cluster.instances) + 1))
-    assert observer.await_agreement(DEADLINE_S, previous=observation).instances == observation.instances
+    assert observer.wait_for_agreement(DEADLINE_S, previous=observation).instances == observation.instances
 
 
 def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: ClusterObserver) -> None:
@@ -74,9 +76,9 @@ def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Cluster
 
     wait_until(sees_only_the_partition, "the observer to see only the partition", timeout_s=SEEN_S)
     with pytest.raises(TimeoutError, match=r"(?s)waited 0 s for the nodes to agree:\n.*cannot log in to"):
-        observer.await_agreement(0)
+        observer.wait_for_agreement(0)
     faults.heal()
-    observer.await_agreement(DEADLINE_S)
+    observer.wait_for_agreement(DEADLINE_S)
 
 
 def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) -> None:
@@ -89,7 +91,7 @@ def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) 
 
     wait_until(sees_only_that_node, "the observer to see only the frozen node", timeout_s=SEEN_S)
     faults.end_freeze(WORKER)
-    observer.await_agreement(DEADLINE_S)
+    observer.wait_for_agreement(DEADLINE_S)
 
 
 def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterObserver) -> None:
@@ -103,7 +105,7 @@ def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterOb
 
     wait_until(sees_the_line, "the observer to see the line", timeout_s=SEEN_S)
     workers.write_text(right)
-    observer.await_agreement(DEADLINE_S)
+    observer.wait_for_agreement(DEADLINE_S)
 
 
 def test_killed_agent_is_restarted(faults: Faults) -> None:
@@ -168,17 +170,13 @@ def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, fault
     assert api_connection(struck) == "connected"
 
 
-HARMLESS = ("freeze", "partition-pair", "metadata-outage", "fill-disk", "kill-agent", "throttle")
-"""Kinds of faults that leave every node in place."""
-
-
 def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: ClusterObserver) -> None:
-    before, printed = observer.await_agreement(DEADLINE_S), list[str]()
+    before, printed = observer.wait_for_agreement(DEADLINE_S), list[str]()
     targets = [node_target(number) for number in before.instances]
-    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=HARMLESS, durations_s=(1, 3))
+    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=FAULTS_THAT_KEEP_NODES, durations_s=(1, 3))
     run_plan(plan, faults, instances=lambda: faults.instances(STACK), log=printed.append)
     assert sum(line.endswith("begins") for line in printed) == len(plan.faults)
-    observer.await_agreement(DEADLINE_S, previous=before)
+    observer.wait_for_agreement(DEADLINE_S, previous=before)
 
 
 def test_unknown_node_name_is_one_line(cluster: DeployedCluster) -> None:

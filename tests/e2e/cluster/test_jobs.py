@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, stack_outputs
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, stack_outputs
 from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"
@@ -39,7 +39,7 @@ def ranks(cluster: DeployedCluster) -> list[int]:
     return [int(cluster.on(alias, "pgrep -fc '[t]ime.sleep.1000' || true")) for alias in aliases()]
 
 
-def await_no_ranks(cluster: DeployedCluster) -> None:
+def wait_until_no_rank_is_left(cluster: DeployedCluster) -> None:
     """Wait until no node has a process of the job; a signal or a closed connection takes a moment to end them."""
     wait_until(lambda: ranks(cluster) == [0] * NODES, "the ranks to end", timeout_s=60)
 
@@ -122,7 +122,7 @@ def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: D
     # Wait until no part of the job runs on the master.
     follow(cluster, job)
     assert status(cluster, job)["state"] == "FAILED"
-    await_no_ranks(cluster)
+    wait_until_no_rank_is_left(cluster)
 
 
 def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: DeployedCluster) -> None:
@@ -140,7 +140,7 @@ def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: DeployedCl
     )
     cluster.user.ssh(MASTER, "bash /tmp/end-jobs || true")
     follow(cluster, job)
-    await_no_ranks(cluster)
+    wait_until_no_rank_is_left(cluster)
     assert status(cluster, job)["state"] in ("FAILED", "CANCELLED")
     assert agents(cluster) == before
     assert all(agent.endswith(" active") for agent in before)

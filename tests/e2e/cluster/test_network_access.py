@@ -16,15 +16,15 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
-from tests.e2e.conftest import DeployedCluster, stack_outputs
+from tests.e2e.deployed_cluster import DeployedCluster, stack_outputs
 from tests.e2e.port_scan import (
     CONNECT_TIMEOUT_S,
     EVERY_PORT,
     SSH,
     answers,
-    await_ports,
     open_ports,
     open_ports_from_node,
+    wait_for_ports,
 )
 
 
@@ -142,10 +142,10 @@ def test_revoked_rule_of_the_administrator_closes_every_port(listening_cluster: 
 
     rule.remove()
     try:
-        await_ports(scan, set())
+        wait_for_ports(scan, set())
     finally:
         rule.add()
-    await_ports(scan, {SSH})
+    wait_for_ports(scan, {SSH})
 
 
 def test_members_without_their_rule_reach_no_port(listening_cluster: DeployedCluster) -> None:
@@ -160,10 +160,10 @@ def test_members_without_their_rule_reach_no_port(listening_cluster: DeployedClu
 
     rule.remove()
     try:
-        await_ports(scan, set())
+        wait_for_ports(scan, set())
     finally:
         rule.add()
-    await_ports(scan, set(EVERY_PORT))
+    wait_for_ports(scan, set(EVERY_PORT))
 
 
 def test_forwarding_to_another_host_is_refused(listening_cluster: DeployedCluster, outside_address: str) -> None:
@@ -178,10 +178,10 @@ def test_forwarding_to_another_host_is_refused(listening_cluster: DeployedCluste
     for rule in rules:
         rule.add()
     try:
-        await_ports(lambda: open_ports(outside_address, listening_cluster.public_address), {8080})
+        wait_for_ports(lambda: open_ports(outside_address, listening_cluster.public_address), {8080})
         # Its address is private, so no rule lets anybody outside reach it.
         assert open_ports(outside_address, worker["PrivateIpAddress"]) == set()
     finally:
         for rule in rules:
             rule.remove()
-    await_ports(lambda: open_ports(outside_address, listening_cluster.public_address), set())
+    wait_for_ports(lambda: open_ports(outside_address, listening_cluster.public_address), set())

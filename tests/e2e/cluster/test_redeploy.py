@@ -21,16 +21,16 @@ from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
 from tests.e2e.colleague import KEYS_S, SSH_FAILED, Colleague, new_colleague
-from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
 from tests.e2e.node_views import (
     AGREE_TIMEOUT_S,
     MASTER,
     InstancesByAlias,
     NodeIdentity,
-    await_agreement,
     identities,
     logins_from,
     read_node,
+    wait_for_agreement,
 )
 
 FIRST = aliases()[0]
@@ -119,7 +119,7 @@ def with_newcomer(instances: InstancesByAlias) -> InstancesByAlias:
     return {**instances, f"deeplearning-worker{len(instances) + 1}": newcomer}
 
 
-def await_only(instance_ids: Set[str]) -> None:
+def wait_until_only(instance_ids: Set[str]) -> None:
     """Wait until leaving nodes have ended: no list contains them, but they run until the others have noticed."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
     while True:
@@ -150,7 +150,7 @@ def start(cluster: DeployedCluster) -> Iterator[ClusterState]:
     install(cluster, before.identities[aliases()[0]].release)
     if template() != deployed:  # the last test's fixture restores it, if that test runs
         deploy(cluster)
-    await_agreement(cluster, before.instances)
+    wait_for_agreement(cluster, before.instances)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def after_adding_worker(cluster: DeployedCluster, after_model_change: ClusterSta
     """Add a worker, and remove the colleague's key."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES)})
     instances = with_newcomer(after_model_change.instances)
-    await_agreement(cluster, instances)
+    wait_for_agreement(cluster, instances)
     return state(cluster, instances)
 
 
@@ -194,7 +194,7 @@ def after_adding_newer_worker(
     """Add one worker from a newer release than the others."""
     deploy(cluster, TAGS | MODEL | {"worker_count": str(NODES + 1)}, checkout=newer_checkout)
     instances = with_newcomer(after_adding_worker.instances)
-    await_agreement(cluster, instances)
+    wait_for_agreement(cluster, instances)
     return state(cluster, instances)
 
 
@@ -213,8 +213,8 @@ def after_rollback(cluster: DeployedCluster, after_master_upgrade: ClusterState,
     """Restore the first settings and code."""
     assert after_master_upgrade.instances.keys() > start.instances.keys()
     deploy(cluster)
-    await_agreement(cluster, start.instances)
-    await_only(start.members.keys())
+    wait_for_agreement(cluster, start.instances)
+    wait_until_only(start.members.keys())
     return state(cluster, start.instances)
 
 

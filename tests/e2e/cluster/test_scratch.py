@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.conftest import DeployedCluster
+from tests.e2e.deployed_cluster import DeployedCluster
 
 NODE = "deeplearning-worker2"
 MOUNT = "/opt/dlami/nvme"
@@ -23,10 +23,10 @@ def disk(cluster: DeployedCluster) -> Iterator[None]:
     yield
     # The agent opens the directory there in each pass.
     cluster.on(NODE, f"sudo umount --lazy {MOUNT}")
-    await_scratch(cluster, "")
+    wait_for_scratch(cluster, "")
 
 
-def await_scratch(cluster: DeployedCluster, expected: str) -> None:
+def wait_for_scratch(cluster: DeployedCluster, expected: str) -> None:
     deadline = time.monotonic() + NOTICED_S
     # A shared connection keeps the variables with which it started.
     while (found := cluster.user.ssh(NODE, SHOW).strip()) != expected:
@@ -36,7 +36,7 @@ def await_scratch(cluster: DeployedCluster, expected: str) -> None:
 
 @pytest.mark.usefixtures("disk")
 def test_login_user_can_write_to_the_scratch_disk(cluster: DeployedCluster) -> None:
-    await_scratch(cluster, f"{MOUNT}/deeplearning")
+    wait_for_scratch(cluster, f"{MOUNT}/deeplearning")
     touch = "touch $DEEPLEARNING_SCRATCH/mine && stat -c %U $DEEPLEARNING_SCRATCH/mine"
     assert cluster.user.ssh(NODE, touch).strip() == "ubuntu"
     output = cluster.on("deeplearning-master", f"{CONNECT_ANEW} launch {ECHO}")

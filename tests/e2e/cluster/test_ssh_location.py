@@ -10,8 +10,8 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.run.user import deploy_arguments
-from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
-from tests.e2e.port_scan import SSH, await_ports, open_ports
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
+from tests.e2e.port_scan import SSH, open_ports, wait_for_ports
 
 
 def instance_ids() -> set[str]:
@@ -67,19 +67,19 @@ def test_ssh_location_changes_in_place(listening_cluster: DeployedCluster, outsi
     public, template = listening_cluster.public_address, properties()
     deploy(listening_cluster, f"{outside_address}/32")
     try:
-        await_ports(lambda: open_ports(outside_address, public), {SSH})
-        await_ports(lambda: open_ports(USER_ADDRESS, public), set())
+        wait_for_ports(lambda: open_ports(outside_address, public), {SSH})
+        wait_for_ports(lambda: open_ports(USER_ADDRESS, public), set())
         assert instance_ids() == ids
         assert updated_resources(events) == ["AWS::EC2::SecurityGroup"]
         assert changed(template, properties()) == {"SecurityGroupIngress"}
         listening_cluster.user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--for", "8h")
     finally:
         deploy(listening_cluster, f"{USER_ADDRESS}/32")
-    await_ports(lambda: open_ports(USER_ADDRESS, public), {SSH})
+    wait_for_ports(lambda: open_ports(USER_ADDRESS, public), {SSH})
     # Only the list admits this address now.
     assert f"{outside_address}/32" in listening_cluster.user.output("dlcluster", "allow-ip")
     assert open_ports(outside_address, public) == {SSH}
     listening_cluster.user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--remove")
-    await_ports(lambda: open_ports(outside_address, public), set())
+    wait_for_ports(lambda: open_ports(outside_address, public), set())
     assert instance_ids() == ids
     assert starts(listening_cluster) == before

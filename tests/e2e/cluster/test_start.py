@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.conftest import NODES, DeployedCluster, aliases
+from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases
 
 RELEASE = "/opt/deeplearning/current"
 PYTHON = "/usr/bin/python3 -I -S -v"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import DeployedCluster
+from tests.e2e.deployed_cluster import DeployedCluster
 from tests.e2e.template_references import References
 
 REPOSITORY = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from tests.e2e.conftest import NODES, STACK, DeployedCluster
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster
 from tests.local.terminal import CTRL_C, Terminal
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
@@ -52,4 +52,4 @@ def test_watch_shows_nodes_and_a_new_job_and_restores_the_terminal(cluster: Depl
         shell.type("echo code $?\n")
         shell.expect(r"code 130\b")
         shell.type("exit\n")
-        assert shell.await_end() == 0
+        assert shell.wait_for_end() == 0

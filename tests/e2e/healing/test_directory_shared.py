@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from local.faults import Faults
-from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
+from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
 from tests.waiting import wait_until
 
@@ -32,7 +32,7 @@ def training(cluster: DeployedCluster, tmp_path_factory: pytest.TempPathFactory)
         yield training
 
 
-def await_states(cluster: DeployedCluster, expected: set[str]) -> None:
+def wait_for_states(cluster: DeployedCluster, expected: set[str]) -> None:
     deadline = time.monotonic() + CHANGE_S
     while (states := {cluster.on(alias, STATE) for alias in aliases()}) != expected:
         assert time.monotonic() < deadline, f"shared storage is {states} after {CHANGE_S:g} s, expected {expected}"
@@ -62,17 +62,17 @@ def test_nodes_are_ready_without_storage_and_refuse_writes_to_its_directory(
     cluster: DeployedCluster, training: Training, late_s: float
 ) -> None:
     end = time.monotonic() + late_s
-    training.await_steps(3)
+    training.wait_for_steps(3)
     while time.monotonic() < end:
-        training.await_steps()
+        training.wait_for_steps()
     assert {cluster.on(alias, STATE) for alias in aliases()} <= {"not-known", "no-address"}
     printed = cluster.on(MASTER, "sudo touch /shared/by-root 2>&1; touch /shared/by-user 2>&1; ls /shared")
     assert printed.count("Read-only file system") == 2
     assert alive(cluster) == NODES
     Faults.current().end_storage_outage()
-    await_states(cluster, {"mounted"})
+    wait_for_states(cluster, {"mounted"})
     assert cluster.on(MASTER, "ls /shared") == ""
-    training.await_steps()
+    training.wait_for_steps()
 
 
 def test_what_rank_0_writes_the_other_nodes_read(cluster: DeployedCluster) -> None:
@@ -86,19 +86,19 @@ def test_lost_mount_target_stops_only_what_uses_it(cluster: DeployedCluster, tra
     """The mount hangs like NFS: a process that touches the directory waits in the kernel, and no timeout ends it."""
     Faults.current().storage_outage()
     try:
-        await_states(cluster, {"no-address"})
+        wait_for_states(cluster, {"no-address"})
         cluster.on("deeplearning-worker2", f"{READER} sh -c 'cat /shared/told.txt > /run/read'")
-        training.await_steps()
+        training.wait_for_steps()
         # The agent of each node goes on, and publishes what it sees.
         cluster.on("deeplearning-worker3", "sudo systemctl restart deeplearning-agent")
         wait_until(lambda: node_states(cluster) == ["no-address"] * NODES, "the status", timeout_s=STATUS_S)
         assert f"on 0 of {NODES} nodes" in cluster.user.output("dlcluster", "status")
         assert alive(cluster) == NODES
-        training.await_steps()
+        training.wait_for_steps()
         assert reader_state(cluster) == "running"
     finally:
         Faults.current().end_storage_outage()
-    await_states(cluster, {"mounted"})
+    wait_for_states(cluster, {"mounted"})
     wait_until(lambda: reader_state(cluster) == "exited", "the process that waited", timeout_s=CHANGE_S)
     assert cluster.on("deeplearning-worker2", "cat /run/read") == "from rank 0"
     assert cluster.on("deeplearning-worker3", "cat /shared/told.txt") == "from rank 0"
@@ -109,5 +109,5 @@ def test_a_killed_mount_service_reports_it_and_restarts(cluster: DeployedCluster
     look = f'for i in $(seq 600); do state=$({STATE}); [ "$state" = stopped ] && break; sleep 0.05; done; echo "$state"'
     killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared-storage; {look}")
     assert killed == "stopped"
-    await_states(cluster, {"mounted"})
+    wait_for_states(cluster, {"mounted"})
     assert cluster.on("deeplearning-worker2", "cat /shared/told.txt") == "from rank 0"

@@ -21,7 +21,7 @@ from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.conftest import STACK, DeployedCluster, node_disk, stack_outputs
+from tests.e2e.deployed_cluster import STACK, DeployedCluster, node_disk, stack_outputs
 from tests.waiting import wait_until
 
 ATTACK_S = 30
@@ -153,7 +153,7 @@ def check(output: CommandResults, right: CommandResults) -> set[str]:
     return refused
 
 
-def await_answers(cluster: DeployedCluster, right: CommandResults) -> None:
+def wait_for_answers(cluster: DeployedCluster, right: CommandResults) -> None:
     """Wait until no command is refused: nodes may agree by their files before the master has replaced a bad record."""
     wait_until(lambda: not check(ask(cluster), right), "no refusal", timeout_s=HEAL_TIMEOUT_S, every_s=1)
 
@@ -166,7 +166,7 @@ def files(cluster: DeployedCluster) -> dict[tuple[str, str], str]:
 def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: DeployedCluster) -> None:
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
-    before = observer.await_agreement(HEAL_TIMEOUT_S)
+    before = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     right, right_files = right_answers(cluster), files(cluster)
     assert right["ssh"].stdout.strip() == before.instances[2]
 
@@ -188,9 +188,9 @@ def test_forged_records_run_nothing_change_nothing_and_are_replaced(cluster: Dep
             assert kinds >= 10
     assert refused, "no forged record was ever seen"
 
-    after = observer.await_agreement(HEAL_TIMEOUT_S)
+    after = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
-    await_answers(cluster, right)
+    wait_for_answers(cluster, right)
     assert files(cluster) == right_files
     assert not Path(marker).exists()
     for name in cluster.addresses:
@@ -217,7 +217,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: De
     # For a moment, the master's membership is forged, and a worker's record is draining and has another key.
     marker = f"/tmp/forged-{uuid.uuid4().hex}"
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
-    before = observer.await_agreement(HEAL_TIMEOUT_S)
+    before = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     right, right_files = right_answers(cluster), files(cluster)
 
     believed = False
@@ -239,7 +239,7 @@ def test_well_formed_forgeries_change_no_other_record_and_are_undone(cluster: De
     assert believed, "no forged record was ever believed"
 
     wait_until(lambda: not wrong_records(cluster), "the nodes' own records", timeout_s=OWN_RECORD_TIMEOUT_S, every_s=1)
-    after = observer.await_agreement(HEAL_TIMEOUT_S)
+    after = observer.wait_for_agreement(HEAL_TIMEOUT_S)
     assert after.instances == before.instances
     wait_until(lambda: files(cluster) == right_files, "the right files", timeout_s=HEAL_TIMEOUT_S)
-    await_answers(cluster, right)
+    wait_for_answers(cluster, right)

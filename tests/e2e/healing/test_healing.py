@@ -22,7 +22,7 @@ from local.faults.clients import client
 from local.run.session import REGION
 from tests.cli.command_lines import ON_MASTER, words_of
 from tests.e2e.command_answers import Prompt, enter_project
-from tests.e2e.conftest import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
+from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.service_models import shared_models
 from tests.waiting import wait_until
 
@@ -41,17 +41,17 @@ def observer(cluster: DeployedCluster) -> ClusterObserver:
 
 @pytest.fixture
 def before(observer: ClusterObserver) -> Observation:
-    return observer.await_agreement(HEAL_TIMEOUT_S)
+    return observer.wait_for_agreement(HEAL_TIMEOUT_S)
 
 
-def await_replacement(observer: ClusterObserver, before: Observation, node_index: int) -> Observation:
+def wait_for_replacement(observer: ClusterObserver, before: Observation, node_index: int) -> Observation:
     """Wait until another instance has the index and all agree; check that the others have not moved."""
     wait_until(
         lambda: Faults.current().instances(STACK).get(node_index) not in (None, before.instances[node_index]),
         f"another with index {node_index}",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    after = observer.await_agreement(HEAL_TIMEOUT_S, previous=before)
+    after = observer.wait_for_agreement(HEAL_TIMEOUT_S, previous=before)
     assert after.instances.keys() == before.instances.keys()
     changed = {index for index, instance_id in before.instances.items() if after.instances[index] != instance_id}
     assert changed == {node_index}
@@ -155,7 +155,7 @@ def test_a_crashed_worker_is_replaced_under_its_index(
     cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     Faults.current().kill("worker2")
-    await_replacement(observer, before, 2)
+    wait_for_replacement(observer, before, 2)
     # The ssh configuration is still the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
 
@@ -176,7 +176,7 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
         enter_project(cluster.user, tmp_path, monkeypatch)
         with shared_models():
             check_commands_without_master(Prompt(capture=capfd), lost)
-    after = await_replacement(observer, before, 1)
+    after = wait_for_replacement(observer, before, 1)
     # The new master takes the address right after it has written the files by which the nodes agree.
     wait_until(lambda: public_address(after.instances[1]) == address, "the address", timeout_s=HEAL_TIMEOUT_S)
     # The host key raises no alarm, and the new master's own key opens the workers without an agent.
@@ -196,11 +196,11 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     Faults.current().rebalance_recommendation(draining_instance)
     wait_until(
         lambda: f"deeplearning-worker{node_index}\n" not in workers_path(witness).read_text(),
-        "the leaver to be in no list",
+        "the draining node to leave the workers file",
         timeout_s=HEAL_TIMEOUT_S,
     )
     left_at = workers_path(witness).stat().st_mtime
-    await_replacement(observer, before, node_index)
+    wait_for_replacement(observer, before, node_index)
     assert state(draining_instance) == "terminated"
     assert terminated_at(draining_instance) >= int(left_at)
 
@@ -229,7 +229,7 @@ def test_scaled_in_survivors_close_the_gap(
         "the survivor with the free index",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    assert observer.await_agreement(HEAL_TIMEOUT_S).instances == expected
+    assert observer.wait_for_agreement(HEAL_TIMEOUT_S).instances == expected
     # Not by a shared connection, which the next command would still use when a fault has ended this master.
     count = cluster.user.ssh("deeplearning-master", "env | grep ^DEEPLEARNING_WORKERS_COUNT=")
     assert count == "DEEPLEARNING_WORKERS_COUNT=2\n"
@@ -239,7 +239,7 @@ def test_scaled_in_survivors_close_the_gap(
         "the cluster to have three nodes again",
         timeout_s=HEAL_TIMEOUT_S,
     )
-    observer.await_agreement(HEAL_TIMEOUT_S)
+    observer.wait_for_agreement(HEAL_TIMEOUT_S)
 
 
 def test_job_runs_on_the_healed_cluster_without_agent_forwarding(cluster: DeployedCluster) -> None:

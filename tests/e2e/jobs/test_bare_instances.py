@@ -24,7 +24,7 @@ from local.faults.nodes import NodeHandle
 from local.network.addresses import METADATA_ADDRESS
 from local.network.vpc_network import in_namespace, router_of
 from local.node.spot_notices import INTERRUPTION
-from tests.e2e.conftest import node_disk
+from tests.e2e.deployed_cluster import node_disk
 from tests.waiting import wait_until
 
 DEADLINE_S = 240.0
@@ -90,12 +90,12 @@ def metadata_token() -> bool:
             return False
 
 
-def await_sshd(one: BareNode, other: BareNode) -> None:
+def wait_for_sshd(one: BareNode, other: BareNode) -> None:
     """Wait until a node reaches another's sshd, which takes a busy machine longer than one try."""
     wait_until(lambda: one.reaches_sshd(other), f"{other.name} to answer {one.name}", timeout_s=DEADLINE_S)
 
 
-def await_metadata(node: BareNode) -> None:
+def wait_for_metadata(node: BareNode) -> None:
     wait_until(node.metadata_answers, f"the metadata of {node.name}", timeout_s=DEADLINE_S)
 
 
@@ -149,7 +149,7 @@ def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode
     """Return three nodes that are healthy before the test, and heal them after it."""
     for one in nodes[:3]:
         for other in nodes[:3]:
-            await_sshd(one, other)
+            wait_for_sshd(one, other)
     yield nodes[:3]
     faults.heal()
 
@@ -164,7 +164,7 @@ def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], f
     assert state(frozen) == "running"
     faults.end_freeze(frozen.name)
     wait_until(lambda: other.pings(frozen), "an answer to a ping", timeout_s=DEADLINE_S)
-    await_sshd(other, frozen)
+    wait_for_sshd(other, frozen)
     assert boot_id_of(frozen) == boot_id
 
 
@@ -175,12 +175,12 @@ def test_partition_of_a_pair_affects_no_other_node(three_nodes: list[BareNode], 
     assert not one.reaches_sshd(two)
     assert not two.reaches_sshd(one)
     assert not one.pings(two)
-    await_sshd(one, three)
-    await_sshd(three, two)
-    await_metadata(one)
+    wait_for_sshd(one, three)
+    wait_for_sshd(three, two)
+    wait_for_metadata(one)
     faults.end_partition(two.name, one.name)
-    await_sshd(one, two)
-    await_sshd(two, one)
+    wait_for_sshd(one, two)
+    wait_for_sshd(two, one)
 
 
 def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode], faults: Faults) -> None:
@@ -215,21 +215,21 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     assert not two.reaches_sshd(one)
     assert not one.reaches_sshd(three)
     assert not one.metadata_answers()
-    await_sshd(two, three)
-    await_metadata(two)
+    wait_for_sshd(two, three)
+    wait_for_metadata(two)
     faults.end_partition(one.name)
-    await_sshd(two, one)
-    await_metadata(one)
+    wait_for_sshd(two, one)
+    wait_for_metadata(one)
 
 
 def test_metadata_outage_affects_one_node(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, _ = three_nodes
     faults.metadata_outage(one.name)
     assert not one.metadata_answers()
-    await_sshd(one, two)
-    await_metadata(two)
+    wait_for_sshd(one, two)
+    wait_for_metadata(two)
     faults.end_metadata_outage(one.name)
-    await_metadata(one)
+    wait_for_metadata(one)
 
 
 def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: list[BareNode], faults: Faults) -> None:
@@ -238,7 +238,7 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: l
     boot_id = boot_id_of(rebooted)
     faults.reboot(rebooted.name)
     wait_until(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=DEADLINE_S)
-    await_sshd(other, rebooted)
+    wait_for_sshd(other, rebooted)
     assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
     assert not rebooted.handle.path("/run/lost").exists()
     assert state(rebooted) == "running"
@@ -274,14 +274,14 @@ def test_heal_undoes_everything_and_is_idempotent(three_nodes: list[BareNode], f
         faults.heal()
     assert rules(one, "faults") == ""
     assert three.writes() == 0
-    await_metadata(three)
-    await_sshd(two, three)
-    await_sshd(two, one)
+    wait_for_metadata(three)
+    wait_for_sshd(two, three)
+    wait_for_sshd(two, one)
 
 
 def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
     killed, other = nodes[3], nodes[0]
-    await_sshd(other, killed)
+    wait_for_sshd(other, killed)
     for _ in range(2):
         faults.kill(killed.name)
     assert not other.reaches_sshd(killed)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from local.faults import Faults
-from tests.e2e.conftest import NODES, DeployedCluster
+from tests.e2e.deployed_cluster import NODES, DeployedCluster
 from tests.e2e.node_checks import limit_link, limited_links, run_check
 
 SLOW_MBIT = 40

@@ -18,7 +18,7 @@ import pytest
 from local.chaos.job_chaos import RECOVERY_TIMEOUT_S, run_cases
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
-from tests.e2e.conftest import NODES, SHARED_CONNECTION, STACK, DeployedCluster
+from tests.e2e.deployed_cluster import NODES, SHARED_CONNECTION, STACK, DeployedCluster
 
 SEED, CASES = 26, 7
 """Seed for these cases: one worker freezes, another is disconnected, and the launcher's node restarts."""
@@ -69,7 +69,7 @@ def lines_until(lines: Iterator[str], pattern: str) -> list[str]:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_spot_notice_reaches_every_rank_and_the_job_resumes_without_the_node(cluster: DeployedCluster) -> None:
-    ClusterObserver.current(STACK, environment=cluster.user.environment).await_agreement(RECOVERY_TIMEOUT_S)
+    ClusterObserver.current(STACK, environment=cluster.user.environment).wait_for_agreement(RECOVERY_TIMEOUT_S)
     with session(cluster, TRAINING) as lines:
         lines_until(lines, r"rank 0/3 Epoch\[2\] ")
         Faults.current().spot_notice("worker3", seconds=60)
@@ -102,7 +102,7 @@ def test_jobs_end_or_restart_as_configured_after_node_faults(cluster: DeployedCl
 @pytest.mark.timeout(TIMEOUT_S)
 def test_gpt2_reaches_the_same_loss_after_a_node_is_lost(cluster: DeployedCluster, tmp_path: Path) -> None:
     observer = ClusterObserver.current(STACK, environment=cluster.user.environment)
-    observer.await_agreement(RECOVERY_TIMEOUT_S)
+    observer.wait_for_agreement(RECOVERY_TIMEOUT_S)
     tokens = np.cumsum(np.random.default_rng(0).integers(1, 4, 10_000)) % 64
     tokens.astype(np.uint16).tofile(tmp_path / "train.bin")
     script = Path(__file__).parents[3] / "examples/gpt2.py"
@@ -118,4 +118,4 @@ def test_gpt2_reaches_the_same_loss_after_a_node_is_lost(cluster: DeployedCluste
     # The replacement has no file; the others have one after every 20 steps.
     assert int(re.findall(r"resuming after step (\d+) ", seen)[0]) >= 80
     assert re.findall(last, seen) == undisturbed
-    observer.await_agreement(RECOVERY_TIMEOUT_S)
+    observer.wait_for_agreement(RECOVERY_TIMEOUT_S)

@@ -17,7 +17,7 @@ from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, LOG_FILE
 from local.faults import Faults
 from local.faults.clients import client
 from tests.e2e.checkouts import deploy
-from tests.e2e.conftest import NODES, DeployedCluster, aliases, stack_outputs
+from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.durable_training import CANNOT_TELL
 from tests.e2e.group_states import members, sizes
 from tests.waiting import wait_until

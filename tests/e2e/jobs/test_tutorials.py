@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.e2e.conftest import DeployedCluster
 from tests.e2e.console_blocks import Step
+from tests.e2e.deployed_cluster import DeployedCluster
 from tests.e2e.laptop import Laptop
 from tests.e2e.tutorial import OWN_SCRIPT, run_page, ssh_configured
 

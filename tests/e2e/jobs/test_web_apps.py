@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.conftest import DeployedCluster
+from tests.e2e.deployed_cluster import DeployedCluster
 from tests.e2e.jupyter import FILES, address_and_token
 from tests.e2e.user_venv import make_venv
 from tests.waiting import wait_until
@@ -53,7 +53,7 @@ def first_line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def await_nothing_left(cluster: DeployedCluster, module: str) -> None:
+def wait_until_nothing_is_left(cluster: DeployedCluster, module: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while left := cluster.on("deeplearning-master", f"pgrep -af -- '-m [{module[0]}]{module[1:]}' || true"):
         assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for this to end: {left}"
@@ -92,7 +92,7 @@ def test_tensorboard_shows_a_job_s_figures(cluster: DeployedCluster, tools: str,
         assert runs() == ["first"]
         board.send_signal(signal.SIGINT)
         assert board.wait(DEADLINE_S) == 130
-    await_nothing_left(cluster, "tensorboard")
+    wait_until_nothing_is_left(cluster, "tensorboard")
 
 
 def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: DeployedCluster, tools: str) -> None:
@@ -106,4 +106,4 @@ def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: DeployedCl
         assert not any(token.encode() in args for args in command_lines())
         # As if the laptop had lost power, so that nothing closes the connection.
         lab.kill()
-    await_nothing_left(cluster, "jupyterlab")
+    wait_until_nothing_is_left(cluster, "jupyterlab")

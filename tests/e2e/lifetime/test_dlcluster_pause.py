@@ -14,9 +14,9 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.conftest import NODES, stack_outputs
+from tests.e2e.deployed_cluster import NODES, stack_outputs
 from tests.e2e.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN_SHARED_DIRECTORY, Program
-from tests.e2e.durable_training import CANNOT_TELL, MASTER, START_S, Training, await_end, await_nodes, now
+from tests.e2e.durable_training import CANNOT_TELL, MASTER, START_S, Training, now, wait_for_end, wait_for_nodes
 from tests.e2e.group_states import members, states
 from tests.e2e.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
@@ -61,7 +61,7 @@ def stored_record(job: str) -> dict[str, object]:
 @pytest.mark.timeout(900)
 def test_nodes_end_when_their_ranks_have_saved(laptop: Laptop) -> None:
     user = laptop.user
-    await_nodes(user)
+    wait_for_nodes(user)
     nodes = members()
     job = user.ssh(MASTER, f"launch --detach --grace {GRACE_S} {shlex.quote(RANK)}").strip()
     log = f"launch logs {job}"
@@ -111,7 +111,7 @@ def test_a_durable_training_goes_on_after_a_pause_before_the_next_job(
     assert len(members()) == NODES
     assert not members() & nodes
     training.check_end(least_attempts=2, step=step)
-    ends = {job: await_end(laptop.user, job)["end"] for job in (training.job, behind)}
+    ends = {job: wait_for_end(laptop.user, job)["end"] for job in (training.job, behind)}
     starts = re.findall(r"started=(\S+)", laptop.user.ssh(MASTER, f"launch logs {behind}"))
     assert len(starts) == NODES
     assert ends[training.job] <= min(starts) <= ends[behind]

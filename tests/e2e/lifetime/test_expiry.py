@@ -15,8 +15,8 @@ from bootstrap.contract import LOG_FILE
 from local.faults import Faults
 from local.run.user import User
 from stacks.settings.lifetime import iso
-from tests.e2e.conftest import NODES
-from tests.e2e.durable_training import MASTER, Training, await_nodes, now, status
+from tests.e2e.deployed_cluster import NODES
+from tests.e2e.durable_training import MASTER, Training, now, status, wait_for_nodes
 from tests.e2e.group_states import members, sizes, states
 from tests.e2e.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
@@ -60,7 +60,7 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
     laptop: Laptop, tmp_path: Path, *, loses_master: bool
 ) -> None:
     user, screen = laptop.user, tmp_path / "screen"
-    await_nodes(user)
+    wait_for_nodes(user)
     time_left = DEPLOY_AND_TRAIN + (HEAL if loses_master else timedelta())
     training = Training.begin(user, f"training-{loses_master:d}", slow_until=now() + timedelta(minutes=2) + time_left)
     expires = (now() + time_left).replace(microsecond=0)
@@ -75,7 +75,7 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
     wait_until(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=NOTICE_S, every_s=1.0)
     if loses_master:
         Faults.current().kill("master")
-        training.await_restart()
+        training.wait_for_restart()
         assert now() < expires, "the new master took longer than the time before the end"
 
     nodes = members()

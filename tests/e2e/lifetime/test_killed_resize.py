@@ -10,7 +10,7 @@ import pytest
 from local.run.user import User
 from tests.e2e.group_states import members, sizes
 from tests.e2e.guest_stack import APP, AWAITED, signal_guest, stack_status, write_stack
-from tests.e2e.laptop import COMMAND_S, Laptop, await_line, kill, new_laptop
+from tests.e2e.laptop import COMMAND_S, Laptop, kill, new_laptop, wait_for_line
 from tests.waiting import wait_until
 
 CLUSTER = "resized"
@@ -37,7 +37,7 @@ def laptop(user: User, tmp_path: Path) -> Laptop:
 def test_the_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: Laptop) -> None:
     before = members(CLUSTER)
     killed = laptop.start(*resize(2))
-    await_line(killed, "creating CloudFormation changeset")
+    wait_for_line(killed, "creating CloudFormation changeset")
     kill(killed, group=True)
     assert laptop.settings["worker_count"] == 2
     laptop.run(*resize(2))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from local.faults.clients import client
 from local.run.user import User
 from tests.e2e.checkouts import DEPLOY_S
-from tests.e2e.conftest import group_instances
+from tests.e2e.deployed_cluster import group_instances
 from tests.endpoints import Endpoints, https_from
 from tests.waiting import wait_until
 
@@ -131,7 +131,7 @@ def existing_vpc() -> Iterator[ExistingVpc]:
     association = ec2.associate_route_table(RouteTableId=table, SubnetId=private)["AssociationId"]
     group = ec2.create_security_group(GroupName="endpoints", Description="endpoints", VpcId=vpc_id)["GroupId"]
     ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=https_from(PRIVATE_BLOCK))
-    endpoints = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=private, table=table, group=group)
+    endpoints = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=private, route_table_id=table, security_group_id=group)
     made = endpoints.create()
     yield ExistingVpc(vpc_id=vpc_id, private=private, key=key, endpoints=endpoints)
     endpoints.delete(made.values())

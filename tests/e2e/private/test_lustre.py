@@ -100,7 +100,7 @@ def cluster(
         vpc.endpoints.delete([endpoint])
 
 
-def await_states(cluster: PrivateCluster, expected: str) -> None:
+def wait_for_states(cluster: PrivateCluster, expected: str) -> None:
     deadline = time.monotonic() + CHANGE_S
     while (states := [cluster.user.ssh(host, STATE).strip() for host in HOSTS]) != [expected] * NODES:
         assert time.monotonic() < deadline, f"shared storage is {states} after {CHANGE_S:g} s, expected {expected}"
@@ -112,10 +112,10 @@ def status(cluster: PrivateCluster) -> dict[str, Any]:
 
 
 def test_jobs_run_while_lustres_ports_are_closed(cluster: PrivateCluster, lustre: Lustre) -> None:
-    await_states(cluster, "unreachable")
+    wait_for_states(cluster, "unreachable")
     assert cluster.user.ssh(MASTER, "launch echo alive").count("alive") == NODES
     client("ec2").authorize_security_group_ingress(GroupId=lustre.group, IpPermissions=tcp(1018, 1023))
-    await_states(cluster, "mounted")
+    wait_for_states(cluster, "mounted")
 
 
 def test_what_rank_0_writes_the_other_nodes_read(cluster: PrivateCluster, lustre: Lustre) -> None:
@@ -146,7 +146,7 @@ def test_new_master_mounts_the_file_system(cluster: PrivateCluster) -> None:
         assert time.monotonic() < deadline, f"waited {DEPLOY_S} s for another master"
         time.sleep(1)
     assert instance_id == cluster.instances[0]["InstanceId"]
-    await_states(cluster, "mounted")
+    wait_for_states(cluster, "mounted")
     assert cluster.user.ssh(MASTER, "cat /shared/told.txt") == "from rank 0"
     wait_until(
         lambda: [node["shared_storage"] for node in status(cluster)["nodes"]] == ["mounted"] * NODES,

@@ -34,11 +34,11 @@ def test_dlcluster_uses_the_cluster_of_a_users_own_stack(laptop: Laptop) -> None
     laptop.run("cdk", "deploy", *APP)
     [found] = json.loads(laptop.run("dlcluster", "list", "--json"))["clusters"]
     assert (found["name"], found["stack"], found["desired_nodes"]) == ("vision", "Vision", 2)
-    laptop.await_job_on("deeplearning-worker1", "deeplearning-worker2")
+    laptop.wait_for_job_on("deeplearning-worker1", "deeplearning-worker2")
     before = node_ids(laptop)
     laptop.run("dlcluster", "pause", "--yes")
     laptop.run("dlcluster", "resume")
-    laptop.await_job_on("deeplearning-worker1", "deeplearning-worker2")
+    laptop.wait_for_job_on("deeplearning-worker1", "deeplearning-worker2")
     assert len(before) == len(node_ids(laptop) - before) == 2
 
 

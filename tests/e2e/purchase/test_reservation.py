@@ -13,8 +13,8 @@ from bootstrap.contract import CLUSTER_TAG, MASTER
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.checkouts import Edit
-from tests.e2e.conftest import STACK
-from tests.e2e.ec2_nodes import await_another, described, expected_lists, lists, running_instances
+from tests.e2e.deployed_cluster import STACK
+from tests.e2e.ec2_nodes import described, expected_lists, lists, running_instances, wait_for_another
 from tests.e2e.group_states import members
 from tests.e2e.laptop import Laptop, new_laptop
 
@@ -114,8 +114,8 @@ def test_the_reservation_holds_the_master_too(laptop: Laptop, reservation: str) 
 def test_replaced_master_takes_its_place_again(laptop: Laptop, reservation: str) -> None:
     [lost] = [each["InstanceId"] for each in described()[MASTER]]
     client("ec2").terminate_instances(InstanceIds=[lost])
-    replacement = await_another(1, than={lost})
+    replacement = wait_for_another(1, than={lost})
     [master] = described()[MASTER]
     assert (master["InstanceId"], master["CapacityReservationId"]) == (replacement, reservation)
     assert (free_places(reservation), running_instances()) == (0, members())
-    laptop.await_job_on(*(f"deeplearning-{host}" for host in HOSTS))
+    laptop.wait_for_job_on(*(f"deeplearning-{host}" for host in HOSTS))

@@ -21,13 +21,12 @@ from local.faults.clients import client
 from local.node.container import EFA_DEVICES
 from local.run.user import User
 from tests.e2e.checkouts import Edit
-from tests.e2e.conftest import stack_outputs
+from tests.e2e.deployed_cluster import stack_outputs
 from tests.e2e.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     HEAL_S,
     INTERFACES_OF_FOUR_CARDS,
-    await_another,
     described,
     expected_lists,
     instance_of,
@@ -35,6 +34,7 @@ from tests.e2e.ec2_nodes import (
     launch,
     lists,
     running_instances,
+    wait_for_another,
 )
 from tests.e2e.group_states import states
 from tests.e2e.laptop import Laptop, new_laptop
@@ -195,7 +195,7 @@ def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(lapto
     assert "launch: restart 1 of 1 on 1 of 2 nodes: deeplearning-worker3" in text
     [epoch] = re.findall(r"rank 0/1 resuming at epoch (\d+) ", text)
     assert int(epoch) > 2
-    after = await_another(2, than={reclaimed})
+    after = wait_for_another(2, than={reclaimed})
     assert states({reclaimed}) == {"terminated"}
     assert described()[MASTER] == before[MASTER]
     [replacement] = [each for each in workers() if each["InstanceId"] == after]
@@ -233,8 +233,8 @@ def four_cards(laptop: Laptop) -> dict[str, str]:
     take_adapter(broken)
     recommended = instance_of(3)
     faults.rebalance_recommendation(recommended)
-    new = {"recommended": recommended, "broken": broken, "worker3": await_another(3, than=before)}
-    return new | {"worker2": await_another(2, than={*before, broken})}
+    new = {"recommended": recommended, "broken": broken, "worker3": wait_for_another(3, than=before)}
+    return new | {"worker2": wait_for_another(2, than={*before, broken})}
 
 
 def log_of(instance_id: str) -> str:

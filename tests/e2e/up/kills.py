@@ -11,7 +11,7 @@ from typing import IO, Final
 
 from bootstrap.contract import MASTER, WORKER, group_name
 from cli.up.lock import UP_ID
-from tests.e2e.conftest import STACK
+from tests.e2e.deployed_cluster import STACK
 from tests.e2e.laptop import COMMAND_S, Laptop
 
 _POLL_S: Final = 0.02

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import MASTER
-from local.aws.scarcity import limits
+from local.aws.limits import limit_files
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from stacks.prices.price_list import price_list
-from tests.e2e.conftest import NODES, group_instances, stack_outputs
+from tests.e2e.deployed_cluster import NODES, group_instances, stack_outputs
 from tests.e2e.laptop import Laptop, new_laptop
 from tests.e2e.leftovers import left_over
 from tests.e2e.shared_directory import STATE, check_that_ranks_share
@@ -78,18 +78,18 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
 
 
 def limits_file() -> Path:
-    return Path(os.environ["LOCAL_AWS_DIR"], limits.CAPACITY_FILE)
+    return Path(os.environ["LOCAL_AWS_DIR"], limit_files.CAPACITY_FILE)
 
 
 def limit(capacities: Mapping[str, int], spot_capacities: Mapping[str, int] | None = None) -> None:
     """Limit the nodes that fit in each zone."""
     node_type = USER_SETTINGS["instance_type"]
     limited = [
-        limits.Capacity(instance_type=node_type, zone=zone, count=count, spot=spot)
+        limit_files.Capacity(instance_type=node_type, zone=zone, count=count, spot=spot)
         for spot, counts in ((False, capacities), (True, spot_capacities or {}))
         for zone, count in counts.items()
     ]
-    limits.write_capacities(limits_file(), limited)
+    limit_files.write_capacities(limits_file(), limited)
 
 
 def members() -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.engines.conftest import WORKERS, EngineCluster
+from tests.engines.engine_cluster import WORKERS, EngineCluster
 
 
 @pytest.mark.parametrize("alias", WORKERS)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.conftest import NODES, WORKERS, EngineCluster
+from tests.engines.engine_cluster import NODES, WORKERS, EngineCluster
 from tests.engines.training import MIN_ACCURACY, TRAINER
 
 LEARNED = 0.9

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.engines.conftest import MASTER, EngineCluster
+from tests.engines.engine_cluster import MASTER, EngineCluster
 from tests.engines.training import MIN_ACCURACY, PYTHON, PYTORCH, SHORT, TRAINER, TWO_SERVERS, Training, train
 
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.engines.conftest import WORKERS, EngineCluster
+from tests.engines.engine_cluster import WORKERS, EngineCluster
 from tests.engines.observed_job import TOKEN, kill
 from tests.engines.training import (
     PYTHON,

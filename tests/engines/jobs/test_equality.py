@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.conftest import NODES, EngineCluster
+from tests.engines.engine_cluster import NODES, EngineCluster
 from tests.engines.training import ONE_WORKER, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5

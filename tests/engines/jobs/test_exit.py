@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.engines.conftest import EngineCluster
+from tests.engines.engine_cluster import EngineCluster
 
 SCRIPT = Path(__file__).with_name("leaves_early.py")
 END_LIMIT_S = 300

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local.faults import Faults
-from tests.engines.conftest import WORKERS, EngineCluster
+from tests.engines.engine_cluster import WORKERS, EngineCluster
 from tests.engines.observed_job import ObservedJob, observed_job
 from tests.waiting import wait_until
 

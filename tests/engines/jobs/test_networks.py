@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engines.conftest import EngineCluster
+from tests.engines.engine_cluster import EngineCluster
 from tests.engines.training import PYTHON, TRAINER, TWO_SERVERS, Training
 
 FOLDER = "/home/ubuntu/own"

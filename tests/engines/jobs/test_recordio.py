@@ -1,6 +1,6 @@
 """Test that MXNet's own im2rec and the trainer's write the same files, which the trainer reads."""
 
-from tests.engines.conftest import EngineCluster
+from tests.engines.engine_cluster import EngineCluster
 from tests.engines.training import PYTHON, PYTORCH
 
 # The image lacks OpenCV, which im2rec.py imports; with --pass-through, it calls none of it.

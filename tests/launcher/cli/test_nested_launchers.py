@@ -7,7 +7,7 @@ import pytest
 from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
-from tests.launcher.conftest import Cluster
+from tests.launcher.ssh_cluster import SshCluster
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_the_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) 
     assert [host.slots for host in job.hosts] == [4, 4, 4]
 
 
-def test_ranks_of_a_torchrun_line_join_one_job(cluster: Cluster) -> None:
+def test_ranks_of_a_torchrun_line_join_one_job(cluster: SshCluster) -> None:
     result = cluster.run("-n", "2", "torchrun", "--nproc-per-node", "2", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, [line.split("] ")[1] for line in result.lines]) == (0, ["4"] * 4)
 

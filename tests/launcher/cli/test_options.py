@@ -1,3 +1,5 @@
+"""Test how launch parses its options into a job."""
+
 from pathlib import Path
 
 import pytest

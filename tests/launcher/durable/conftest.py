@@ -1,6 +1,6 @@
 """Provide a user's home on a master, and the cluster's bucket in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,14 +8,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from launcher.cli.options import parse_options
-from launcher.durable.bucket import BucketLocation, JobBucket
+from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
 from launcher.durable.submit import store
-from launcher.spec import Job
-
-LOCATION = BucketLocation(bucket="bucket", cluster="team", region="us-east-1")
-Submit = Callable[..., DurableRecord]
+from tests.launcher.durable.durable_jobs import LOCATION, Submit, durable_job
 
 
 @pytest.fixture
@@ -32,13 +28,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobBucket]:
         client = boto3.client("s3", region_name=LOCATION.region)
         client.create_bucket(Bucket=LOCATION.bucket)
         yield JobBucket(client, LOCATION)
-
-
-def durable_job(*words: str, home: Path) -> tuple[Job, list[str]]:
-    hosts = home / "hosts"
-    hosts.write_text("one\ntwo\n")
-    arguments = ["--durable", *words]
-    return parse_options(arguments, environ={"DEEPLEARNING_WORKERS_PATH": str(hosts)}), arguments
 
 
 @pytest.fixture

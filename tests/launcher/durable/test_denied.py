@@ -18,7 +18,7 @@ from launcher.errors import LaunchError
 from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.records import JobState
-from tests.launcher.durable.conftest import LOCATION, Submit
+from tests.launcher.durable.durable_jobs import LOCATION, Submit
 
 NEVER = 10.0**9
 DENIAL = "not authorized to perform: kms:Decrypt"

@@ -11,7 +11,7 @@ from launcher.errors import QueueTimeoutError, RefusedError, UsageError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.job.node import clear_process_exit_if_node_lost
-from tests.launcher.durable.conftest import Submit
+from tests.launcher.durable.durable_jobs import Submit
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from launcher.durable_state import DIRECTORY
 from launcher.errors import LaunchError
 from launcher.history.recorder import jobs_directory
 from launcher.paths import LOCK_FILE
-from tests.launcher.durable.conftest import LOCATION, Submit
+from tests.launcher.durable.durable_jobs import LOCATION, Submit
 
 
 class Clock:

@@ -7,7 +7,7 @@ import pytest
 from launcher.cli.options import parse_options
 from launcher.durable.requirements import notes, variables_not_kept
 from launcher.errors import UsageError
-from tests.launcher.durable.conftest import durable_job
+from tests.launcher.durable.durable_jobs import durable_job
 
 TRAINER = "/opt/deeplearning/trainer"
 

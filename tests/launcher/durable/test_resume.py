@@ -17,7 +17,7 @@ from launcher.durable_state import directory_of
 from launcher.history.job_lookup import all_jobs
 from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobState, write_record
-from tests.launcher.durable.conftest import Submit, durable_job
+from tests.launcher.durable.durable_jobs import Submit, durable_job
 
 
 class Master:

@@ -24,7 +24,7 @@ from launcher.history.records import JobState, write_record
 from launcher.lifecycle import run_and_record
 from launcher.paths import LOCK_FILE
 from launcher.transport.protocol import FrameType
-from tests.launcher.durable.conftest import Submit, durable_job
+from tests.launcher.durable.durable_jobs import Submit, durable_job
 
 
 def test_a_stop_while_an_attempt_copies_its_files_is_final(

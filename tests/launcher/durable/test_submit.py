@@ -15,7 +15,7 @@ from launcher.durable.bucket import JobBucket, read_bucket_location
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import is_open
 from launcher.errors import LaunchError
-from tests.launcher.durable.conftest import LOCATION, Submit, durable_job
+from tests.launcher.durable.durable_jobs import LOCATION, Submit, durable_job
 
 
 def keys() -> list[str]:

@@ -1,14 +1,16 @@
+"""Provide a launcher whose path has no blanks, as mpirun requires."""
+
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launcher.frameworks import mpi
-from tests.launcher.conftest import LAUNCHER, Cluster
+from tests.launcher.ssh_cluster import LAUNCHER, SshCluster
 
 
 @pytest.fixture
-def cluster(cluster: Cluster, tmp_path: Path) -> Cluster:
+def cluster(cluster: SshCluster, tmp_path: Path) -> SshCluster:
     """Reach the launcher by a path without blanks, wherever the checkout is, because mpirun splits commands there."""
     for package in ("launcher", "bootstrap"):
         (tmp_path / package).symlink_to(LAUNCHER.parent / package)

@@ -1,3 +1,5 @@
+"""Test which address of this machine the peers use, and the check of theirs."""
+
 import socket
 
 import pytest

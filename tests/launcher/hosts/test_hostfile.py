@@ -1,3 +1,5 @@
+"""Test the parsing of hosts files."""
+
 from pathlib import Path
 
 import pytest

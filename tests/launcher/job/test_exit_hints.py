@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.job.exit_hints import exit_hint
-from tests.launcher.conftest import Cluster
+from tests.launcher.ssh_cluster import SshCluster
 
 LINE = ("/bin/bash", "-c")
 
@@ -34,7 +34,7 @@ def test_a_missing_module_names_the_setting() -> None:
     assert exit_hint(1, ("python", "x.py"), tail[:1]) == ""
 
 
-def test_a_directory_and_a_misspelled_subcommand_get_hints(cluster: Cluster) -> None:
+def test_a_directory_and_a_misspelled_subcommand_get_hints(cluster: SshCluster) -> None:
     directory = cluster.run("-n", "1", str(cluster.directory))
     assert directory.code == 126
     assert directory.reason.endswith(f"126: if Python is to run {cluster.directory}: launch python {cluster.directory}")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster
 
 ROOT = 'ROOT: Final = "/opt/deeplearning"'
 CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'
 
 
 @pytest.fixture
-def cluster_with(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Cluster]:
+def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], SshCluster]:
     """Create a cluster whose launcher takes these machines for nodes with these frameworks."""
 
-    def make(frameworks: list[str]) -> Cluster:
+    def make(frameworks: list[str]) -> SshCluster:
         release, root, config = tmp_path / "release", tmp_path / "opt", tmp_path / "node.json"
         for package in ("launcher", "bootstrap"):
             shutil.copytree(LAUNCHER.parent / package, release / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -51,7 +51,7 @@ def cluster_with(cluster: Cluster, tmp_path: Path) -> Callable[[list[str]], Clus
     ],
 )
 def test_nothing_starts_when_nodes_lack_the_framework(
-    cluster_with: Callable[[list[str]], Cluster], arguments: list[str], framework: str
+    cluster_with: Callable[[list[str]], SshCluster], arguments: list[str], framework: str
 ) -> None:
     result = cluster_with([]).run(*arguments)
     assert (result.code, result.stdout) == (1, b"")
@@ -62,7 +62,7 @@ def test_nothing_starts_when_nodes_lack_the_framework(
 
 
 def test_environment_without_the_jobs_framework_is_reported(
-    cluster_with: Callable[[list[str]], Cluster],
+    cluster_with: Callable[[list[str]], SshCluster],
 ) -> None:
     result = cluster_with(["mxnet"]).run("-n", "1", "--engine", "horovod", "python", "train.py")
     assert result.code == 1
@@ -71,7 +71,7 @@ def test_environment_without_the_jobs_framework_is_reported(
 
 @pytest.mark.parametrize("arguments", [["-s", "1"], ["--engine", "horovod"]])
 def test_python_is_the_one_of_the_mxnet_environment(
-    cluster_with: Callable[[list[str]], Cluster], arguments: list[str]
+    cluster_with: Callable[[list[str]], SshCluster], arguments: list[str]
 ) -> None:
     result = cluster_with(["mxnet", "horovod"]).run(*arguments, "python", "train.py")
     assert result.code == 0
@@ -80,20 +80,20 @@ def test_python_is_the_one_of_the_mxnet_environment(
 
 
 def test_mpirun_is_the_one_of_the_mxnet_environment(
-    cluster_with: Callable[[list[str]], Cluster],
+    cluster_with: Callable[[list[str]], SshCluster],
 ) -> None:
     result = cluster_with(["mxnet", "horovod"]).run("-n", "1", "--launcher", "mpi", "python", "train.py")
     assert result.lines == [f"{ADDRESSES[0]} [mpirun] mpirun of the environment"]
 
 
-def test_pytorch_job_needs_no_mxnet_environment(cluster_with: Callable[[list[str]], Cluster]) -> None:
+def test_pytorch_job_needs_no_mxnet_environment(cluster_with: Callable[[list[str]], SshCluster]) -> None:
     result = cluster_with(["mxnet"]).run("python", "-c", "print('another')")
     assert result.code == 0
     assert {line.partition("] ")[2] for line in result.lines} == {"another"}
 
 
 def test_command_with_its_own_python_needs_no_mxnet_environment(
-    cluster_with: Callable[[list[str]], Cluster],
+    cluster_with: Callable[[list[str]], SshCluster],
 ) -> None:
     result = cluster_with([]).run("-n", "2", "-s", "1", "/bin/echo", "mine")
     assert result.code == 0
@@ -108,13 +108,13 @@ def make_python(venv: Path) -> Path:
     return venv
 
 
-def test_python_comes_from_the_named_environment(cluster: Cluster, tmp_path: Path) -> None:
+def test_python_comes_from_the_named_environment(cluster: SshCluster, tmp_path: Path) -> None:
     venv = make_python(tmp_path / "mine")
     result = cluster.run("--venv", str(venv), "train.py")
     assert (result.code, {line.partition("] ")[2] for line in result.lines}) == (0, {str(venv)})
 
 
-def test_missing_environment_is_reported_before_any_rank_starts(cluster: Cluster, tmp_path: Path) -> None:
+def test_missing_environment_is_reported_before_any_rank_starts(cluster: SshCluster, tmp_path: Path) -> None:
     result = cluster.run("--venv", str(tmp_path / "none"), "train.py")
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (

@@ -18,15 +18,15 @@ from launcher.job.restarts import node_is_arriving
 from launcher.job.run import JobContext
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import RestartPolicy
-from tests.launcher.conftest import (
+from tests.launcher.job_records import JOB
+from tests.launcher.ssh_cluster import (
     ADDRESSES,
-    Cluster,
+    SshCluster,
     change_constants,
     copy_launcher,
     launcher_lines,
     read_lines,
 )
-from tests.launcher.job_records import JOB
 
 FIRST, SECOND, THIRD = ADDRESSES
 ONCE = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
@@ -40,13 +40,13 @@ def lose(rank: int) -> str:
 
 
 @pytest.fixture
-def patient_cluster(cluster: Cluster, patient_launcher: Path) -> Cluster:
+def patient_cluster(cluster: SshCluster, patient_launcher: Path) -> SshCluster:
     """Return the same user, with a launcher whose last attempt to reach the nodes has time on a busy machine."""
     return replace(cluster, launcher=patient_launcher)
 
 
 @pytest.fixture
-def unreachable_dir(cluster: Cluster, nodes: Path) -> Path:
+def unreachable_dir(cluster: SshCluster, nodes: Path) -> Path:
     """Create a directory in which a file with a node's name makes that node unreachable."""
     directory = cluster.directory / "unreachable"
     directory.mkdir()
@@ -56,7 +56,7 @@ def unreachable_dir(cluster: Cluster, nodes: Path) -> Path:
     return directory
 
 
-def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: Cluster) -> None:
+def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -> None:
     show = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $RANK $TORCHELASTIC_RUN_ID $MASTER_PORT"
     result = cluster.run("--max-restarts", "2", f"{show}; {TWICE}[ $RANK != 1 ] || exit 3; {TWICE}sleep 1000")
     assert result.code == 0
@@ -78,18 +78,18 @@ def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: Cluster) ->
     ]
 
 
-def test_a_job_without_restarts_left_ends_with_its_last_exit_code(cluster: Cluster) -> None:
+def test_a_job_without_restarts_left_ends_with_its_last_exit_code(cluster: SshCluster) -> None:
     result = cluster.run("--max-restarts", "2", "exit $((40 + TORCHELASTIC_RESTART_COUNT))", hosts=[FIRST])
     assert result.code == 42
     assert result.reason == f"launch: {FIRST}: rank 0 ended with exit code 42"
 
 
-def test_a_job_without_max_restarts_ends_with_its_first_failure(cluster: Cluster) -> None:
+def test_a_job_without_max_restarts_ends_with_its_first_failure(cluster: SshCluster) -> None:
     result = cluster.run("echo $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; exit 3", hosts=[FIRST])
     assert (result.code, result.lines) == (3, [f"{FIRST} [0] 0 of 0"])
 
 
-def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: Cluster, unreachable_dir: Path) -> None:
+def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
     result = patient_cluster.run(*options, f"{ONCE}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}")
     assert result.code == 0
@@ -97,7 +97,7 @@ def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: Cluste
     assert launcher_lines(result.stderr)[-1] == f"launch: restart 1 of 1 on 2 of 3 nodes: {FIRST}, {THIRD}"
 
 
-def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: Cluster, unreachable_dir: Path) -> None:
+def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     job = f"{ONCE}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
     with cluster.start("--max-restarts", "1", job) as launcher:
@@ -129,7 +129,7 @@ def test_a_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.M
     assert [deadline.seconds_left(now=now) for now in (0, 700, 705)] == [600, 60, 55]
 
 
-def test_job_ends_if_too_few_nodes_return(patient_cluster: Cluster, unreachable_dir: Path) -> None:
+def test_job_ends_if_too_few_nodes_return(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     options = ("--max-restarts", "1", "--rejoin-timeout", "1")
     result = patient_cluster.run(*options, f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
@@ -139,14 +139,14 @@ def test_job_ends_if_too_few_nodes_return(patient_cluster: Cluster, unreachable_
     assert result.lines == []
 
 
-def test_a_restart_takes_the_first_available_hosts(cluster: Cluster, unreachable_dir: Path) -> None:
+def test_a_restart_takes_the_first_available_hosts(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     result = cluster.run("-n", "2", "--max-restarts", "1", f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_a_restart_reads_the_hosts_file_again(cluster: Cluster) -> None:
+def test_a_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
     hosts = cluster.hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
     result = cluster.run(
@@ -156,7 +156,7 @@ def test_a_restart_reads_the_hosts_file_again(cluster: Cluster) -> None:
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: Cluster, unreachable_dir: Path) -> None:
+def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
     gone.touch()
     with cluster.start("--max-restarts", "1", "echo $RANK of $WORLD_SIZE") as launcher:
@@ -170,7 +170,7 @@ def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: Cluster, u
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_a_restart_has_as_many_servers_as_workers(patient_cluster: Cluster, unreachable_dir: Path) -> None:
+def test_a_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
     # The processes do not know their attempt, but the unreachable node reveals it.
     fail = f"[ $DMLC_ROLE = worker ] && [ ! -e {gone} ] && {{ touch {gone}; exit 1; }}"
@@ -185,20 +185,20 @@ def test_a_restart_has_as_many_servers_as_workers(patient_cluster: Cluster, unre
 
 
 @pytest.mark.parametrize("command", [["no-such-program", "x"], ["no-such-program"], ["/etc/passwd", "x"]])
-def test_a_command_that_cannot_run_is_not_restarted(cluster: Cluster, command: list[str]) -> None:
+def test_a_command_that_cannot_run_is_not_restarted(cluster: SshCluster, command: list[str]) -> None:
     result = cluster.run("--max-restarts", "3", *command)
     assert result.code in (126, 127)
     assert b"waiting" not in result.stderr
 
 
-def test_a_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: Cluster) -> None:
+def test_a_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: SshCluster) -> None:
     result = cluster.run("--max-restarts", "3", "true", hosts=[FIRST, "no-such-host.invalid"])
     assert result.code == 1
     assert result.reason.startswith("launch: cannot reach 1 of 2 nodes, nothing started: no-such-host.invalid: ")
     assert result.stderr.count(b"\n") == 1
 
 
-def test_a_job_without_a_reader_does_not_restart(cluster: Cluster) -> None:
+def test_a_job_without_a_reader_does_not_restart(cluster: SshCluster) -> None:
     with cluster.start("--max-restarts", "3", "echo up; sleep 1000") as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()
@@ -206,7 +206,7 @@ def test_a_job_without_a_reader_does_not_restart(cluster: Cluster) -> None:
         assert launcher.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_a_signal_ends_the_wait_for_nodes(cluster: Cluster, unreachable_dir: Path) -> None:
+def test_a_signal_ends_the_wait_for_nodes(cluster: SshCluster, unreachable_dir: Path) -> None:
     (unreachable_dir / THIRD).touch()
     with cluster.start("--max-restarts", "3", "true") as launcher:
         assert launcher.stderr is not None
@@ -216,7 +216,7 @@ def test_a_signal_ends_the_wait_for_nodes(cluster: Cluster, unreachable_dir: Pat
     assert (launcher.returncode, stderr) == (130, b"launch: stopped by SIGINT\n")
 
 
-def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: Cluster, unreachable_dir: Path) -> None:
+def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unreachable_dir: Path) -> None:
     go = cluster.directory / "go"
     rank = f"echo up; until [ -e {go} ]; do sleep 0.1; done; exit 1"
     with cluster.start("--max-restarts", "3", "--grace", "60", rank) as launcher:
@@ -232,7 +232,7 @@ def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: Cluster, unreach
         launcher.communicate(timeout=60)
 
 
-def test_ranks_that_ignore_term_end_before_the_restart(cluster: Cluster) -> None:
+def test_ranks_that_ignore_term_end_before_the_restart(cluster: SshCluster) -> None:
     asleep = f"sleep 98765.{uuid.uuid4().int}"
     alive = f"import os, subprocess, sys; sys.exit(subprocess.call(['pgrep', '-xf', '{asleep}'], stdout=2) == 0)"
     stubborn = f"{ONCE}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; {asleep} & wait; {asleep}; }}"
@@ -240,7 +240,7 @@ def test_ranks_that_ignore_term_end_before_the_restart(cluster: Cluster) -> None
     assert result.code == 0, result.stderr
 
 
-def test_grace_sets_the_time_between_term_and_kill(cluster: Cluster, tmp_path: Path) -> None:
+def test_grace_sets_the_time_between_term_and_kill(cluster: SshCluster, tmp_path: Path) -> None:
     long_grace_launcher = copy_launcher(tmp_path / "long-grace")
     change_constants(long_grace_launcher, {"spec.GRACE_S": 1000.0})
     slow = "trap 'sleep 1000' TERM; echo up; sleep 1000"

@@ -9,22 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, change_constants, copy_launcher, read_lines
+from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, change_constants, copy_launcher, read_lines
 
 FIRST, SECOND, _ = ADDRESSES
 SLEEP = "echo up; sleep 1000"
 
 
-def jobs(cluster: Cluster) -> list[dict[str, Any]]:
+def jobs(cluster: SshCluster) -> list[dict[str, Any]]:
     return list(json.loads(subcommand(cluster, "list", "--json")))
 
 
-def subcommand(cluster: Cluster, *words: str) -> str:
+def subcommand(cluster: SshCluster, *words: str) -> str:
     command = [sys.executable, str(LAUNCHER), *words]
     return subprocess.run(command, env=cluster.environment, capture_output=True, timeout=60, check=True).stdout.decode()
 
 
-def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def wait_for_job(cluster: SshCluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until a job, named by its index in the list, meets a condition; return it."""
     until = time.monotonic() + 60
     while True:
@@ -35,7 +35,7 @@ def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]]
         time.sleep(0.1)
 
 
-def await_places(cluster: Cluster, *places: int) -> list[dict[str, Any]]:
+def wait_for_places(cluster: SshCluster, *places: int) -> list[dict[str, Any]]:
     """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
     until = time.monotonic() + 60
     while True:
@@ -50,16 +50,16 @@ def waits(job: dict[str, Any]) -> bool:
     return bool(job["state"] == "WAITING")
 
 
-def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Cluster) -> None:
+def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: SshCluster) -> None:
     go, order = cluster.directory / "go", cluster.directory / "order"
     line = f"echo up; until [ -e {go} ]; do sleep 0.05; done"
     with cluster.start("-n", "2", line) as holder:
         read_lines(holder.stdout, 2)
         with cluster.start("--wait", "-n", "2", f"[ $RANK = 1 ] || echo large >> {order}; sleep 1") as large:
-            await_job(cluster, 1, waits)
+            wait_for_job(cluster, 1, waits)
             # It would fit on a node that the large one does not have yet, or only shares.
             with cluster.start("--wait", "-n", "1", f"echo small >> {order}") as small:
-                third = await_job(cluster, 2, waits)
+                third = wait_for_job(cluster, 2, waits)
                 first, second = (job["id"] for job in jobs(cluster)[:2])
                 user = third["user"]
                 assert (third["place"], third["waiting"]) == (
@@ -90,19 +90,19 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
     assert ended == [("SUCCEEDED", None, None)] * 3
 
 
-def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: Cluster) -> None:
+def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: SshCluster) -> None:
     with cluster.start("-n", "1", SLEEP) as holder:
         read_lines(holder.stdout, 1)
         wait = ("--wait", "-n", "1", "true")
         with cluster.start(*wait) as one, cluster.start(*wait) as two, cluster.start(*wait) as three:
-            places = await_places(cluster, 1, 2, 3)
+            places = wait_for_places(cluster, 1, 2, 3)
             by_pid = {launcher.pid: launcher for launcher in (one, two, three)}
             by_pid[places[0]["pid"]].send_signal(signal.SIGINT)
             assert by_pid[places[0]["pid"]].wait(60) == 130
             by_pid[places[1]["pid"]].kill()
             by_pid[places[1]["pid"]].wait(60)
             last = [job["id"] for job in jobs(cluster)].index(places[2]["id"])
-            await_job(cluster, last, lambda job: job["place"] == 1)
+            wait_for_job(cluster, last, lambda job: job["place"] == 1)
             assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
             assert by_pid[places[2]["pid"]].wait(60) == 143
             states = {job["id"]: job["state"] for job in jobs(cluster)[1:]}
@@ -111,7 +111,7 @@ def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: Cluster) -> None:
         holder.communicate(timeout=60)
 
 
-def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: SshCluster, tmp_path: Path) -> None:
     busy = tmp_path / "busy"
     busy.touch()
     smi = f"""[ -e {busy} ] || exit 0
@@ -119,12 +119,12 @@ case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a,
     launcher = copy_launcher(tmp_path / "copy")
     change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.DEADLINE_S": 60.0})
     environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
-    short = Cluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
+    short = SshCluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
     ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")
     text = f"1st in the queue, for 1 node ({FIRST}: GPU 0 by process 47 (x))"
     assert (ended.code, ended.reason) == (1, f"launch: not started within 1 s (--wait-timeout): {text}")
     with short.start("--wait", "-n", "1", "echo up") as waiting:
-        await_job(cluster, 1, waits)
+        wait_for_job(cluster, 1, waits)
         busy.unlink()
         stdout, stderr = waiting.communicate(timeout=60)
     assert (waiting.returncode, stdout, stderr) == (

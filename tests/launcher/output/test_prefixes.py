@@ -1,3 +1,5 @@
+"""Test how the output of a process is cut into lines."""
+
 import asyncio
 import os
 from collections.abc import Callable, Iterator

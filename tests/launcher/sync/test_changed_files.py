@@ -14,8 +14,8 @@ from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import scan
 from launcher.sync.request import KEEP, OVERWRITE, REFUSE
 from launcher.sync.stream import SourceStream
-from tests.launcher.conftest import ADDRESSES
-from tests.launcher.sync.conftest import Site
+from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.sync.site import Site
 
 NOTHING = Ignore([])
 

@@ -15,9 +15,9 @@ from launcher.errors import LaunchError
 from launcher.runner.s3 import share
 from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
-from tests.launcher.conftest import parent, variables
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
-from tests.launcher.sync.conftest import Site, tree
+from tests.launcher.ssh_cluster import parent, variables
+from tests.launcher.sync.site import Site, tree
 from tests.waiting import wait_until
 
 DENIED = Answer(403, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launcher.conftest import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
-from tests.launcher.sync.conftest import Site
+from tests.launcher.ssh_cluster import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
+from tests.launcher.sync.site import Site
 
 FIRST, SECOND, THIRD = ADDRESSES
 LARGE = 64 << 20

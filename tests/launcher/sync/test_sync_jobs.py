@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from launcher.sync.manifest import link_target
-from tests.launcher.conftest import ADDRESSES
-from tests.launcher.sync.conftest import Site, tree
+from tests.launcher.ssh_cluster import ADDRESSES
+from tests.launcher.sync.site import Site, tree
 
 SENT = re.compile(rb"launch: (\d+) files?, ([\d.]+) MB, sent to (\d) nodes? in [\d.]+ s\n")
 
 
-def send(site: Site, *options: str, command: str = "true", directory: str = "code") -> "tuple[int, str]":
+def launch_with_sync(site: Site, *options: str, command: str = "true", directory: str = "code") -> tuple[int, str]:
     """Launch a job; return exit code and standard error."""
     result = site.run("--sync-dst-dir", directory, *options, command, cwd=site.source)
     return result.code, result.stderr.decode()
 
 
-def sent(output: str) -> tuple[int, int] | None:
+def sent_counts(output: str) -> tuple[int, int] | None:
     """Return the numbers of files and nodes that the launcher reports as sent."""
     match = SENT.search(output.encode())
     return (int(match[1]), int(match[3])) if match else None
@@ -46,7 +46,7 @@ def test_modes_times_and_links_are_copied(site: Site) -> None:
     (site.source / "nowhere").symlink_to("/no/such/place/")
     (site.source / "ünï\udcff\n").write_text("odd name")
     os.mkfifo(site.source / "pipe")
-    code, output = send(site, command="./link")
+    code, output = launch_with_sync(site, command="./link")
     assert code == 0, output
     for home in site.homes.values():
         copy = home / "code"
@@ -61,13 +61,13 @@ def test_modes_times_and_links_are_copied(site: Site) -> None:
 def test_second_sync_sends_only_changes(site: Site) -> None:
     for name in "abc":
         site.write(name, name)
-    assert sent(send(site)[1]) == (3, 3)
+    assert sent_counts(launch_with_sync(site)[1]) == (3, 3)
     before = (site.far[0] / "code/a").stat().st_ino
-    assert send(site) == (0, "")
+    assert launch_with_sync(site) == (0, "")
     site.write("b", "new")
-    assert sent(send(site)[1]) == (1, 3)
+    assert sent_counts(launch_with_sync(site)[1]) == (1, 3)
     (site.far[0] / "code/c").unlink()
-    assert sent(send(site)[1]) == (1, 1)
+    assert sent_counts(launch_with_sync(site)[1]) == (1, 1)
     assert (site.far[0] / "code/a").stat().st_ino == before
     assert [tree(home / "code") for home in site.homes.values()] == [{"a": "a", "b": "new", "c": "c"}] * 3
 
@@ -75,19 +75,19 @@ def test_second_sync_sends_only_changes(site: Site) -> None:
 def test_each_node_receives_only_missing_files(site: Site) -> None:
     for name in "abcd":
         site.write(name, name * 1000)
-    send(site)
+    launch_with_sync(site)
     for host, lost in zip(ADDRESSES, ("ab", "c", "ad"), strict=True):
         for name in lost:
             (site.homes[host] / "code" / name).unlink()
-    assert sent(send(site)[1]) == (4, 3)
+    assert sent_counts(launch_with_sync(site)[1]) == (4, 3)
     assert all(tree(home / "code") == tree(site.source) for home in site.homes.values())
 
 
 def test_a_changed_mode_sends_no_file(site: Site) -> None:
     script = site.write("run", "x")
-    send(site)
+    launch_with_sync(site)
     script.chmod(0o755)
-    assert send(site) == (0, "")
+    assert launch_with_sync(site) == (0, "")
     assert (site.far[1] / "code/run").stat().st_mode & 0o777 == 0o755
 
 
@@ -95,11 +95,11 @@ def test_files_that_a_job_made_or_changed_are_not_deleted(site: Site) -> None:
     site.write("old/module.py", "old")
     site.write("notes", "as sent")
     site.write("kept", "k")
-    send(site, command="echo mine >> notes; echo c > old/checkpoint; mkdir runs; touch runs/1")
+    launch_with_sync(site, command="echo mine >> notes; echo c > old/checkpoint; mkdir runs; touch runs/1")
     for name in ("old/module.py", "notes"):
         (site.source / name).unlink()
     (site.source / "old").rmdir()
-    assert send(site)[0] == 0
+    assert launch_with_sync(site)[0] == 0
     expected = {"kept": "k", "notes": "as sentmine\n", "old": "", "old/checkpoint": "c\n", "runs": "", "runs/1": ""}
     assert [tree(home / "code") for home in site.homes.values()] == [expected] * 3
 
@@ -108,9 +108,9 @@ def test_files_from_before_the_first_sync_are_not_deleted(site: Site) -> None:
     (site.far[0] / "code").mkdir()
     (site.far[0] / "code/theirs").write_text("t")
     site.write("a", "a")
-    send(site)
+    launch_with_sync(site)
     site.write("b", "b")
-    send(site)
+    launch_with_sync(site)
     assert tree(site.far[0] / "code") == {"a": "a", "b": "b", "theirs": "t"}
 
 
@@ -118,7 +118,7 @@ def test_file_directory_and_link_can_replace_each_other(site: Site) -> None:
     site.write("one", "file")
     site.write("two/below", "b")
     (site.source / "three").symlink_to("one")
-    send(site)
+    launch_with_sync(site)
     (site.source / "one").unlink()
     (site.source / "two/below").unlink()
     (site.source / "two").rmdir()
@@ -126,7 +126,7 @@ def test_file_directory_and_link_can_replace_each_other(site: Site) -> None:
     site.write("one/below", "b")
     (site.source / "two").symlink_to("one")
     site.write("three", "file")
-    code, output = send(site)
+    code, output = launch_with_sync(site)
     assert code == 0, output
     assert [tree(home / "code") for home in site.homes.values()] == [tree(site.source)] * 3
 
@@ -134,21 +134,21 @@ def test_file_directory_and_link_can_replace_each_other(site: Site) -> None:
 def test_excluded_files_are_neither_sent_nor_deleted(site: Site) -> None:
     for name in (".git/config", "src/__pycache__/x.pyc", "src/x.py", "big.pt", "data/1", ".launchignore"):
         site.write(name, "*.pt\n")
-    send(site)
+    launch_with_sync(site)
     expected = {".launchignore", "data", "data/1", "src", "src/x.py"}
     assert [set(tree(home / "code")) for home in site.homes.values()] == [expected] * 3
     site.write("src/x.py", "new")
-    send(site, "--sync-exclude", "data/")
+    launch_with_sync(site, "--sync-exclude", "data/")
     assert (site.far[0] / "code/data/1").exists()
     (site.source / "data/1").unlink()
-    send(site)
+    launch_with_sync(site)
     assert not (site.far[0] / "code/data/1").exists()
 
 
 def test_destination_may_be_the_source_on_its_own_node(site: Site) -> None:
     site.write("a", "a")
     inode = (site.source / "a").stat().st_ino
-    code, output = send(site, directory=str(site.source), command="pwd")
+    code, output = launch_with_sync(site, directory=str(site.source), command="pwd")
     assert (code, output) == (0, "")
     assert (site.source / "a").stat().st_ino == inode
 
@@ -173,7 +173,7 @@ def test_large_file_arrives_complete_on_all_nodes(site: Site) -> None:
     content = os.urandom(1 << 16) * 320
     (site.source / "large").write_bytes(content)
     site.write("small", "s")
-    assert sent(send(site)[1]) == (2, 3)
+    assert sent_counts(launch_with_sync(site)[1]) == (2, 3)
     assert all((home / "code/large").read_bytes() == content for home in site.homes.values())
 
 
@@ -185,7 +185,7 @@ def test_file_changed_during_the_sync_arrives_in_its_last_state(site: Site) -> N
         f'[ -e {site.directory}/once ] || echo end >> {path}; touch {site.directory}/once; exec /usr/bin/openssl "$@"',
     )
     assert slow.exists()
-    code, output = send(site)
+    code, output = launch_with_sync(site)
     assert code == 0, output
     assert [(home / "code/growing").read_text() for home in site.far] == ["x" * 1000 + "end\n"] * 2
 
@@ -193,11 +193,11 @@ def test_file_changed_during_the_sync_arrives_in_its_last_state(site: Site) -> N
 def test_nothing_starts_while_a_file_keeps_changing(site: Site) -> None:
     path = site.write("log", "x")
     site.program("openssl", f'echo more >> {path}; exec /usr/bin/openssl "$@"')
-    code, output = send(site, command="touch started")
+    code, output = launch_with_sync(site, command="touch started")
     assert code == 1
     assert output.splitlines()[-1] == f"launch: nothing started: {path} keeps changing; exclude it (--sync-exclude)"
     assert not list(site.far[0].glob("code/*"))
-    assert send(site, "--sync-exclude", "log")[0] == 0
+    assert launch_with_sync(site, "--sync-exclude", "log")[0] == 0
 
 
 @pytest.mark.parametrize("directory", ["~", "~/"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 
-from local.aws.scarcity.limits import Capacity, write_capacities, write_quotas
+from local.aws.limits.limit_files import Capacity, write_capacities, write_quotas
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
@@ -205,7 +205,7 @@ class Places:
         write_quotas(self.quotas, {name.replace("_", "-"): count for name, count in limits.items()})
 
 
-def await_server(condition: Callable[[], bool], what: str) -> None:
+def wait_for_server(condition: Callable[[], bool], what: str) -> None:
     """Poll until the condition holds; the server changes without requests only when one of its timers expires."""
     wait_until(condition, what, timeout_s=60, every_s=0.05)
 

@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.aws.api_faults import SERVICES, ApiFault, ApiFaults, write_faults
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from tests.local.aws.harness import REGION, Aws, Role, start_server
 
 SIGNED = {"HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential=ASIAKEY/20261120/{REGION}/ec2/aws4_request, "}
@@ -147,24 +147,24 @@ def test_calls_succeed_after_the_fault_rules_are_removed(control: Control) -> No
 
 
 def test_requested_share_of_the_calls_is_refused(control: Control) -> None:
-    control.fail(ApiFault(kind="throttle", share=0.5, seed=3))
+    control.fail(ApiFault(kind="throttle", fraction=0.5, seed=3))
     assert 5 < len(control.refusals("ec2", "i-1", times=40)) < 35
 
 
 def answers(faults: ApiFaults, *, times: int = 30) -> list[bool]:
-    return [faults.response(Call(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
+    return [faults.response(ApiRequest(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
 
 
 def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
-    write_faults(tmp_path / "one", [ApiFault(kind="throttle", share=0.4, seed=9)])
-    write_faults(tmp_path / "two", [ApiFault(kind="throttle", share=0.4, seed=10)])
+    write_faults(tmp_path / "one", [ApiFault(kind="throttle", fraction=0.4, seed=9)])
+    write_faults(tmp_path / "two", [ApiFault(kind="throttle", fraction=0.4, seed=10)])
     first, again, other = (answers(ApiFaults(tmp_path / name)) for name in ("one", "one", "two"))
     assert first == again
     assert first != other
 
 
 def test_an_unchanged_rule_continues_its_sequence(tmp_path: Path) -> None:
-    rule, other = ApiFault(kind="throttle", share=0.4, seed=9), ApiFault(kind="error", service="s3")
+    rule, other = ApiFault(kind="throttle", fraction=0.4, seed=9), ApiFault(kind="error", service="s3")
     write_faults(tmp_path / "one", [rule])
     faults = ApiFaults(tmp_path / "one")
     whole = answers(ApiFaults(tmp_path / "one"), times=30)
@@ -174,7 +174,7 @@ def test_an_unchanged_rule_continues_its_sequence(tmp_path: Path) -> None:
 
 
 def test_rules_are_read_by_others_too(tmp_path: Path) -> None:
-    write_faults(tmp_path / "file", [ApiFault(kind="error", service="s3", share=0.25)])
+    write_faults(tmp_path / "file", [ApiFault(kind="error", service="s3", fraction=0.25)])
     assert json.loads((tmp_path / "file").read_text()) == [
-        {"kind": "error", "service": "s3", "instance_id": None, "share": 0.25, "seed": 0}
+        {"kind": "error", "service": "s3", "instance_id": None, "fraction": 0.25, "seed": 0}
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.request_log import entry
 from tests.local.aws.harness import REGION, Aws, Role, policy
 
@@ -113,7 +113,7 @@ def test_each_protocol_is_understood(
     service: str, request_: dict[str, str], body: bytes, action: str, resources: dict[str, object]
 ) -> None:
     environ = {"REQUEST_METHOD": "POST", "HTTP_AUTHORIZATION": SIGNED.format(service)} | request_
-    assert entry(Call(environ, body), NOW) == {
+    assert entry(ApiRequest(environ, body), NOW) == {
         "time": "2026-11-20T00:00:00.000+00:00",
         "access_key": "ASIAKEY",
         "region": "us-east-1",
@@ -127,7 +127,7 @@ def test_contents_and_secrets_are_left_out() -> None:
     own = {"S": "AROA:i-1"}
     item = {"id": own, "host_key": {"S": "ssh-ed25519 AAAA"}}
     body = json.dumps({"TableName": "table", "Item": item, "SecretKey": "x"}).encode()
-    logged = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.PutItem"}, body), NOW)
+    logged = entry(ApiRequest({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.PutItem"}, body), NOW)
     assert logged["resources"] == {"TableName": "table", "Key": {"id": own}}
 
 
@@ -138,7 +138,7 @@ def test_each_item_of_a_transaction_is_noted_without_its_contents() -> None:
         {"Delete": {"TableName": "table-2", "Key": other}},
     ]
     body = json.dumps({"TransactItems": items}).encode()
-    logged = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.TransactWriteItems"}, body), NOW)
+    logged = entry(ApiRequest({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.TransactWriteItems"}, body), NOW)
     assert logged["resources"] == {
         "TransactItems": [
             {"Put": {"TableName": "table", "Key": one}},
@@ -148,5 +148,5 @@ def test_each_item_of_a_transaction_is_noted_without_its_contents() -> None:
 
 
 def test_malformed_request_is_noted_too() -> None:
-    logged = entry(Call({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.GetItem"}, b"{"), NOW)
+    logged = entry(ApiRequest({"HTTP_X_AMZ_TARGET": "DynamoDB_20120810.GetItem"}, b"{"), NOW)
     assert (logged["action"], logged["resources"]) == ("GetItem", {})

@@ -23,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def wrapped_functions(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Return the names of the extensions that wrap each function of moto, innermost first; wrap nothing."""
     names: dict[str, list[str]] = {}
-    for extension in server._MOTO_EXTENSIONS:
+    for extension in server._moto_extensions():
         extension_name = extension.__name__.rpartition(".")[2]
 
         def note(owner: Any, name: str, _function: object, extension_name: str = extension_name) -> None:
@@ -36,14 +36,14 @@ def wrapped_functions(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 
 def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrapped = wrapped_functions(monkeypatch)
-    assert {name: extensions for name, extensions in wrapped.items() if len(extensions) > 1} == {
+    wrapped = {name: each for name, each in wrapped_functions(monkeypatch).items() if len(each) > 1}
+    assert wrapped == {
         "CloudFormationBackend.create_stack": ["stacks", "template_rules"],
         "CloudFormationBackend.update_stack": ["stack_updates", "template_rules"],
-        "FakeAutoScalingGroup._set_launch_configuration": ["group_launches", "group_checks"],
+        "FakeAutoScalingGroup._set_launch_configuration": ["member_launches", "group_checks"],
         "FakeAutoScalingGroup.create_from_cloudformation_json": ["lifecycle_hooks", "group_checks"],
-        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["group_launches", "activities"],
-        "Instance.terminate": ["group_launches", "elastic_ips"],
+        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["member_launches", "activities"],
+        "Instance.terminate": ["member_launches", "elastic_ips"],
         "EC2Backend.run_instances": [
             "capacity",
             "network_interfaces",
@@ -51,6 +51,10 @@ def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(mo
             "checks",
             "capacity_reservations",
         ],
+    }
+    assert wrapped == {
+        name: [extension.__name__.rpartition(".")[2] for extension in extensions]
+        for name, extensions in server._WRAPPED_IN_ORDER.items()
     }
 
 

@@ -15,7 +15,7 @@ from botocore.session import Session
 from cli.aws.clients import Clients
 from cli.preflight import existing_network
 from cli.preflight.target import PreflightTarget
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.vpc_endpoints import arrives
 from local.network.addresses import ENDPOINT_SOURCES
 from stacks.settings.props import ClusterProps
@@ -51,7 +51,9 @@ class Network:
         [table] = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])["RouteTables"]
         group = ec2.create_security_group(GroupName="endpoints", Description="endpoints", VpcId=vpc_id)["GroupId"]
         ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=https_from(BLOCK))
-        made = Endpoints(ec2=ec2, vpc_id=vpc_id, subnet=subnet, table=table["RouteTableId"], group=group)
+        made = Endpoints(
+            ec2=ec2, vpc_id=vpc_id, subnet=subnet, route_table_id=table["RouteTableId"], security_group_id=group
+        )
         node = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, SubnetId=subnet)["Instances"][0]
         role = f"arn:aws:iam::{node['NetworkInterfaces'][0]['OwnerId']}:role/node"
         keys = boto3.client("sts").assume_role(RoleArn=role, RoleSessionName=node["InstanceId"])["Credentials"]
@@ -66,7 +68,7 @@ class Network:
 
     def arrives(self, service: str, *, source: str = BEHIND_ENDPOINTS) -> bool:
         signed = {"HTTP_AUTHORIZATION": signature(self.access_key, service)}
-        return arrives(Call({"REMOTE_ADDR": source, **signed}, b""))
+        return arrives(ApiRequest({"REMOTE_ADDR": source, **signed}, b""))
 
     def problems(self) -> list[str]:
         target = PreflightTarget(
@@ -99,16 +101,16 @@ def test_preflight_names_each_endpoint_that_calls_need(network: Network) -> None
 
 
 def test_an_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: Network) -> None:
-    made = network.endpoints
-    made.ec2.revoke_security_group_ingress(GroupId=made.group, IpPermissions=https_from(BLOCK))
+    made, group = network.endpoints, network.endpoints.security_group_id
+    made.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=https_from(BLOCK))
     # As AWS's default group does: only its own members, which nodes are not.
-    own = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": made.group}]}]
-    made.ec2.authorize_security_group_ingress(GroupId=made.group, IpPermissions=own)
+    own = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
+    made.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=own)
     assert [service for service in SERVICES if network.arrives(service)] == ["s3", "dynamodb"]
     assert not network.arrives("logs", source=PUBLIC)
     problems = network.problems()
     assert len(problems) == len(SERVICES) - 2
-    mend = f"authorize-security-group-ingress --region {REGION} --group-id {made.group} --protocol tcp --port 443"
+    mend = f"authorize-security-group-ingress --region {REGION} --group-id {group} --protocol tcp --port 443"
     assert all(f"({BLOCK}) in at port 443: aws ec2 {mend} --cidr {BLOCK}" in problem for problem in problems)
 
 
@@ -121,7 +123,7 @@ def test_without_an_endpoint_a_call_needs_the_internet(network: Network) -> None
         ServiceName=f"com.amazonaws.{REGION}.sts",
         VpcEndpointType="Interface",
         SubnetIds=[network.endpoints.subnet],
-        SecurityGroupIds=[network.endpoints.group],
+        SecurityGroupIds=[network.endpoints.security_group_id],
         PrivateDnsEnabled=False,
     )
     assert not network.arrives("sts"), "the service's own name does not lead to the endpoint"

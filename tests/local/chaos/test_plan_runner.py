@@ -64,7 +64,7 @@ def test_faults_begin_and_end_in_time_on_the_same_node(recorder: Recorder) -> No
         (4.0, "partition", ("i-1", "i-2")),
         (6.0, "end_partition", ("i-1", "i-2")),
         (11.0, "end_freeze", ("i-2",)),
-        (20.0, "throttle", (("share", 0.5), ("seed", 7))),
+        (20.0, "throttle", (("fraction", 0.5), ("seed", 7))),
         (21.0, "end_throttle", ()),
     ]
     assert recorder.log[:2] == ["    1.0 s  freeze i-2 begins", "    4.0 s  partition-pair i-1 and i-2 begins"]

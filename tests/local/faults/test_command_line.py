@@ -7,11 +7,10 @@ import pytest
 
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import NODE_COMMANDS, add_arguments, run_command
+from local.faults.command_line import NODE_FAULTS, add_arguments, run_command
 from local.faults.targets import FaultTarget
 
 ALL = (None,)
-REPAIR_METHODS = {"thaw": "end_freeze", "free-disk": "end_fill_disk", "metadata-back": "end_metadata_outage"}
 
 
 class Recorder:
@@ -37,11 +36,16 @@ def calls(line: str) -> list[Any]:
     return recorder.calls
 
 
-@pytest.mark.parametrize("subcommand", [*NODE_COMMANDS])
+@pytest.mark.parametrize("subcommand", [*NODE_FAULTS])
 def test_fault_of_one_node_is_a_command(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
-    method = REPAIR_METHODS.get(subcommand, subcommand.replace("-", "_"))
-    assert calls(f"{subcommand} worker2") == [(method, ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{NODE_COMMANDS[subcommand].report} worker2 (i-worker2, 10.0.1.4)\n"
+    assert calls(f"{subcommand} worker2") == [(subcommand.replace("-", "_"), ("i-worker2",), {})]
+    assert capsys.readouterr().out == f"{NODE_FAULTS[subcommand].report} worker2 (i-worker2, 10.0.1.4)\n"
+
+
+@pytest.mark.parametrize("fault", ["freeze", "fill-disk", "metadata-outage"])
+def test_fault_of_one_node_is_ended_by_its_name(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert calls(f"end {fault} worker2") == [(f"end_{fault.replace('-', '_')}", ("i-worker2",), {})]
+    assert capsys.readouterr().out == f"ended {fault} of worker2 (i-worker2, 10.0.1.4)\n"
 
 
 @pytest.mark.parametrize(
@@ -49,20 +53,22 @@ def test_fault_of_one_node_is_a_command(subcommand: str, capsys: pytest.CaptureF
     [
         ("heal", ("heal", (), {})),
         ("partition worker2", ("partition", ("i-worker2", None), {})),
-        ("reconnect worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
+        ("end partition worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
         ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),
         ("spot-notice worker2 --seconds 5", ("spot_notice", ("i-worker2",), {"seconds": 5.0})),
-        ("throttle", ("throttle", ALL, {"share": 1.0, "name": None, "seed": 0})),
-        ("throttle ec2 0.3", ("throttle", ("ec2",), {"share": 0.3, "name": None, "seed": 0})),
-        ("throttle all 0", ("end_throttle", ALL, {"name": None})),
+        ("throttle", ("throttle", ALL, {"fraction": 1.0, "name": None, "seed": 0})),
+        ("throttle ec2 0.3", ("throttle", ("ec2",), {"fraction": 0.3, "name": None, "seed": 0})),
+        ("end throttle", ("end_throttle", ALL, {"name": None})),
         (
             "api-errors s3 --node worker2 --seed 4",
-            ("api_errors", ("s3",), {"share": 1.0, "name": "i-worker2", "seed": 4}),
+            ("api_errors", ("s3",), {"fraction": 1.0, "name": "i-worker2", "seed": 4}),
         ),
-        ("api-errors s3 0", ("end_api_errors", ("s3",), {"name": None})),
+        ("end api-errors s3 --node worker2", ("end_api_errors", ("s3",), {"name": "i-worker2"})),
         ("api-outage", ("api_outage", ALL, {"refuse": False})),
         ("api-outage --refuse", ("api_outage", ALL, {"refuse": True})),
-        ("api-back worker2", ("end_api_outage", ("i-worker2",), {})),
+        ("end api-outage worker2", ("end_api_outage", ("i-worker2",), {})),
+        ("storage-outage --slow 3", ("storage_outage", (), {"slow_s": 3.0})),
+        ("end storage-outage", ("end_storage_outage", (), {})),
     ],
 )
 def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
@@ -75,13 +81,16 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
         ("kill worker2", "killed worker2 (i-worker2, 10.0.1.4)"),
         ("heal", "healed all that can be undone"),
         ("partition worker2", "isolated worker2 (i-worker2, 10.0.1.4) from everything"),
-        ("reconnect worker2 master", "reconnected worker2 (i-worker2, 10.0.1.4) with master (i-master, 10.0.1.4)"),
+        (
+            "end partition worker2 master",
+            "ended partition of worker2 (i-worker2, 10.0.1.4) from master (i-master, 10.0.1.4)",
+        ),
         ("spot-notice worker2 --seconds 5", "gave notice to worker2 (i-worker2, 10.0.1.4): it ends in 5 s"),
         ("throttle dynamodb 0.5", "throttled 50% of the calls from all nodes to dynamodb"),
         ("api-errors s3 0.2 --node master", "failed 20% of the calls from master (i-master, 10.0.1.4) to s3"),
-        ("throttle dynamodb 0", "ended throttle of the calls from all nodes to dynamodb"),
+        ("end throttle dynamodb", "ended throttle of the calls from all nodes to dynamodb"),
         ("api-outage", "cut off all nodes from AWS's API"),
-        ("api-back worker2", "restored AWS's API for worker2 (i-worker2, 10.0.1.4)"),
+        ("end api-outage worker2", "ended api-outage of worker2 (i-worker2, 10.0.1.4)"),
     ],
 )
 def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,8 +103,8 @@ def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: p
     [
         ("throttle foo 0.5", "argument SERVICE: must be one of autoscaling, "),
         ("api-errors 0.5", "ec2, fsx, iam, logs, s3, secretsmanager, ssm, ssmmessages, sts or all, got '0.5'"),
-        ("throttle ec2 much", "argument SHARE: must be a number from 0 to 1, got 'much'"),
-        ("throttle ec2 nan", "argument SHARE: must be a number from 0 to 1, got 'nan'"),
+        ("throttle ec2 much", "argument FRACTION: must be a number above 0, at most 1, got 'much'"),
+        ("throttle ec2 nan", "argument FRACTION: must be a number above 0, at most 1, got 'nan'"),
         ("spot-notice worker2 --seconds inf", "argument --seconds: must be seconds from 0 to 86400, got 'inf'"),
     ],
 )
@@ -105,7 +114,19 @@ def test_value_out_of_range_is_reported(line: str, problem: str, capsys: pytest.
     assert problem in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", ["", "explode worker2", "kill", "throttle 0.5", "throttle ec2 2", "throttle ec2 -1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "explode worker2",
+        "kill",
+        "throttle 0.5",
+        "throttle ec2 2",
+        "throttle ec2 0",
+        "throttle ec2 -1",
+        "end kill worker2",
+    ],
+)
 def test_invalid_fault_command_exits_with_2(line: str) -> None:
     with pytest.raises(SystemExit) as ended:
         calls(line)

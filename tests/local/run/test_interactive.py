@@ -35,7 +35,7 @@ def kept(command: Sequence[str] = ("true",)) -> Run:
     """Keep a local AWS that a command left running on a terminal which is hung up afterwards."""
     terminal = Terminal([*KEEP, *command], directory=REPOSITORY)
     name = terminal.expect(r"make end RUN=(\w+)")[1]
-    assert terminal.await_end() == 0
+    assert terminal.wait_for_end() == 0
     terminal.close()
     return next(run for run in all_runs() if run.name == name)
 
@@ -49,7 +49,7 @@ def run(clean_machine: Snapshot) -> Iterator[Run]:
     local("end", run.name)
 
 
-def await_end(run: Run) -> None:
+def wait_for_end(run: Run) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while run.directory.exists():
         assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for {run.name} to end"
@@ -107,7 +107,7 @@ def test_a_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
     assert shell.foreground_is_leader()
     shell.type("a line\n")
     shell.expect("read a line")
-    assert shell.await_end() == 0
+    assert shell.wait_for_end() == 0
 
 
 def test_local_aws_that_ends_under_a_shell_gives_the_terminal_back(shell: Terminal) -> None:
@@ -125,9 +125,9 @@ def test_nothing_is_left_when_the_starter_of_a_shell_is_killed(signum: signal.Si
     terminal.expect(PROMPT)
     run = all_runs()[-1]
     terminal.kill(signum)
-    assert terminal.await_end() == 128 + signum
+    assert terminal.wait_for_end() == 128 + signum
     terminal.close()
-    await_end(run)
+    wait_for_end(run)
 
 
 def test_kept_run_outlives_its_terminal_and_is_not_removed(run: Run) -> None:
@@ -149,14 +149,14 @@ def test_kept_run_stays_up_when_its_shell_exits(run: Run) -> None:
     terminal = Terminal([*LOCAL, "enter", run.name], directory=REPOSITORY)
     terminal.expect(PROMPT)
     terminal.type("exit\n")
-    assert terminal.await_end() == 0
+    assert terminal.wait_for_end() == 0
     terminal.close()
     assert run.directory.exists()
 
 
 def test_nothing_is_left_when_the_owner_of_a_kept_run_is_killed(run: Run) -> None:
     os.kill(run.owner, signal.SIGKILL)
-    await_end(run)
+    wait_for_end(run)
 
 
 def test_several_runs_require_a_name(run: Run) -> None:
@@ -181,7 +181,7 @@ def test_interrupt_of_a_kept_runs_command_ends_the_run() -> None:
     name = terminal.expect(r"local AWS (\w+) is up")[1]
     terminal.expect("begun")
     terminal.type(CTRL_C)
-    terminal.await_end()
+    terminal.wait_for_end()
     terminal.close()
     assert name not in [run.name for run in all_runs()]
 
@@ -190,7 +190,7 @@ def test_interrupt_of_a_kept_runs_command_ends_the_run() -> None:
 def test_kept_run_stays_up_when_its_command_fails() -> None:
     terminal = Terminal([*KEEP, "false"], directory=REPOSITORY)
     name = terminal.expect(r"make end RUN=(\w+)")[1]
-    assert terminal.await_end() == 1
+    assert terminal.wait_for_end() == 1
     terminal.close()
     assert local("end", name).returncode == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.errors import LocalError
-from local.run.processes import await_end, process_of, record_process
+from local.run.processes import process_of, record_process, wait_for_end
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_fails_in_plain_words_when_a_local_aws_ends_slowly(process: subprocess.P
     with pytest.raises(
         LocalError, match=r"^waited 0 s for the local AWS to end; it is still shutting down in the background"
     ):
-        await_end(process, timeout_s=0.01)
+        wait_for_end(process, timeout_s=0.01)
     assert process.poll() is None
     process.kill()
-    await_end(process, timeout_s=10)
+    wait_for_end(process, timeout_s=10)

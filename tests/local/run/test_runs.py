@@ -65,4 +65,4 @@ def test_the_next_command_of_a_shell_sees_it_too(run: Run) -> None:
     terminal.type("echo code $?; cat cdk.json\n")
     terminal.expect("code 1\nsecond\n")
     terminal.type("exit\n")
-    terminal.await_end()
+    terminal.wait_for_end()

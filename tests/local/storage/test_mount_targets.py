@@ -13,7 +13,7 @@ from cli.preflight.storage.efs import MOUNT, NODE
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import StorageFaults, read_mount_targets
 from tests.local.aws.conftest import aws, stacks  # noqa: F401  (fixtures)
-from tests.local.aws.harness import Aws, Stacks, await_server
+from tests.local.aws.harness import Aws, Stacks, wait_for_server
 from tests.local.aws.templates import network, reference, resource
 from tests.local.storage.policies import (
     ARN,
@@ -134,7 +134,7 @@ def test_an_update_changes_tags_and_policy_and_nothing_else(aws: Aws, stacks: St
     assert description["Tags"] == changes["FileSystemTags"]
     assert json.loads(efs.describe_file_system_policy(FileSystemId=system)["Policy"]) == EVERYBODY
     stacks.update(template(mount_target=False, **changes, Encrypted=False))
-    await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
+    wait_for_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
     refusal = "the local AWS cannot change Encrypted of a file system"
     assert any(refusal in reason for _, reason in stacks.events("System"))
     stacks.cloudformation.delete_stack(StackName=stacks.names[0])

@@ -1,3 +1,5 @@
+"""Test the end of an image's patches."""
+
 from datetime import date
 
 import pytest

@@ -10,7 +10,7 @@ from bootstrap.contract import IMMUTABLE_ZONE, NO_ZONE
 from cli.up.attempt import ATTEMPT_TAG
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
-from tests.stacks.conftest import Synthesize
+from tests.stacks.synthesis import Synthesize
 from tests.stacks.template_parts import resources
 
 ZONES = ("us-east-1c", "us-east-1a", "us-east-1b")

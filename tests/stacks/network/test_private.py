@@ -9,9 +9,9 @@ import pytest
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError
 from tests.stacks import template_parts
-from tests.stacks.conftest import Synthesize
 from tests.stacks.existing_vpc import LOOKED_UP, MASTER, PIN, WORKERS, described
 from tests.stacks.existing_vpc import synthesize as synthesize_in_vpc
+from tests.stacks.synthesis import Synthesize
 from tests.stacks.template_parts import launch_data
 
 

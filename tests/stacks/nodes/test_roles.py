@@ -9,7 +9,7 @@ import pytest
 
 from bootstrap import contract
 from stacks.nodes.roles import UNSCOPED_ACTIONS
-from tests.stacks.conftest import Synthesize
+from tests.stacks.synthesis import Synthesize
 from tests.stacks.template_parts import actions, statements
 
 Template = dict[str, Any]

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 KEY = f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 

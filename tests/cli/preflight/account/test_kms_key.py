@@ -1,3 +1,5 @@
+"""Test the check of the KMS key with which the cluster encrypts."""
+
 import json
 from typing import Any
 
@@ -7,7 +9,7 @@ from cli.preflight.account import permissions
 from cli.preflight.account.kms_key import check_kms_key
 from cli.preflight.account.volume_key import check_volume_key
 from tests.cli.preflight.account.policies import EXECUTOR, GRANT, KEY, OWNER, ROLE, USE, has_policy, simulates
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 GROUPS = f"arn:aws:logs:eu-west-1:{ACCOUNT}:log-group:demo-*"
 LOGS: dict[str, Any] = {

@@ -1,10 +1,12 @@
+"""Test the check that the caller and CloudFormation may deploy."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.account import permissions
 from tests.cli.preflight.account.policies import EXECUTOR, simulates
-from tests.cli.preflight.conftest import ACCOUNT, CALLER, NEW_STACK, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, CALLER, NEW_STACK, Account
 
 DEPLOY_ROLE = f"arn:aws:iam::{ACCOUNT}:role/cdk-hnb659fds-deploy-role-{ACCOUNT}-eu-west-1"
 

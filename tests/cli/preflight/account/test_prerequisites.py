@@ -1,9 +1,11 @@
+"""Test the checks of the caller, the key pair and the CDK's bootstrap."""
+
 from pathlib import Path
 
 import pytest
 
 from cli.preflight.account import prerequisites
-from tests.cli.preflight.conftest import Account
+from tests.cli.preflight.stubbed_account import Account
 
 
 def test_the_caller_and_the_region_are_named(account: Account) -> None:

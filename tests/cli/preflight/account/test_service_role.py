@@ -1,9 +1,11 @@
+"""Test the checks of the service-linked roles."""
+
 import pytest
 
 from cli.preflight.account.kms_key import check_kms_key
 from cli.preflight.account.service_role import check_auto_scaling_role, check_efs_role, check_spot_role
 from cli.preflight.checks import CHECKS
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 ROLE = "AWSServiceRoleForAutoScaling"
 ARN = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/{ROLE}"

@@ -1,9 +1,11 @@
+"""Test the check of the key that encrypts Session Manager's sessions."""
+
 import json
 
 import pytest
 
 from cli.preflight.account.session_manager import check_session_encryption
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 DOCUMENT = "SSM-SessionManagerRunShell"
 

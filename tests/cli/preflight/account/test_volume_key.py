@@ -1,10 +1,12 @@
+"""Test the check of the key that encrypts volumes by default."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.account.volume_key import check_volume_key
 from tests.cli.preflight.account.policies import GRANT, KEY, OWNER, ROLE, USE, has_policy
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 OF_ACCOUNT = {
     "Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["kms:*"], "Resource": "*",

@@ -1,7 +1,9 @@
+"""Test the check of a cluster's EFA interfaces."""
+
 import pytest
 
 from cli.preflight.nodes.efa import check_efa
-from tests.cli.preflight.conftest import Account
+from tests.cli.preflight.stubbed_account import Account
 
 
 @pytest.mark.parametrize(("has", "level"), [(4, "ok"), (1, "problem"), (None, "problem")])

@@ -1,9 +1,11 @@
+"""Test the check of the nodes' image."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.nodes.image import check_image
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 AMI = "ami-0123456789abcdef0"
 PARAMETER = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.12-ubuntu-24.04/latest/ami-id"

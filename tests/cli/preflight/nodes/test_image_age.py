@@ -1,3 +1,5 @@
+"""Test the report of an image's age, and of the end of its patches."""
+
 from datetime import date
 from typing import Any
 

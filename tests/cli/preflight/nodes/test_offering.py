@@ -1,9 +1,11 @@
+"""Test the check that EC2 offers the instance type in the zone."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.nodes.offering import check_offering
-from tests.cli.preflight.conftest import ACCOUNT, NEW_STACK, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, NEW_STACK, Account
 
 PIN = f"availability-zones:account={ACCOUNT}:region=eu-west-1"
 

@@ -1,10 +1,12 @@
+"""Test the check of a Capacity Reservation or Capacity Block."""
+
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from cli.preflight.nodes.reservation import check_reservation
-from tests.cli.preflight.conftest import NEW_STACK, Account
+from tests.cli.preflight.stubbed_account import NEW_STACK, Account
 
 RESERVATION = "cr-0123456789abcdef0"
 EXPECTED = {"CapacityReservationIds": [RESERVATION]}

@@ -1,9 +1,11 @@
+"""Test the check of the vCPU quotas."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.quotas import capacity
-from tests.cli.preflight.conftest import Account, Quota
+from tests.cli.preflight.stubbed_account import Account, Quota
 
 G, P, STANDARD = "L-DB2E81BA", "L-417A185B", "L-1216C47A"
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.preflight.quotas.interfaces import check_interface_quota
-from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
+from tests.cli.preflight.stubbed_account import NEW_STACK, Account, Quota
 
 
 @pytest.mark.parametrize(("allowed", "level"), [(33 + 4 * 33 + 1 + 2, "ok"), (33 + 4 * 33 + 2, "problem")])

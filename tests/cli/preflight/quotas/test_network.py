@@ -1,9 +1,11 @@
+"""Test the check of the quotas of Elastic IPs and VPCs."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.quotas import network
-from tests.cli.preflight.conftest import NEW_STACK, Account, Quota
+from tests.cli.preflight.stubbed_account import NEW_STACK, Account, Quota
 
 
 def new(account: Account) -> None:

@@ -1,9 +1,11 @@
+"""Test the check of the quota of EBS storage."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.quotas.volumes import check_volume_quota
-from tests.cli.preflight.conftest import Account, Quota
+from tests.cli.preflight.stubbed_account import Account, Quota
 
 GP3 = "L-7A658B76"
 

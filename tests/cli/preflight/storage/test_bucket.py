@@ -1,10 +1,12 @@
+"""Test the check of an existing bucket of the cluster."""
+
 from typing import Any
 
 import pytest
 
 from cli.preflight.storage import bucket
-from tests.cli.conftest import REGION
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.fleet import REGION
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 NAME = {"Bucket": "kept"}
 EXPIRE: dict[str, Any] = {"Status": "Enabled", "NoncurrentVersionExpiration": {"NoncurrentDays": 14}}

@@ -1,10 +1,12 @@
+"""Test the check of the buckets of data."""
+
 import json
 
 import pytest
 
 from cli.preflight.storage import data_buckets
-from tests.cli.conftest import REGION
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.fleet import REGION
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 OWN = {"Bucket": "images", "ExpectedBucketOwner": ACCOUNT}
 ANY = {"Bucket": "images"}

@@ -1,10 +1,12 @@
+"""Test the check of an existing file system, EFS or Lustre."""
+
 import json
 from typing import Any
 
 import pytest
 
 from cli.preflight.storage.shared_storage import check_shared_storage
-from tests.cli.preflight.conftest import ACCOUNT, Account
+from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 ID = "fs-0123456789abcdef0"
 VPC, SUBNET, GROUP, TARGET = (

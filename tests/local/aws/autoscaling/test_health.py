@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Group, Stacks, await_server, state
+from tests.local.aws.harness import Aws, Group, Stacks, state, wait_for_server
 from tests.local.aws.templates import cluster, group, hook, launch_template
 
 
@@ -77,5 +77,5 @@ def test_group_tries_again_when_it_cannot_launch_a_replacement(aws: Aws, stacks:
     why = "The key pair 'lost' does not exist. Launching EC2 instance failed."
     assert members.activities()[0] == ("Failed", f"Launching a new EC2 instance.  Status Reason: {why}")
     ec2.create_key_pair(KeyName="lost")
-    await_server(lambda: len(members.in_service()) == 1, "the group to try again")
+    wait_for_server(lambda: len(members.in_service()) == 1, "the group to try again")
     ec2.delete_key_pair(KeyName="lost")

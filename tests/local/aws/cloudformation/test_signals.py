@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.cloudformation.signals import parse_duration
-from tests.local.aws.harness import Aws, Stacks, await_server
+from tests.local.aws.harness import Aws, Stacks, wait_for_server
 from tests.local.aws.templates import cluster, group, reference, resource
 
 
@@ -64,7 +64,7 @@ def signaled(stacks: Stacks, *, needed: int) -> tuple[str, int]:
 
 def test_missing_signals_roll_back_after_the_timeout(stacks: Stacks) -> None:
     name, _ = signaled(stacks, needed=2)
-    await_server(lambda: stacks.status(name) == "ROLLBACK_COMPLETE", "the rollback")
+    wait_for_server(lambda: stacks.status(name) == "ROLLBACK_COMPLETE", "the rollback")
     reasons = [reason for _, reason in stacks.events("Group", name)]
     assert "Failed to receive 1 resource signal(s) within the specified duration" in reasons
 
@@ -72,7 +72,7 @@ def test_missing_signals_roll_back_after_the_timeout(stacks: Stacks) -> None:
 def test_timeout_has_no_effect_on_a_complete_stack(stacks: Stacks) -> None:
     name, timeout_s = signaled(stacks, needed=1)
     stacks.create(cluster(Group=group(1, signals=1, timeout=f"PT{timeout_s}S")), name="later")
-    await_server(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
+    wait_for_server(lambda: stacks.status("later") == "ROLLBACK_COMPLETE", "the rollback of the later stack")
     assert stacks.status(name) == "CREATE_COMPLETE"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Stacks, await_server
+from tests.local.aws.harness import Aws, Stacks, wait_for_server
 from tests.local.aws.listings import everything, running
 from tests.local.aws.templates import cluster, group, hook, launch_template, resource
 
@@ -119,7 +119,7 @@ def test_a_rollback_restores_the_tags_and_the_role(aws: Aws, stacks: Stacks) -> 
 
 def test_missing_signals_roll_the_update_back_after_the_timeout(stacks: Stacks) -> None:
     begin_update(stacks, size=2, timeout="PT1S")
-    await_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
+    wait_for_server(lambda: stacks.status() == "UPDATE_ROLLBACK_COMPLETE", "the rollback")
     reason = "Failed to receive 1 resource signal(s) within the specified duration"
     assert ("CREATE_FAILED", reason) in stacks.events("Guest")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Stacks, await_server
+from tests.local.aws.harness import Aws, Stacks, wait_for_server
 from tests.local.aws.templates import cluster, group, launch_template, resource
 
 
@@ -31,7 +31,7 @@ def test_a_placement_group_with_an_instance_is_not_deleted(aws: Aws, stacks: Sta
     nodes["Resources"]["Template"] = launch_template(Placement={"GroupName": name})
     stacks.create(nodes)
     stacks.cloudformation.delete_stack(StackName="groups")
-    await_server(lambda: stacks.status("groups") == "DELETE_FAILED", "the refused deletion")
+    wait_for_server(lambda: stacks.status("groups") == "DELETE_FAILED", "the refused deletion")
     reason = stacks.events("Placement", "groups")[-1]
     assert reason[0] == "DELETE_FAILED"
     assert f"The placement group '{name}' is in use and may not be deleted." in reason[1]

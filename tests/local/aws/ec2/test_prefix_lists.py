@@ -40,10 +40,10 @@ def modify(aws: Aws, list_id: str, version: int | None = None, *, add: Any = (),
         RemoveEntries=[{"Cidr": cidr} for cidr in remove],
         **given,
     )
-    await_settled(aws, list_id)
+    wait_until_settled(aws, list_id)
 
 
-def await_settled(aws: Aws, list_id: str) -> None:
+def wait_until_settled(aws: Aws, list_id: str) -> None:
     wait_until(lambda: described(aws, list_id)["State"] == "modify-complete", "the change", timeout_s=60, every_s=0.1)
 
 
@@ -116,7 +116,7 @@ def test_change_during_another_one_is_refused(aws: Aws, stacks: Stacks) -> None:
         if time.monotonic() - begun < MODIFY_S:
             break
         # The first change may have been over, so try again.
-        await_settled(aws, list_id)
+        wait_until_settled(aws, list_id)
         if HOME in blocks(aws, list_id):
             modify(aws, list_id, remove=[HOME])
     assert state == "modify-in-progress"

@@ -1,3 +1,5 @@
+"""Test the local AWS's default key of volumes."""
+
 from tests.local.aws.harness import Aws
 
 

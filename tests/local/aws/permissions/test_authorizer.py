@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions import authorizer
 from local.aws.permissions.callers import Caller
 from tests.local.aws.harness import ANYTHING, REGION, Aws, Role, Stacks, policy
@@ -186,11 +186,11 @@ def test_undescribed_call_of_a_role_is_refused(aws: Aws, role: Role) -> None:
     assert "not authorized to perform: dynamodb:UpdateTable because" in message
 
 
-def call(service: str, action: str, *, key: str, address: str = "127.0.0.1") -> Call:
+def call(service: str, action: str, *, key: str, address: str = "127.0.0.1") -> ApiRequest:
     credential = f"AWS4-HMAC-SHA256 Credential={key}/20261120/{REGION}/{service}/aws4_request, SignedHeaders=host"
     protocol = {"HTTP_X_AMZ_TARGET": f"X.{action}"} if service == "dynamodb" else {"CONTENT_TYPE": FORM}
     environ = {"REQUEST_METHOD": "POST", "REMOTE_ADDR": address, **protocol}
-    return Call(environ | ({"HTTP_AUTHORIZATION": credential} if key else {}), b"{}")
+    return ApiRequest(environ | ({"HTTP_AUTHORIZATION": credential} if key else {}), b"{}")
 
 
 NODE = Caller(

@@ -8,7 +8,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import REGION, Aws, Role, await_server, policy, user_with_policy
+from tests.local.aws.harness import REGION, Aws, Role, policy, user_with_policy, wait_for_server
 from tests.local.aws.permissions.test_authorizer import ACCOUNT, refusal
 
 NO_VALIDATION = Config(parameter_validation=False)
@@ -88,7 +88,7 @@ def expired(aws: Aws) -> dict[str, str]:
     assert code(aws.client("sts", **session_token(aws, {}, 900)).get_caller_identity) == ""
     keys = session_token(aws, {}, 1)
     identity = aws.client("sts", **keys).get_caller_identity
-    await_server(lambda: code(identity) != "", "the credentials to expire")
+    wait_for_server(lambda: code(identity) != "", "the credentials to expire")
     return keys
 
 
@@ -116,7 +116,7 @@ def test_a_roles_session_expires(aws: Aws, role: Role) -> None:
     assert code(aws.client("ec2", **role.session("i-1")).describe_instances) == ""
     keys = named(unvalidated_sts(aws, {}).assume_role(RoleArn=role.arn, RoleSessionName="i-1", DurationSeconds=1))
     describe = aws.client("ec2", **keys).describe_instances
-    await_server(lambda: code(describe) == "RequestExpired", "the session to expire")
+    wait_for_server(lambda: code(describe) == "RequestExpired", "the session to expire")
 
 
 def test_key_that_is_deleted_or_inactive_is_unknown(aws: Aws) -> None:

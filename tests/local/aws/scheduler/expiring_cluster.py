@@ -32,7 +32,7 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     return made | {"Resources": made["Resources"] | resources}
 
 
-def await_paused(aws: Aws) -> None:
+def wait_until_paused(aws: Aws) -> None:
     for name in GROUPS:
         group = Group(aws=aws, name=name)
         wait_until(lambda: not group.members(), "the schedule", timeout_s=60)  # noqa: B023

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.local.aws.harness import Aws, Group, Stacks
-from tests.local.aws.scheduler.expiring_cluster import GROUPS, await_paused, template
+from tests.local.aws.scheduler.expiring_cluster import GROUPS, template, wait_until_paused
 from tests.local.aws.templates import group, hook, launch_template
 
 AFTER_S = 3
@@ -61,7 +61,7 @@ def test_expiry_happens_during_an_update_and_after_it(
     changed = copy.deepcopy(made)
     change(changed)
     stacks.update(changed)
-    await_paused(aws)
+    wait_until_paused(aws)
     assert stacks.status() == "UPDATE_IN_PROGRESS"
     with pytest.raises(ClientError, match="cannot be deleted while in status UPDATE_IN_PROGRESS"):
         stacks.cloudformation.delete_stack(StackName=stacks.names[-1])
@@ -69,7 +69,7 @@ def test_expiry_happens_during_an_update_and_after_it(
     stacks.signal("Guest", "i-1", signal)
     assert [now - then for now, then in zip(launches(aws), before, strict=True)] == started
     assert stacks.status() == status
-    await_paused(aws)
+    wait_until_paused(aws)
 
 
 def test_expiry_happens_during_the_cleanup_of_an_update(aws: Aws, stacks: Stacks) -> None:
@@ -78,7 +78,7 @@ def test_expiry_happens_during_the_cleanup_of_an_update(aws: Aws, stacks: Stacks
     stacks.create(made | {"Resources": made["Resources"] | {"Drained": drained}})
     leaver = Group(aws=aws, name=stacks.physical_id("Drained"))
     stacks.update(made)
-    await_paused(aws)
+    wait_until_paused(aws)
     assert stacks.status() == "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
     [waiting] = leaver.waiting()
     leaver.complete(waiting)

@@ -13,7 +13,7 @@ from local.aws.scheduler import schedules
 from local.aws.scheduler.schedules import Schedule, ScheduleError
 from stacks.settings.lifetime import DELETE_AFTER
 from tests.local.aws.harness import REGION, Aws, Group, Stacks, session_keys
-from tests.local.aws.scheduler.expiring_cluster import GROUPS, await_paused, template
+from tests.local.aws.scheduler.expiring_cluster import GROUPS, template, wait_until_paused
 from tests.local.aws.templates import resource
 from tests.waiting import wait_until
 
@@ -28,7 +28,7 @@ def test_schedule_empties_both_groups_at_its_time(aws: Aws, stacks: Stacks) -> N
     # Auto Scaling also reports the activities of deleted groups, and other tests name theirs like these.
     before = {name: launches(aws, name) for name in GROUPS}
     stacks.create(template(after_s=2))
-    await_paused(aws)
+    wait_until_paused(aws)
     assert {name: launches(aws, name) - before[name] for name in GROUPS} == dict.fromkeys(GROUPS, 1)
 
 
@@ -48,7 +48,7 @@ def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> Non
     try:
         stacks.cloudformation.delete_stack(StackName=stacks.names[-1])
         assert stacks.status() == "DELETE_FAILED"
-        await_paused(aws)
+        wait_until_paused(aws)
         for name in GROUPS:
             newest, *_ = terminations(aws, name)
             assert "shrinking the capacity from 1 to 0" in newest, "the deletion has not ended the node"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.autoscaling import lifecycle
+from local.aws.autoscaling import termination
 from local.aws.request_lock import LOCK
 from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
 from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
@@ -57,11 +57,11 @@ def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> N
         def set_desired_capacity(self, capacity: int) -> None:
             self.tried.append(capacity)
 
-    monkeypatch.setattr(lifecycle, "RETRY_S", 0.01)
+    monkeypatch.setattr(termination, "RETRY_S", 0.01)
     members = Group()
     with LOCK:  # the next try waits for it
         for _ in range(3):
-            lifecycle.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
+            termination.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
     wait_until(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
 
 

@@ -11,8 +11,8 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.responses.instances import InstanceResponse
 
+from local.aws.limits.capacity import free_places, zones_offering
 from local.aws.moto_patching import add
-from local.aws.scarcity.capacity import free_places, zones_offering
 
 _MAX_SCORE: Final = 10
 _MAX_SCORE_OF_FEW_TYPES: Final = 3

@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cli.preflight.quotas import service_quotas
-from local.aws.scarcity.limits import ELASTIC_IPS, QUOTAS, VPCS
+from local.aws.limits.limit_files import ELASTIC_IPS, QUOTAS, VPCS
 from tests.local.aws.harness import Aws, Places, Stacks
 from tests.local.aws.templates import cluster
 

@@ -10,7 +10,7 @@ from moto.ssm.responses import SimpleSystemManagerResponse
 from local.aws.calls import parse_credential
 from local.aws.moto_patching import add
 from local.aws.permissions.callers import session_of, user_of
-from local.aws.sessions.gateway import GATEWAY, Session
+from local.aws.ssm_sessions.gateway import GATEWAY, Session
 
 SSH_DOCUMENT: Final = "AWS-StartSSHSession"
 

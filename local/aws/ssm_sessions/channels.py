@@ -10,15 +10,15 @@ from typing import Final
 
 from werkzeug.wrappers import Response
 
-from local.aws.calls import Call
+from local.aws.calls import ApiRequest
 from local.aws.permissions.callers import session_of
-from local.aws.sessions.gateway import GATEWAY
+from local.aws.ssm_sessions.gateway import GATEWAY
 
 SERVICE: Final = "ssmmessages"
 PATH: Final = re.compile(r"/v1/(control|data)-channel/([\w:.-]+)")
 
 
-def answer(call: Call) -> Response:
+def answer(call: ApiRequest) -> Response:
     """Answer an authorized call."""
     path_match = PATH.fullmatch(call.path)
     if path_match is None:

@@ -1,16 +1,12 @@
-"""Run the data plane of the local AWS: make EC2's instances real and keep them as the control plane reports them.
+"""Make EC2's instances real, and keep them as the control plane reports them.
 
 Level-triggered: each pass starts, stops and connects nodes until they match the inventory, which is reread when the
 control plane signals a change, and occasionally otherwise.
-
-    python -m local.dataplane.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
 """
 
 import dataclasses
 import logging
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -19,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from local.dataplane import changes, launch_failures
+from local.dataplane import launch_failures
 from local.dataplane.errors import RECONCILIATION, DataplaneErrors
 from local.dataplane.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
 from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
-from local.network import check_ip
 from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, destroy_node, is_frozen, request_reboot, restart_node, start_node
 from local.node.disks import layers_of, take_requested_images
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 log = logging.getLogger(__name__)
-POLL_S = 0.2
 MAX_BOOTING = 8
 """Number of nodes that boot simultaneously; on two cores, more would only make every node boot later."""
 
@@ -278,20 +272,3 @@ class DataPlane:
 def _address_key(instance: Instance) -> tuple[str, str]:
     """Key a running instance by VPC and address: several VPCs may use the same private address."""
     return instance.vpc_id, str(instance.address.ip)
-
-
-def main() -> None:
-    run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    logging.getLogger("botocore").setLevel(logging.WARNING)
-    plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
-    listener = changes.ChangeReader(run_dir / changes.FILE)
-    pause = threading.Event()
-    check_ip.start()
-    while True:
-        plane.reconcile(reread=listener.is_due())
-        pause.wait(POLL_S)
-
-
-if __name__ == "__main__":
-    main()

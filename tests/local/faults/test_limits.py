@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from local.__main__ import main
-from local.aws.scarcity.limits import CAPACITY_FILE, QUOTA_FILE, Capacity, read_capacities, read_quotas
-from local.faults.scarcity import lift_limits
+from local.aws.limits.limit_files import CAPACITY_FILE, QUOTA_FILE, Capacity, read_capacities, read_quotas
+from local.faults.limits import lift_limits
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cli.preflight.quotas.service_quotas import vcpu_quota
-from local.aws.scarcity.limits import QUOTAS
+from local.aws.limits.limit_files import QUOTAS
 from tests.local.aws.harness import Aws, Group, Places, Stacks
 from tests.local.aws.templates import cluster, group, launch_template
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import Aws, Group, Stacks, await_server, state
+from tests.local.aws.harness import Aws, Group, Stacks, state, wait_for_server
 from tests.local.aws.templates import cluster, group, hook, resource
 
 LONG_S = 600
@@ -63,7 +63,7 @@ def test_hook_times_out(aws: Aws, stacks: Stacks) -> None:
     members = hooked(stacks, 1, hook(1))
     (ended,) = members.in_service()
     members.terminate(ended)
-    await_server(lambda: ended not in members.members(), "the hook's heartbeat to time out")
+    wait_for_server(lambda: ended not in members.members(), "the hook's heartbeat to time out")
     assert state(aws, ended) == "terminated"
 
 
@@ -99,7 +99,7 @@ def test_heartbeat_restarts_the_timeout(stacks: Stacks) -> None:
     assert members.waiting() == {ended}
     set_timeout(members, 1)
     beat(members, ended)
-    await_server(lambda: not members.waiting(), "the hook's heartbeat to time out")
+    wait_for_server(lambda: not members.waiting(), "the hook's heartbeat to time out")
 
 
 @pytest.mark.parametrize("how", ["terminate_instances", "stop_instances"])
@@ -240,7 +240,7 @@ def test_rollback_completes_after_the_last_instance_ends(aws: Aws, stacks: Stack
     (ended,) = members.waiting()
     set_timeout(members, 1)
     beat(members, ended)
-    await_server(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
+    wait_for_server(lambda: stacks.status() == "ROLLBACK_COMPLETE", "the rollback")
 
 
 def test_removed_group_is_cleaned_up_once_empty(aws: Aws, stacks: Stacks) -> None:

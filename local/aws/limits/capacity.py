@@ -15,9 +15,9 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Instance
 
 from local.aws.ec2.run_instances.request import market_type, requested_type, template_data
+from local.aws.limits.limit_files import read_capacities
+from local.aws.limits.vcpu_quotas import check_quota
 from local.aws.moto_patching import wrap
-from local.aws.scarcity.limits import read_capacities
-from local.aws.scarcity.vcpu_quotas import check_quota
 
 UNSUPPORTED: Final = "Unsupported"
 SHORTAGES: Final = frozenset(
@@ -49,8 +49,8 @@ def install() -> None:
     wrap(EC2Backend, "run_instances", _run_instances)
 
 
-def read_from(path: Path | None) -> None:
-    """Read the limits from a file, which may change at any time and need not exist."""
+def use_limits_file(path: Path | None) -> None:
+    """Set the file of limits, which is read at each launch; it need not exist."""
     _SOURCE.path = path
 
 

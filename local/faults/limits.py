@@ -1,11 +1,11 @@
-"""Write the limits of EC2: ``local-aws capacity`` and ``local-aws quota``; the readers are in local.aws.scarcity."""
+"""Write the limits of EC2: ``local-aws capacity`` and ``local-aws quota``; the readers are in local.aws.limits."""
 
 import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from local.aws.scarcity.limits import (
+from local.aws.limits.limit_files import (
     CAPACITY_FILE,
     QUOTA_FILE,
     QUOTAS,

@@ -19,10 +19,10 @@ from moto.ec2.models.launch_templates import LaunchTemplate
 from moto.ec2.models.subnets import Subnet
 from moto.ec2.utils import filter_dict_attribute_mapping
 
-from local.aws.autoscaling import activities, lifecycle
-from local.aws.autoscaling.group_launches import launch_member
+from local.aws.autoscaling import activities, termination
+from local.aws.autoscaling.member_launches import launch_member
+from local.aws.limits.capacity import SHORTAGES
 from local.aws.moto_patching import add
-from local.aws.scarcity.capacity import SHORTAGES
 
 MAX_INSTANCES: Final = 100
 """Largest number of instances that one call launches."""
@@ -122,7 +122,7 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
         instance.client_token = token
     if error and error.code in SHORTAGES and request.strategy == RETRY:
         group.desired_capacity = desired
-        lifecycle.retry_launches(group)
+        termination.retry_launches(group)
     else:
         group.desired_capacity = desired - request.count + len(launched)
     data = template.get_version(group.launch_template_version).data

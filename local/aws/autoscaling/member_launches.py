@@ -18,8 +18,8 @@ from moto.ec2.utils import convert_tag_spec
 
 from local.aws.ec2.run_instances.checks import check_launch
 from local.aws.ec2.run_instances.request import DEFAULT_TYPE
+from local.aws.limits.capacity import SHORTAGES, UNSUPPORTED, check_offering
 from local.aws.moto_patching import wrap
-from local.aws.scarcity.capacity import SHORTAGES, UNSUPPORTED, check_offering
 
 _Data = dict[str, Any]
 
@@ -137,9 +137,12 @@ def _run(
 
 
 def _primary_interface(data: _Data) -> _Data:
-    interfaces: list[_Data] = data.get("NetworkInterfaces", [])
-    # The interfaces of other network cards may have device 0 too.
-    return next((i for i in interfaces if not any(int(i.get(f"{n}Index", 0)) for n in ("NetworkCard", "Device"))), {})
+    return next(filter(_is_primary, data.get("NetworkInterfaces", [])), {})
+
+
+def _is_primary(interface: _Data) -> bool:
+    """Return True for device 0 of network card 0: the interfaces of other cards may have device 0 too."""
+    return not int(interface.get("NetworkCardIndex", 0)) and not int(interface.get("DeviceIndex", 0))
 
 
 def _public(data: _Data) -> bool | None:

@@ -10,8 +10,8 @@ from typing import Any
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from local.aws.scarcity.limits import QUOTAS
-from local.aws.scarcity.quotas import limit_of
+from local.aws.limits.limit_files import QUOTAS
+from local.aws.limits.quotas import limit_of
 
 
 def check_quota(instance_type: str, *, spot: bool, count: int, running: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.sessions.gateway import Gateway, Session
+from local.aws.ssm_sessions.gateway import Gateway, Session
 from tests.local.aws.harness import REGION, Aws, Role, policy, user_with_policy
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local.dataplane import dataplane
+from local.dataplane import reconciler
 from local.node import reboots, spot_notices
 from local.node.inventory import Inventory
 from local.run import status
@@ -70,7 +70,7 @@ def test_abandoned_pass_leaves_all_nodes_unchanged(cloud: FakeCloud, monkeypatch
     def refuse(*_clients: Any) -> Inventory:
         raise LookupError("subnet-1")
 
-    monkeypatch.setattr(dataplane, "read_inventory", refuse)
+    monkeypatch.setattr(reconciler, "read_inventory", refuse)
     cloud.show(TWO)
     assert cloud.running == [ONE.instance_id]
 
@@ -91,7 +91,7 @@ def test_pass_without_reread_rereads_after_a_failure(cloud: FakeCloud, monkeypat
         raise LookupError("subnet-1")
 
     with monkeypatch.context() as broken:
-        broken.setattr(dataplane, "read_inventory", refuse)
+        broken.setattr(reconciler, "read_inventory", refuse)
         cloud.show(ONE)
     cloud.plane.reconcile(reread=False)
     assert cloud.running == [ONE.instance_id]

@@ -26,9 +26,9 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceBackend
 
 from local.aws.autoscaling import activities, suspended_processes, termination_policies
+from local.aws.limits.capacity import SHORTAGES
 from local.aws.moto_patching import wrap
 from local.aws.request_lock import LOCK
-from local.aws.scarcity.capacity import SHORTAGES
 
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 RETRY_S = 5.0
@@ -38,7 +38,7 @@ RETRY_S = 5.0
 class ResourceInUseError(AutoscalingClientError):
     """A group that has instances cannot be deleted without ForceDelete."""
 
-    # moto derives an exception's service from its module
+    # moto derives an exception's service from its module.
     __module__ = "moto.autoscaling.exceptions"
     code = "ResourceInUse"
     message = (
@@ -187,7 +187,7 @@ def _fill(group: FakeAutoScalingGroup) -> None:
     try:
         group.set_desired_capacity(group.desired_capacity)
     except ServiceException:
-        # the scaling activities show the reason
+        # The scaling activities show the reason.
         retry_launches(group)
 
 

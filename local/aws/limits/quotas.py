@@ -15,8 +15,8 @@ from moto.ec2.models.vpcs import VPCBackend
 from moto.servicequotas.models import ServiceQuotasBackend
 from moto.servicequotas.responses import ServiceQuotasResponse
 
+from local.aws.limits.limit_files import ELASTIC_IPS, QUOTAS, VPCS, read_quotas
 from local.aws.moto_patching import add, wrap
-from local.aws.scarcity.limits import ELASTIC_IPS, QUOTAS, VPCS, read_quotas
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ def install() -> None:
     wrap(VPCBackend, "create_vpc", _create_vpc)
 
 
-def read_from(path: Path | None) -> None:
-    """Read the quotas from a file, which may change at any time and need not exist."""
+def use_quotas_file(path: Path | None) -> None:
+    """Set the file of quotas, which is read at each call; it need not exist."""
     _SOURCE.path = path
 
 

@@ -1,0 +1,1 @@
+"""Limit EC2: the capacity of zones, and the quotas of the account."""

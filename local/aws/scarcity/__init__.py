@@ -1,1 +1,0 @@
-"""Make EC2 scarce: limited capacity in zones, and vCPU quotas."""

@@ -1,0 +1,57 @@
+"""Stand in for a master whose answers the test defines."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bootstrap.contract import NodeType
+from cli.aws.nodes import ClusterNode
+from cli.files.upload import Upload
+from cli.ssh.remote import CommandResult
+from tests.cli.fleet import KEY, RELEASE
+
+JOB = "20260101-000000-abcdef0"
+
+
+SENT = Upload(name="my-job", files=3, size=30, sent_files=2, sent_size=20)
+
+
+def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
+    return {
+        "version": 1, "id": JOB, "state": state, "command": ["python", "-u", "train.py"], "hosts": ["w1", "w2"],
+        "engine": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7, "start": "2026-01-01T00:00:00Z",
+        "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
+        "detached": True, "later": "unknown here", **changes,
+    }  # fmt: skip
+
+
+def member(index: int) -> ClusterNode:
+    node_type: NodeType = "worker" if index > 1 else "master"
+    address = f"10.0.0.{index}"
+    return ClusterNode(
+        node_index=index, instance_id=f"i-{index}", address=address, node_type=node_type, host_key=KEY, release=RELEASE
+    )
+
+
+class Master:
+    """Answers lines by their beginning, and records what was run."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, CommandResult] = {}
+        self.ran: list[str] = []
+        self.inputs: list[bytes] = []
+        self.on_stream: Callable[[], int] = lambda: 0
+        self.nodes = 3
+        self.release = RELEASE
+        """Release of the stack."""
+
+    def set_answer(self, beginning: str, stdout: str = "", *, code: int = 0, stderr: str = "") -> None:
+        self.answers[beginning] = CommandResult(exit_code=code, stdout=stdout.encode(), stderr=stderr)
+
+    def output(self, command: str, *, chunks: Iterable[bytes] = (), **_: object) -> CommandResult:
+        self.ran.append(command)
+        self.inputs += chunks
+        return next(answer for beginning, answer in self.answers.items() if beginning in command)
+
+    def stream(self, command: str, **_: object) -> int:
+        self.ran.append(command)
+        return self.on_stream()
