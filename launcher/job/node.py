@@ -13,7 +13,7 @@ from launcher.job.connect import close_connections
 from launcher.job.exit_hints import exit_hint
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.preemption import watch_for_preemption
+from launcher.job.node_loss import watch_for_node_loss
 from launcher.output.prefixes import ProcessOutput, Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
@@ -151,7 +151,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         # Start the watches after the ranks: the first check reads the agent's state file, which would delay the start.
         watches += [
             asyncio.create_task(fail_without_reader(stdout, first_failure)),
-            asyncio.create_task(watch_for_preemption(hosts, first_failure)),
+            asyncio.create_task(watch_for_node_loss(hosts, first_failure)),
         ]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         # From here on the exit code of a remaining process, such as a parameter server, does not matter.
@@ -172,13 +172,13 @@ def clear_process_exit_if_node_lost(outcome: Failure | None, nodes: Sequence[Nod
 
 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear `preempted` if the preempted host has not answered the stop request.
+    """Clear `preempted` if the departed host has not answered the stop request.
 
     A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
     the job.
     """
     crashed = [node.connection.host for node in nodes if node.is_silent_after_stop]
-    return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
+    return replace(outcome, preempted=False) if outcome is not None and outcome.departed_host in crashed else outcome
 
 
 async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:

@@ -21,7 +21,7 @@ from launcher.job.failure import Failure
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, run_nodes
-from launcher.job.preemption import instances_of, wait_for_node_loss
+from launcher.job.node_loss import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHosts, reconnect
 from launcher.output.prefixes import Streams
 from launcher.spec import Job, NodeSpec

@@ -94,7 +94,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
         if not view.has(instance):
             preempted = instance in view.draining_instances
             reason = f"{host} is draining" if preempted else f"{host} was lost"
-            return Failure(exit_code=NODE_LOST, reason=reason, preempted=preempted, preempted_host=host)
+            return Failure(exit_code=NODE_LOST, reason=reason, preempted=preempted, departed_host=host)
     return None
 
 
@@ -128,7 +128,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
     return failure
 
 
-async def watch_for_preemption(
+async def watch_for_node_loss(
     hosts: Sequence[Host], first_failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
     """Fail the job as soon as this node, or any of its nodes, has a notice or is gone."""
