@@ -99,9 +99,9 @@ class Job:
         return asdict(self)
 
 
-def read_jobs(connection: MasterConnection, *, deadline_s: float | None = None) -> list[Job]:
+def read_jobs(connection: MasterConnection, *, timeout_s: float | None = None) -> list[Job]:
     """Return the jobs started on the master, newest last."""
-    found = _json(run_launcher_command(connection, "list", "--json", deadline_s=deadline_s))
+    found = _json(run_launcher_command(connection, "list", "--json", timeout_s=timeout_s))
     if not isinstance(found, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
     return [_job(each) for each in found]
@@ -117,9 +117,9 @@ def read_job(connection: MasterConnection, job_id: str) -> Job:
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> CommandResult:
+def run_launcher_command(connection: MasterConnection, *words: str, timeout_s: float | None = None) -> CommandResult:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
-    done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
+    done = connection.output(shlex.join(["launch", *words]), timeout_s=timeout_s)
     if done.exit_code:
         message = (
             last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"

@@ -20,10 +20,10 @@ from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, r
 POLL_S: Final = 3.0
 """Seconds between polls."""
 GONE_TIMEOUT_S: Final = MAX_GRACE_S + 600.0
-"""Deadline for nodes to end, in seconds: draining takes a minute or two, ranks may save for MAX_GRACE_S, and large
+"""Timeout for nodes to end, in seconds: draining takes a minute or two, ranks may save for MAX_GRACE_S, and large
 types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
-"""Deadline for nodes without setup to be ready, in seconds; the same as a deploy's."""
+"""Timeout for nodes without setup to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
 STILL_STARTING: Final = (

@@ -65,13 +65,13 @@ def free_port(*wanted: int) -> int:
 
 def await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
     """Wait until ssh listens on the port. Raises ClusterError if it ends or takes too long."""
-    if not poll(lambda: _accepts(port), process, deadline_s=2 * CONNECT_TIMEOUT_S):
+    if not poll(lambda: _accepts(port), process, timeout_s=2 * CONNECT_TIMEOUT_S):
         raise ClusterError(f"ssh did not connect within {2 * CONNECT_TIMEOUT_S} s")
 
 
-def poll(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", *, deadline_s: float) -> bool:
+def poll(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", *, timeout_s: float) -> bool:
     """Wait until `is_ready` returns True; return False at the deadline. Raises ClusterError if ssh ends."""
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise ClusterError("ssh could not make the tunnel; its reason is above")

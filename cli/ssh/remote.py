@@ -74,14 +74,14 @@ class MasterConnection:
         *,
         chunks: Iterable[bytes] = (),
         holds_input: bool = False,
-        deadline_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> CommandResult:
         """Run a command with `chunks` as its standard input; return its output.
 
         With `holds_input`, its input then stays open until the connection ends (ending_with_connection). Raises
         ClusterError at the deadline: a frozen master acknowledges packets without answering.
         """
-        with self._channel(command) as channel, self._deadline(deadline_s, channel):
+        with self._channel(command) as channel, self._timeout(timeout_s, channel):
             stdout, stderr = _StreamReader(channel.recv), _StreamReader(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
             all_sent = _send(channel, chunks, ends=not holds_input)
             output, errors = stdout.read_all(), stderr.read_all().decode(errors="replace")
@@ -128,19 +128,21 @@ class MasterConnection:
             raise self._lost() from error
 
     @contextmanager
-    def _deadline(self, seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
+    def _timeout(self, timeout_s: float | None, channel: paramiko.Channel) -> Iterator[None]:
         """Close the channel if the block takes longer, and raise ClusterError then."""
-        if seconds is None:
+        if timeout_s is None:
             yield
             return
-        end, timer = time.monotonic() + seconds, threading.Timer(seconds, channel.close)
+        end, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
         timer.start()
         try:
             yield
         except (ClusterError, paramiko.SSHException, OSError, EOFError) as error:
             if time.monotonic() < end:
                 raise
-            raise ClusterError(f"waited {seconds:.0f} s for a command on {self._address}, which did not end") from error
+            raise ClusterError(
+                f"waited {timeout_s:.0f} s for a command on {self._address}, which did not end"
+            ) from error
         finally:
             timer.cancel()
 

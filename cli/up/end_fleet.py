@@ -21,12 +21,12 @@ POLL_S: Final = 5.0
 EMPTY_POLLS_REQUIRED: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
 END_TIMEOUT_S: Final = 600.0
-"""Deadline for a fleet to terminate, in seconds.
+"""Timeout for a fleet to terminate, in seconds.
 
 It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale (lock.STALE_S).
 """
 LATE_TIMEOUT_S: Final = 600.0
-"""Deadline for the termination of instances that arrived late, in seconds."""
+"""Timeout for the termination of instances that arrived late, in seconds."""
 CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 

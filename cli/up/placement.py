@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
-"""Deadline for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
+"""Timeout for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
 POLL_S: Final = 5.0
 _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 

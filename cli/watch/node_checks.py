@@ -13,7 +13,7 @@ from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
 from cli.ssh.remote import MasterConnection
 
 NODE_TIMEOUT_S: Final = 8
-"""Deadline for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""
+"""Timeout for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""
 AT_ONCE: Final = 16
 """Number of nodes that the master checks simultaneously."""
 MARGIN_S: Final = 10
@@ -70,7 +70,7 @@ def check_nodes(connection: MasterConnection, node_indexes: Iterable[int]) -> di
     """Return each node's answer by its index. Raises ClusterError if the master does not answer."""
     indexes = tuple(node_indexes)
     rounds = -(-len(indexes) // AT_ONCE)
-    done = connection.output(checks_command(indexes), deadline_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
+    done = connection.output(checks_command(indexes), timeout_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
     return parse_answers(done.stdout.decode(errors="replace"), indexes)
 
 

@@ -19,8 +19,8 @@ from cli.watch.node_checks import NodeCheck, check_nodes
 
 COLUMNS: Final = ("INDEX", "NODE", "INSTANCE", "TYPE", "STATE", "AGENT", "SSHD")
 GPU_COLUMN: Final = "GPUS"
-JOBS_DEADLINE_S: Final = 30
-"""Deadline in seconds for the launcher's list of jobs, after which the connection counts as lost."""
+JOBS_TIMEOUT_S: Final = 30
+"""Timeout in seconds for the launcher's list of jobs, after which the connection counts as lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +90,7 @@ class Watcher:
         try:
             connection = self._connect(context)
             checks = check_nodes(connection, [member.node_index for member in context.membership.members])
-            running = [job for job in read_jobs(connection, deadline_s=JOBS_DEADLINE_S) if job.state not in ENDED]
+            running = [job for job in read_jobs(connection, timeout_s=JOBS_TIMEOUT_S) if job.state not in ENDED]
         except UsageError:
             raise
         except ClusterError as error:

@@ -22,7 +22,7 @@ from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 10.0
-"""Deadline for the user's systemd to answer, in seconds."""
+"""Timeout for the user's systemd to answer, in seconds."""
 
 
 class AttemptHooks(Protocol):
@@ -116,7 +116,7 @@ class LogSink:
     async def send(self, data: bytes) -> None:
         self._log.write(data)
 
-    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+    def send_at_the_end(self, data: bytes, *, timeout_s: float) -> None:
         self._log.write(data)
 
     def reader_has_gone(self) -> bool:

@@ -23,8 +23,8 @@ from launcher.subcommands import SUBCOMMANDS
 from launcher.transport.pool.client import close_idle
 from launcher.transport.protocol import AFTER_GRACE_S
 
-KILL_DEADLINE_S = 5.0
-RECORD_DEADLINE_S = 5.0
+KILL_TIMEOUT_S = 5.0
+RECORD_TIMEOUT_S = 5.0
 """Seconds within which a launcher that holds its job's lock has written its record."""
 POLL_S = 0.05
 MAX_COMMAND = 60
@@ -165,7 +165,7 @@ def stop(options: argparse.Namespace) -> int:
 
 def _await_record(job: JobRecord) -> JobRecord | None:
     """Wait for the record that a launcher may be about to write; None if none appears in time."""
-    directory, until = job_lookup.directory_of(job.id), time.monotonic() + RECORD_DEADLINE_S
+    directory, until = job_lookup.directory_of(job.id), time.monotonic() + RECORD_TIMEOUT_S
     while is_held(directory) and time.monotonic() < until:
         record = read_record(directory)
         if record is not None and (record.attempt, record.pid) != (job.attempt, job.pid):
@@ -202,7 +202,7 @@ def _kill(job: JobRecord) -> None:
     """Kill a launcher that does not end; the nodes then end their processes."""
     directory = job_lookup.directory_of(job.id)
     signal_launcher(directory, job, signal.SIGKILL)
-    if not _wait_for_end(job, KILL_DEADLINE_S):
+    if not _wait_for_end(job, KILL_TIMEOUT_S):
         raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
     latest = _latest_record(job)
     if latest.state.is_terminal:

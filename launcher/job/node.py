@@ -161,7 +161,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
     finally:
         for task in (*watches, required_ended):
             task.cancel()
-        await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
+        await end_nodes(nodes, follows, timeout_s=grace_s + AFTER_GRACE_S)
     return clear_preempted_if_silent(clear_process_exit_if_node_lost(outcome, nodes), nodes)
 
 
@@ -201,12 +201,12 @@ def output_failure(stdout: Sink) -> Failure | None:
     return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", permanent=True)
 
 
-async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
+async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, timeout_s: float) -> None:
     """Ask every runner to end its processes; cut the connections of those that exceed the deadline."""
     for node in nodes:
         if not node.connection.is_idle:
             node.stop()
-    _, late = await asyncio.wait(follows, timeout=deadline_s)
+    _, late = await asyncio.wait(follows, timeout=timeout_s)
     for task in late:
         task.cancel()
     for task in late:

@@ -13,7 +13,7 @@ from typing import Protocol
 from bootstrap.contract import ARRIVING_NODES
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
-from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
+from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
 from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_without_framework
 from launcher.output.notes import note
@@ -26,7 +26,7 @@ from launcher.transport.ssh import CONNECT_TIMEOUT_S
 RETRY_S = 2.0
 """Seconds between attempts to reach the nodes."""
 LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
-"""Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
+"""Timeout in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
 JOINING_S = 60.0
@@ -132,8 +132,8 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if worth_trying:
-            deadline_s = min(READY_DEADLINE_S, max(left, LAST_ATTEMPT_S))
-            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, deadline_s=deadline_s)
+            timeout_s = min(READY_TIMEOUT_S, max(left, LAST_ATTEMPT_S))
+            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
             await _drop_nodes_without_framework(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
@@ -184,13 +184,13 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
         return (), [str(error)]
 
 
-async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, deadline_s: float) -> ReachableNodes:
+async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, timeout_s: float) -> ReachableNodes:
     """Connect to the first `count` hosts that answer, replacing each silent one by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (missing := count - len(reachable.connections)) > 0:
             batch, rest = rest[:missing], rest[missing:]
-            connections, errors = await connect_available(batch, is_local=is_local, deadline_s=deadline_s)
+            connections, errors = await connect_available(batch, is_local=is_local, timeout_s=timeout_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
     except BaseException:  # even after a signal

@@ -38,10 +38,10 @@ class OutputStream:
                 if view and not self._poller.poll(0):
                     await self._wait_until_writable()
 
-    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+    def send_at_the_end(self, data: bytes, *, timeout_s: float) -> None:
         """Write `data` after everything else; give up at the deadline if the reader accepts nothing."""
         view = memoryview(data)
-        until = time.monotonic() + deadline_s
+        until = time.monotonic() + timeout_s
         while view and not self.lost and time.monotonic() < until:
             self._poller.poll(1000 * max(0.0, until - time.monotonic()))
             view = view[self._write_some(view) :]

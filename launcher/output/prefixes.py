@@ -22,7 +22,7 @@ class Sink(Protocol):
     async def send(self, data: bytes) -> None:
         """Write all of `data` without interleaving other writes."""
 
-    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+    def send_at_the_end(self, data: bytes, *, timeout_s: float) -> None:
         """Write `data` after everything else."""
 
     def reader_has_gone(self) -> bool:

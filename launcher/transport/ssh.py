@@ -11,7 +11,7 @@ from launcher.hosts.hostfile import Host
 
 QUIET, LOUD = "ERROR", "INFO"
 CONNECT_TIMEOUT_S = 10
-"""Timeout in seconds of a login between nodes; launcher.job.connect.READY_DEADLINE_S caps it together with the
+"""Timeout in seconds of a login between nodes; launcher.job.connect.READY_TIMEOUT_S caps it together with the
 runner's start. From the user's machine: cli/ssh/config.py."""
 ALIVE_INTERVAL_S = 5
 ALIVE_COUNT = 6

@@ -20,8 +20,8 @@ SAID: Final = "check: "
 """Beginning of that program's own error messages."""
 NO_PYTHON: Final = 127
 """Exit code of a rank whose node has no such command."""
-DEADLINE_S: Final = 240.0
-"""Deadline for the job, in seconds: its ranks wait two minutes for each other, and measure for less than one."""
+TIMEOUT_S: Final = 240.0
+"""Timeout for the job, in seconds: its ranks wait two minutes for each other, and measure for less than one."""
 
 
 @cluster_command("check", examples=("dlcluster check", "dlcluster check --cluster vision --json"))
@@ -58,7 +58,7 @@ def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
 
 def _measure(connection: MasterConnection) -> CommandResult:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
-    done = connection.output(ending_with_connection(PROGRAM), holds_input=True, deadline_s=DEADLINE_S)
+    done = connection.output(ending_with_connection(PROGRAM), holds_input=True, timeout_s=TIMEOUT_S)
     if done.exit_code:
         own = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
         reason = own[0] if own else last_line(done.stderr).removeprefix("launch: ")

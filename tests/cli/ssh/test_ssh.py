@@ -293,5 +293,5 @@ def test_run_fails_without_an_ssh_server(site: Site) -> None:
 def test_a_command_that_does_not_end_is_reported_at_its_deadline(site: Site) -> None:
     with connect(site.target()) as master:
         with pytest.raises(ClusterError, match=f"waited 1 s for a command on {MASTER}, which did not end"):
-            master.output("echo begun; sleep 30", deadline_s=0.6)
-        assert master.output("echo still there", deadline_s=30).stdout == b"still there\n"
+            master.output("echo begun; sleep 30", timeout_s=0.6)
+        assert master.output("echo still there", timeout_s=30).stdout == b"still there\n"

@@ -89,7 +89,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
 ) -> None:
     """The job waits for nodes when the stop checks it, and its launcher starts before the stop's mark."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr(commands, "RECORD_DEADLINE_S", 60.0)
+    monkeypatch.setattr(commands, "RECORD_TIMEOUT_S", 60.0)
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     directory = jobs_directory() / record.job.id

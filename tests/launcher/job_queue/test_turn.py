@@ -117,7 +117,7 @@ def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster:
     smi = f"""[ -e {busy} ] || exit 0
 case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a, 0" ;; esac"""
     launcher = copy_launcher(tmp_path / "copy")
-    change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.DEADLINE_S": 60.0})
+    change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.TIMEOUT_S": 60.0})
     environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
     short = Cluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
     ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")

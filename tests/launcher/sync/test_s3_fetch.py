@@ -34,8 +34,8 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield bucket
 
 
-def fetch_to(directory: Path, *, shard: list[int] | None = None, deadline_s: float = 60.0) -> dict[str, Any]:
-    return fetch("s3://bucket/set", directory, shard=shard, deadline_s=deadline_s, report=lambda counts: None)
+def fetch_to(directory: Path, *, shard: list[int] | None = None, timeout_s: float = 60.0) -> dict[str, Any]:
+    return fetch("s3://bucket/set", directory, shard=shard, timeout_s=timeout_s, report=lambda counts: None)
 
 
 def names(directory: Path) -> set[str]:
@@ -187,7 +187,7 @@ def test_the_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucke
     bucket.fault = lambda key, wanted: Answer(503, b"<Error><Code>SlowDown</Code></Error>")
     late = r"^s3://bucket/set: not fetched in time \(--sync-timeout\); .*; S3 asks for fewer requests: SlowDown$"
     with pytest.raises(LaunchError, match=late):
-        fetch_to(tmp_path / "data", deadline_s=3.0)
+        fetch_to(tmp_path / "data", timeout_s=3.0)
 
 
 def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
