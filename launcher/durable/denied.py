@@ -94,7 +94,7 @@ def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
         state=JobState.WAITING,
         command=(),
         hosts=(),
-        engine="",
+        framework="",
         cwd="",
         user=user_name(),
         pid=0,

@@ -62,7 +62,7 @@ def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | No
             state=JobState.WAITING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.framework,
+            framework=job.framework,
             cwd=cwd,
             user=user_name(),
             name=job.name,

@@ -120,7 +120,7 @@ def show_status(options: argparse.Namespace) -> int:
         "revision": f"{revision.commit}{dirty}" if revision.commit else None,
         "folder": revision.digest,
         "hosts": ", ".join(job.hosts),
-        "engine": job.engine,
+        "framework": job.framework,
         "user": job.user,
         "started by": _printable(job.started_by) if job.started_by else None,
         "machine": job.machine,

@@ -62,7 +62,7 @@ class JobRecorder:
             state=JobState.PENDING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.framework,
+            framework=job.framework,
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),

@@ -75,8 +75,8 @@ class JobRecord:
     command: tuple[str, ...]
     hosts: tuple[str, ...]
     """Hosts in rank order, by their names in the hosts file."""
-    engine: str
-    """Framework, by its value of --engine; ``mpi`` with --launcher mpi."""
+    framework: str
+    """Its value of --engine; ``mpi`` with --launcher mpi."""
     cwd: str
     user: str
     name: str | None = None

@@ -54,7 +54,7 @@ def test_a_finished_job_is_recorded_in_full(cluster: Cluster, patient_launcher: 
     assert patient.run("-n", "2", "echo", "hello there", cwd=place).code == 0
     job = record(cluster)
     assert (job.state, job.exit_code, job.reason, job.restarts) == (JobState.SUCCEEDED, 0, None, 0)
-    assert (job.command, job.hosts, job.engine) == (("echo", "hello there"), (FIRST, SECOND), "torch")
+    assert (job.command, job.hosts, job.framework) == (("echo", "hello there"), (FIRST, SECOND), "torch")
     assert (job.cwd, job.revision) == (str(place), Revision(commit=head.strip(), dirty=False))
     assert job.end is not None
     assert job.start <= job.end
