@@ -44,17 +44,17 @@ class Job:
     state: str
     command: tuple[str, ...]
     nodes: tuple[str, ...]
-    start: str
+    submitted_at: str
     end: str | None
     exit_code: int | None
     reason: str | None
     failed_rank: int | None
     """Rank that failed first; None if no rank has."""
     restarts: int
-    place: int | None
-    """Place in the queue, from 1."""
+    queue_position: int | None
+    """Position in the queue, from 1."""
     waiting: str | None
-    """Place in the queue and what the job waits for, as a sentence for the user."""
+    """Position in the queue and what the job waits for, as a sentence for the user."""
     durable: bool
     local_checkpoints: bool
     """True if its checkpoints are lost with the nodes' disks."""
@@ -76,7 +76,7 @@ class Job:
         return JobRow(
             id=self.id,
             state=self.state,
-            start=self.start,
+            start=self.submitted_at,
             duration=self._duration(now),
             nodes=str(len(self.nodes)),
             started_by=self.started_by or "-",
@@ -89,7 +89,7 @@ class Job:
             return ""
         try:
             end = datetime.fromisoformat(self.end.replace("Z", "+00:00")) if self.end else now
-            seconds = int((end - datetime.fromisoformat(self.start.replace("Z", "+00:00"))).total_seconds())
+            seconds = int((end - datetime.fromisoformat(self.submitted_at.replace("Z", "+00:00"))).total_seconds())
         except (ValueError, TypeError):
             return ""
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -148,13 +148,13 @@ def _job(values: Any) -> Job:
             state=str(values["state"]),
             command=tuple(map(str, values["command"])),
             nodes=tuple(map(str, values["hosts"])),
-            start=str(values["start"]),
+            submitted_at=str(values["submitted_at"]),
             end=_text(values.get("end")),
             exit_code=None if values.get("exit_code") is None else int(values["exit_code"]),
             reason=_text(values.get("reason")),
             failed_rank=None if values.get("failed_rank") is None else int(values["failed_rank"]),
             restarts=int(values.get("restarts", 0)),
-            place=None if values.get("place") is None else int(values["place"]),
+            queue_position=None if values.get("queue_position") is None else int(values["queue_position"]),
             waiting=_text(values.get("waiting")),
             durable=bool(values.get("durable", False)),
             local_checkpoints=bool(values.get("local_checkpoints", False)),

@@ -65,7 +65,7 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
         on_start=lambda: notify_systemd(systemd),
         systemd_is_stopping=systemd_is_stopping,
         attempt=request.attempt,
-        start=request.submitted,
+        submitted_at=request.submitted,
         started_by=request.started_by,
         stays_open=durable.stays_open if durable else lambda failure, state: False,
     )

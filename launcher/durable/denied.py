@@ -84,10 +84,10 @@ class DeniedJobs:
 
 def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
     """Return what ``launch list`` shows: nothing but its id is known of the job."""
-    start = now()
+    submitted_at = now()
     with suppress(ValueError, OverflowError):  # The id does not start with a valid time.
-        submitted = time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S"))
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(submitted))
+        seconds = time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S"))
+        submitted_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     at = time.strftime("%H:%M:%S UTC", time.gmtime(next_try))
     return JobRecord(
         id=job_id,
@@ -98,7 +98,7 @@ def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
         cwd="",
         user=user_name(),
         pid=0,
-        start=start,
+        submitted_at=submitted_at,
         detached=True,
         durable=True,
         waiting=f"its record cannot be read, next try at {at}: {reason}",

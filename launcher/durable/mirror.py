@@ -129,7 +129,7 @@ def ended_jobs() -> list[str]:
 
 def open_jobs() -> list[DurableRecord]:
     """Return the open jobs in the order of submission; skip unreadable ones."""
-    return sorted(_records(), key=lambda record: (record.job.start, record.job.id))
+    return sorted(_records(), key=lambda record: (record.job.submitted_at, record.job.id))
 
 
 def _records() -> Iterator[DurableRecord]:

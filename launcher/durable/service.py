@@ -154,7 +154,7 @@ def _copy_open_job(record: DurableRecord) -> None:
         log.info("not resuming job %s: it has just ended: %s", record.job.id, known.state.value)
     elif mirror.admit(record):
         mirror.list_as_waiting(record, jobs_directory())
-        log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.start, record.job.attempt)
+        log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.submitted_at, record.job.attempt)
         return
     if is_denied(record.job.id):
         mirror.remove(record.job.id)

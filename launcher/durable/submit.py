@@ -68,7 +68,7 @@ def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | No
             name=job.name,
             started_by=key_name(os.environ, user=user_name()),
             pid=0,
-            start=now(),
+            submitted_at=now(),
             detached=True,
             grace_s=job.grace_s,
             durable=True,

@@ -80,7 +80,11 @@ def list_jobs(options: argparse.Namespace) -> int:
     print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "BY", head, "COMMAND"))
     for job, name in zip(jobs, names, strict=True):
         by = _printable(job.started_by or "-")
-        print(COLUMNS.format(job.id, state_label(job), job.start, duration(job), len(job.hosts), by, name, _short(job)))
+        print(
+            COLUMNS.format(
+                job.id, state_label(job), job.submitted_at, duration(job), len(job.hosts), by, name, _short(job)
+            )
+        )
         if job.waiting is not None:
             print(f"  waiting, {_printable(job.waiting)}")
     return 0
@@ -124,7 +128,7 @@ def show_status(options: argparse.Namespace) -> int:
         "user": job.user,
         "started by": _printable(job.started_by) if job.started_by else None,
         "machine": job.machine,
-        "start": job.start,
+        "submitted": job.submitted_at,
         "end": job.end,
         "restarts": job.restarts,
         "attempt": job.attempt if job.durable else None,
@@ -178,7 +182,7 @@ def _cancel_suspended(job: JobRecord) -> int:
     """Record the end of a durable job that no launcher is running."""
     directory = job_lookup.directory_of(job.id)
     ended = replace(
-        job, state=JobState.CANCELLED, reason="stopped while it waited", waiting=None, place=None, end=now()
+        job, state=JobState.CANCELLED, reason="stopped while it waited", waiting=None, queue_position=None, end=now()
     )
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -231,7 +235,7 @@ def duration(job: JobRecord) -> str:
     """Format the duration of a job, so far if it runs; empty if its end was not recorded."""
     if job.end is None and job.state.is_terminal:
         return "-"
-    seconds = int((_seconds(job.end) if job.end else time.time()) - _seconds(job.start))
+    seconds = int((_seconds(job.end) if job.end else time.time()) - _seconds(job.submitted_at))
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 

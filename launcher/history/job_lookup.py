@@ -46,10 +46,10 @@ def current(directory: Path) -> JobRecord | None:
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
     if record is not None and not lives and record.durable and not record.state.is_terminal and _is_kept(record.id):
-        return replace(record, state=JobState.WAITING, place=None, waiting=None)
+        return replace(record, state=JobState.WAITING, queue_position=None, waiting=None)
     if record is None or lives or record.state.is_terminal:
         return record
-    closed = replace(record, state=JobState.FAILED, reason=DIED, place=None, waiting=None)
+    closed = replace(record, state=JobState.FAILED, reason=DIED, queue_position=None, waiting=None)
     # Report the state even if it cannot be saved, as on a full or read-only disk.
     with suppress(OSError):
         write_record(directory, closed)

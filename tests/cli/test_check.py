@@ -17,7 +17,7 @@ from tests.cli.conftest import KEY, error_line
 from trainer.check.node_facts import NodeFacts
 from trainer.check.report import Report
 
-JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "start": "", "cwd": "/"}
+JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "submitted_at": "", "cwd": "/"}
 SLOW = {
     "node": "worker3", "what": "slow", "found": 1.25, "expected": 40.0,
     "sentence": "worker3 is slow: 1.25 GB/s with its fastest partner, below 67% of the nodes' median of 40 GB/s",

@@ -19,7 +19,7 @@ from tests.cli.conftest import KEY
 
 SHA256 = "0123456789abcdef" * 4
 OUTPUT = f"s3://assets/{SHA256}.zip {SHA256} 900"
-JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00:00:00Z", "cwd": "/"}
+JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "submitted_at": "2026-01-01T00:00:00Z", "cwd": "/"}
 
 
 @dataclass

@@ -13,6 +13,6 @@ RECORD = JobRecord(
     cwd="/",
     user="u",
     pid=1,
-    start="2026-11-22T00:00:00Z",
+    submitted_at="2026-11-22T00:00:00Z",
 )
 JOB = Job(hosts=(Host(name="a"),), is_local=False, framework="torch", servers=0, environment={}, command=("x",))

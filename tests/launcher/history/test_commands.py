@@ -57,7 +57,7 @@ def test_a_finished_job_is_recorded_in_full(cluster: Cluster, patient_launcher: 
     assert (job.command, job.hosts, job.framework) == (("echo", "hello there"), (FIRST, SECOND), "torch")
     assert (job.cwd, job.revision) == (str(place), Revision(commit=head.strip(), dirty=False))
     assert job.end is not None
-    assert job.start <= job.end
+    assert job.submitted_at <= job.end
     assert job.logs == {FIRST: ["rank-0.log"], SECOND: ["rank-1.log"]}
     assert directory(cluster, job).joinpath("job.json").stat().st_mode & 0o077 == 0
 

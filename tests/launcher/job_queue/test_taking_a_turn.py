@@ -63,7 +63,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         terminal: Any = Terminal(),  # noqa: B008  # no state
         job: Job = WAITING,
     ) -> tuple[JobRecorder, QueueEntry]:
-        recorder = JobRecorder(job, job_id=name, cwd="/", start=start)
+        recorder = JobRecorder(job, job_id=name, cwd="/", submitted_at=start)
         recorder.begin()
         streams: dict[int, Any] = {FrameType.STDOUT: terminal, FrameType.STDERR: terminal}
         return recorder, QueueEntry(job_id=name, jobs=jobs_directory(), streams=streams, observer=recorder)

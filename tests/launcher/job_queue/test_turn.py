@@ -39,8 +39,8 @@ def await_places(cluster: Cluster, *places: int) -> list[dict[str, Any]]:
     """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
     until = time.monotonic() + 60
     while True:
-        found = sorted(jobs(cluster)[1:], key=lambda job: job["place"] or 0)
-        if [job["place"] for job in found] == [*places]:
+        found = sorted(jobs(cluster)[1:], key=lambda job: job["queue_position"] or 0)
+        if [job["queue_position"] for job in found] == [*places]:
             return found
         assert time.monotonic() < until, found
         time.sleep(0.1)
@@ -62,7 +62,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                 third = await_job(cluster, 2, waits)
                 first, second = (job["id"] for job in jobs(cluster)[:2])
                 user = third["user"]
-                assert (third["place"], third["waiting"]) == (
+                assert (third["queue_position"], third["waiting"]) == (
                     2,
                     f"2nd in the queue, for 1 node (job {first} of {user} has them)",
                 )
@@ -86,7 +86,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                 output = small.stderr.read().decode()
     assert order.read_text() == "large\nsmall\n"
     assert output.startswith(f"launch: waiting, 2nd in the queue, for 1 node (job {first} of {user} has them)\n")
-    ended = [(job["state"], job["place"], job["waiting"]) for job in jobs(cluster)[:3]]
+    ended = [(job["state"], job["queue_position"], job["waiting"]) for job in jobs(cluster)[:3]]
     assert ended == [("SUCCEEDED", None, None)] * 3
 
 
@@ -102,7 +102,7 @@ def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: Cluster) -> None:
             by_pid[places[1]["pid"]].kill()
             by_pid[places[1]["pid"]].wait(60)
             last = [job["id"] for job in jobs(cluster)].index(places[2]["id"])
-            await_job(cluster, last, lambda job: job["place"] == 1)
+            await_job(cluster, last, lambda job: job["queue_position"] == 1)
             assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
             assert by_pid[places[2]["pid"]].wait(60) == 143
             states = {job["id"]: job["state"] for job in jobs(cluster)[1:]}
