@@ -197,7 +197,7 @@ class Status:
             "private_address": member.address,
             "public_address": instance.public_address or None,
             "state": instance.state,
-            "leaving": member.draining and not member.has_failed_setup,
+            "draining": member.draining and not member.has_failed_setup,
             "shared_storage": member.mount or None,
             "setup": _setup(member.setup),
             "release": member.release or None,

@@ -65,7 +65,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
             cluster=cluster.name,
             region=clients.region,
             state="paused",
-            ended=instances,
+            terminated=instances,
             usd_per_hour=round(rate.paused, 4),
         )
         return 0

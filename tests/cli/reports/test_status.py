@@ -67,7 +67,7 @@ def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
     stub.add_response("describe_scaling_activities", {"Activities": list(activities)})
 
 
-def test_surplus_nodes_are_reported_as_leaving(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_surplus_nodes_are_reported_as_terminating(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
     assert main(["status"]) == 0
@@ -183,7 +183,7 @@ def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: 
     assert main(["status"]) == 0
     assert re.findall(r"^\d +(\w+) .*running, draining$", capsys.readouterr().out, re.MULTILINE) == ["worker2"]
     assert main(["status", "--json"]) == 0
-    assert [node["leaving"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True, False]
+    assert [node["draining"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True, False]
 
 
 def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +203,7 @@ def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.Cap
     assert main(["status", "--json"]) == 0
     nodes = json.loads(capsys.readouterr().out)["nodes"]
     assert [node["setup"]["outcome"] for node in nodes] == ["done", "failed", "done"]
-    assert [node["leaving"] for node in nodes] == [False, False, False]
+    assert [node["draining"] for node in nodes] == [False, False, False]
 
 
 def test_status_shows_idle_time_and_pause_time(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

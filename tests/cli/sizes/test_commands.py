@@ -109,13 +109,13 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
 
 
 def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = [name for ids in deployed.instances().values() for name in ids]
+    terminated = [name for ids in deployed.instances().values() for name in ids]
     assert main(["pause", "--yes", "--json"]) == 0
     output = capsys.readouterr()
     # No node answers here. A question would name the jobs, and so does --yes.
     assert "dlcluster: cannot tell which jobs run: " in output.err
     assert json.loads(output.out) == {
-        "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "ended": ended,
+        "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "terminated": terminated,
         # A NAT gateway, its address, and the master's: 0.045 + 2 x 0.005.
         "usd_per_hour": 0.055,
     }  # fmt: skip

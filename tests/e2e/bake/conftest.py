@@ -26,7 +26,7 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
 
 def has_run(node: dict[str, Any]) -> bool:
     """Return whether a node of ``dlcluster status --json`` runs and its setup has succeeded."""
-    return _outcome(node) == "done" and not node["leaving"]
+    return _outcome(node) == "done" and not node["draining"]
 
 
 def has_failed(node: dict[str, Any]) -> bool:
