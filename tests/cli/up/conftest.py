@@ -155,7 +155,7 @@ def cluster(
     made = UpCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
-    monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
+    monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
     monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
     monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, process=GONE))
     # The command queries the quota before each question; one test does so too.

@@ -17,7 +17,7 @@ from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
-from cli.up import end_fleet, requirements
+from cli.up import requirements, terminate_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.zone_rounds import ZoneRounds
@@ -158,7 +158,7 @@ def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatc
     groups = {MASTER: group("demo-master", "i-0"), WORKER: group("demo-worker", "i-1", "i-2")}
     ended: list[str] = []
     monkeypatch.setattr("cli.up.fleet.read_groups", lambda *_: groups)
-    monkeypatch.setattr("cli.up.fleet.end_fleet", lambda *_, **__: ended.append("all"))
+    monkeypatch.setattr("cli.up.fleet.terminate_fleet", lambda *_, **__: ended.append("all"))
     monkeypatch.setattr("cli.up.fleet.begin_attempt", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
     fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
@@ -180,8 +180,8 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
 
     monkeypatch.setattr(ZoneRounds, "_try", refuse)
     monkeypatch.setattr("cli.up.zone_rounds.time.sleep", oversleep)
-    placement: Any = SimpleNamespace(lock=table.lock())
-    assert len([*ZoneRounds(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
+    deployer: Any = SimpleNamespace(lock=table.lock())
+    assert len([*ZoneRounds(deployer=deployer, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
     assert tried == [ZONE]
 
 
@@ -194,42 +194,42 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
         pass_time(monkeypatch, STALE_S + 1)
         other.hold()
 
-    monkeypatch.setattr(end_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
-    monkeypatch.setattr(end_fleet, "await_gone", lambda *_, **__: None)
-    monkeypatch.setattr(end_fleet, "_await_late", take)
-    monkeypatch.setattr("cli.up.end_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
+    monkeypatch.setattr(terminate_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
+    monkeypatch.setattr(terminate_fleet, "await_gone", lambda *_, **__: None)
+    monkeypatch.setattr(terminate_fleet, "_await_late", take)
+    monkeypatch.setattr("cli.up.terminate_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
-        end_fleet.end_fleet(lock.clients, cluster, lock)
+        terminate_fleet.terminate_fleet(lock.clients, cluster, lock)
 
 
 def test_lock_never_becomes_stale_while_a_fleet_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every wait of end_fleet takes as long as its deadline allows."""
+    """Every wait of terminate_fleet takes as long as its deadline allows."""
     clock, held, late_since = [0.0], [0.0], list[float]()
 
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
     def pause(*_: Any) -> None:
-        if clock[0] < end_fleet.CHANGE_TIMEOUT_S:
+        if clock[0] < terminate_fleet.CHANGE_TIMEOUT_S:
             raise ClientError({"Error": {"Code": "ResourceContention", "Message": ""}}, "UpdateAutoScalingGroup")
 
     def running(*_: Any) -> list[str]:
         late_since.append(clock[0])
-        return ["i-late"] if clock[0] - late_since[0] < end_fleet.LATE_TIMEOUT_S else []
+        return ["i-late"] if clock[0] - late_since[0] < terminate_fleet.LATE_TIMEOUT_S else []
 
-    monkeypatch.setattr(end_fleet, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(terminate_fleet, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     monkeypatch.setattr(
-        end_fleet, "read_groups", lambda *_: {WORKER: group("demo-worker"), MASTER: group("demo-master")}
+        terminate_fleet, "read_groups", lambda *_: {WORKER: group("demo-worker"), MASTER: group("demo-master")}
     )
-    monkeypatch.setattr(end_fleet, "pause_groups", pause)
-    monkeypatch.setattr(end_fleet, "await_gone", lambda *_, timeout_s: sleep(timeout_s))
-    monkeypatch.setattr(end_fleet, "_running", running)
-    monkeypatch.setattr(end_fleet, "forget_attempt", lambda *_: None)
+    monkeypatch.setattr(terminate_fleet, "pause_groups", pause)
+    monkeypatch.setattr(terminate_fleet, "await_gone", lambda *_, timeout_s: sleep(timeout_s))
+    monkeypatch.setattr(terminate_fleet, "_running", running)
+    monkeypatch.setattr(terminate_fleet, "forget_attempt", lambda *_: None)
     lock: Any = SimpleNamespace(hold=lambda: held.append(clock[0]))
     clients: Any = SimpleNamespace(autoscaling=None)
     cluster: Any = SimpleNamespace(name="demo")
-    end_fleet.end_fleet(clients, cluster, lock, unanswered=True)
+    terminate_fleet.terminate_fleet(clients, cluster, lock, unanswered=True)
     assert held[-1] == clock[0] > STALE_S
     assert max(after - before for before, after in pairwise(held)) < STALE_S
 

@@ -28,7 +28,7 @@ _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placement:
+class ZoneDeployer:
     """Deployment of the cluster of ./cdk.json with its nodes in a given zone."""
 
     clients: Clients
@@ -39,7 +39,7 @@ class Placement:
     """The -c options of the user's deploys."""
     settle_timeout_s: float = SETTLE_TIMEOUT_S
 
-    def settled_stack(self) -> "StackTypeDef | None":
+    def wait_for_settled_stack(self) -> "StackTypeDef | None":
         """Wait for a deploy that an earlier call started, and return the stack. Raises ClusterError."""
         deadline, last_status = time.monotonic() + self.settle_timeout_s, ""
         while True:

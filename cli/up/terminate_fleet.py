@@ -20,7 +20,7 @@ from cli.up.lock import Lock
 POLL_S: Final = 5.0
 EMPTY_POLLS_REQUIRED: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
-END_TIMEOUT_S: Final = 600.0
+TERMINATION_TIMEOUT_S: Final = 600.0
 """Timeout for a fleet to terminate, in seconds.
 
 It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale (lock.STALE_S).
@@ -31,7 +31,7 @@ CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 
 
-def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
+def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
     """Terminate every node, and wait until all are gone. Raises ClusterError.
 
     After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
@@ -47,7 +47,7 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )
-    await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
+    await_gone(clients, cluster, timeout_s=TERMINATION_TIMEOUT_S)
     lock.hold()
     _await_late(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
