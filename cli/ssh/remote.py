@@ -128,21 +128,19 @@ class MasterConnection:
             raise self._lost() from error
 
     @contextmanager
-    def _timeout(self, timeout_s: float | None, channel: paramiko.Channel) -> Iterator[None]:
+    def _timeout(self, seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
         """Close the channel if the block takes longer, and raise ClusterError then."""
-        if timeout_s is None:
+        if seconds is None:
             yield
             return
-        end, timer = time.monotonic() + timeout_s, threading.Timer(timeout_s, channel.close)
+        end, timer = time.monotonic() + seconds, threading.Timer(seconds, channel.close)
         timer.start()
         try:
             yield
         except (ClusterError, paramiko.SSHException, OSError, EOFError) as error:
             if time.monotonic() < end:
                 raise
-            raise ClusterError(
-                f"waited {timeout_s:.0f} s for a command on {self._address}, which did not end"
-            ) from error
+            raise ClusterError(f"waited {seconds:.0f} s for a command on {self._address}, which did not end") from error
         finally:
             timer.cancel()
 

@@ -48,7 +48,7 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
             left = tuple(each for each in members if each.instance_id not in account.detached)
             return ClusterMembership(generation=2, desired_nodes=3, members=left)
 
-        monkeypatch.setattr("cli.commands.storage.bake.connect_to_master", connect_to_master)
+        monkeypatch.setattr("cli.commands.image.bake.connect_to_master", connect_to_master)
         monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
         monkeypatch.setattr("cli.up.lock.find_cluster", lambda *_, **__: cluster)
         monkeypatch.setattr("cli.image.images.time.sleep", lambda _: None)

@@ -33,11 +33,11 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
     """Make an image of a worker whose setup has run, and write it to ./cdk.json as the setting ami.
 
     Nodes that are launched after the next cdk deploy have what the setup installed, and whatever jobs changed on that
-    worker; only a new master runs the setup again. The worker, of those with the setup the one launched last, leaves
-    the cluster, and another takes its place; keys, homes, logs and node state are removed from it, and it ends once its
-    image is there. It is refused while a job or another bake runs. A second call completes one that was interrupted,
-    and takes an image of the same setup that exists. Run it in the directory of cdk deploy, with the -c options of your
-    deploys.
+    worker; only a new master runs the setup again. The image is of the most recently launched worker that has the
+    setup. That worker leaves the cluster and is replaced; its keys, home directories, logs and node state are removed,
+    and it is terminated once the image is available. bake is refused while a job or another bake runs. A second call
+    completes one that was interrupted, and takes an image of the same setup that exists. Run it in the directory of cdk
+    deploy, with the -c options of your deploys.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} cannot be combined with bake, which sets it")
