@@ -6,7 +6,7 @@ from cli.cluster_context import ClusterContext
 from cli.image.baked_workers import terminate_baked_workers, terminating_after
 from cli.image.images import await_image, create_image, require_permissions
 from cli.image.worker import choose_worker, clean, require_idle, take_out
-from cli.sizes.question import require_yes
+from cli.sizes.confirm import confirm
 from cli.ssh.remote import MasterConnection
 from cli.up.lock import Lock
 
@@ -19,7 +19,7 @@ def bake(
     worker = choose_worker(context, setup)
     node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
-    require_yes(_question(worker), yes=yes)
+    confirm(_question(worker), yes=yes)
     # The answer may have taken long.
     lock.hold()
     require_idle(connection)

@@ -161,7 +161,7 @@ def test_a_job_that_began_during_the_question_keeps_its_worker(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = Account()
-    monkeypatch.setattr("cli.image.bake.require_yes", lambda *_, **__: setattr(account, "job_state", "RUNNING"))
+    monkeypatch.setattr("cli.image.bake.confirm", lambda *_, **__: setattr(account, "job_state", "RUNNING"))
     assert bake(account) == EXIT_FAILED
     assert account.did == []
 

@@ -12,6 +12,7 @@ from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
+from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.groups import (
     instance_ids,
     is_paused,
@@ -22,7 +23,6 @@ from cli.sizes.groups import (
     sizes_of,
     terminate_instances,
 )
-from cli.sizes.question import require_yes, warn_of_running_jobs
 from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import hourly_rate
@@ -51,9 +51,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
         if instances:
             warn_of_running_jobs(selection)
         advice = "pull results first: dlcluster pull"
-        require_yes(
-            f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes
-        )
+        confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)
         terminate_instances(clients, survivors)
     await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)

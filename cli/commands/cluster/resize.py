@@ -17,9 +17,9 @@ from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
+from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
-from cli.sizes.question import require_yes, warn_of_running_jobs
 from cli.sizes.waiting import await_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
@@ -63,7 +63,7 @@ def command(
     if deploy and not yes:
         if change.terminated:
             warn_of_running_jobs(selection)
-        require_yes(f"continue with {workers} workers?", yes=yes)
+        confirm(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
         # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.

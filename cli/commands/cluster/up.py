@@ -11,7 +11,7 @@ from cli.command import cluster_command
 from cli.output import json_option, print_json, print_table
 from cli.preflight.target import PreflightTarget
 from cli.shared_options import Selection
-from cli.sizes.question import require_yes
+from cli.sizes.confirm import confirm
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.up import requirements
 from cli.up.lock import Lock
@@ -81,7 +81,7 @@ def command(
         if scores is not None:
             print(f"dlcluster: {scores_line(requirements.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
         print_cost(props, prices, end)
-        require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
+        confirm(f"continue with {' or '.join(props.zones)}?", yes=yes)
     zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
     cluster = cluster_of(deployer)
     members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)

@@ -9,7 +9,6 @@ import pytest
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
-from cli.sizes import question
 from cli.ssh.remote import CommandResult, ending_with_connection
 from tests.cli.conftest import error_line
 from tests.cli.jobs.conftest import JOB, Master, record

@@ -156,7 +156,7 @@ def test_no_question_without_a_terminal(deployed: FakeCluster, capsys: pytest.Ca
 def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
     deployed: FakeCluster, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.sizes.question.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("cli.sizes.confirm.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
     assert main(["pause"]) == code
     assert "dlcluster: cannot tell which jobs run: " in capsys.readouterr().err
