@@ -3,12 +3,12 @@
 from cli.aws.clusters import DeployedSetup
 from cli.aws.nodes import TERMINATE_COMMAND, ClusterNode, check_instance
 from cli.cluster_context import ClusterContext
+from cli.cluster_lock import Lock
 from cli.image.baked_workers import terminate_baked_workers, terminating_after
 from cli.image.images import await_image, create_image, require_permissions
 from cli.image.worker import choose_worker, clean, require_idle, take_out
 from cli.sizes.confirm import confirm
 from cli.ssh.remote import MasterConnection
-from cli.up.lock import Lock
 
 
 def bake(

@@ -11,6 +11,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import NODE_TYPES, NodeType
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
+from cli.cluster_lock import Lock, TakenError
 from cli.errors import ClusterError
 from cli.sizes.groups import (
     GroupStates,
@@ -23,7 +24,6 @@ from cli.sizes.groups import (
 )
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
 from cli.up.launch import ZONE_CAPACITY_CODES, Launch, Launched
-from cli.up.lock import Lock, TakenError
 from cli.up.terminate_fleet import terminate_fleet
 
 

@@ -6,13 +6,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
+from cli.cluster_lock import TakenError, interruptible
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
 from cli.up.fleet import ZoneOutcome
-from cli.up.lock import TakenError, interruptible
 from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table
 from cli.up.requirements import fleet_rate, sort_by_score

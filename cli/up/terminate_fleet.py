@@ -11,11 +11,11 @@ from bootstrap.contract import NODE_TYPES, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.aws.nodes import TERMINATE_COMMAND
+from cli.cluster_lock import Lock
 from cli.errors import ClusterError
 from cli.sizes.groups import instance_ids, is_paused, pause_groups, pause_survivors, read_groups
 from cli.sizes.waiting import await_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
-from cli.up.lock import Lock
 
 POLL_S: Final = 5.0
 EMPTY_POLLS_REQUIRED: Final = 24

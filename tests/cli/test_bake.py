@@ -50,7 +50,7 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
 
         monkeypatch.setattr("cli.commands.image.bake.connect_to_master", connect_to_master)
         monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
-        monkeypatch.setattr("cli.up.lock.find_cluster", lambda *_, **__: cluster)
+        monkeypatch.setattr("cli.cluster_lock.find_cluster", lambda *_, **__: cluster)
         monkeypatch.setattr("cli.image.images.time.sleep", lambda _: None)
         return main(["bake", *words])
 

@@ -7,6 +7,7 @@ import click
 
 from cli.aws.clients import connect
 from cli.cdk_context import read_context, read_props
+from cli.cluster_lock import Lock
 from cli.command import cluster_command
 from cli.output import json_option, print_json, print_table
 from cli.preflight.target import PreflightTarget
@@ -14,7 +15,6 @@ from cli.shared_options import Selection
 from cli.sizes.confirm import confirm
 from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
 from cli.up import requirements
-from cli.up.lock import Lock
 from cli.up.recovery import cluster_of, running_zone
 from cli.up.report import print_cost, scores_line
 from cli.up.start_fleet import start_fleet_in_first_zone

@@ -10,6 +10,7 @@ import click
 from bootstrap.contract import SETUP_HASH_LENGTH
 from cli.aws.clusters import deployed_setup
 from cli.cdk_context import read_context, read_props
+from cli.cluster_lock import BAKE_ID, Lock, interruptible
 from cli.command import cluster_command
 from cli.errors import UsageError
 from cli.image.bake import bake
@@ -20,7 +21,6 @@ from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.deploy import set_and_deploy
 from cli.ssh.master import connect_to_master
-from cli.up.lock import BAKE_ID, Lock, interruptible
 
 SETTING: Final = "ami"
 

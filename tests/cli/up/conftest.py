@@ -15,8 +15,8 @@ from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.contract import IMMUTABLE_ZONE, MASTER, NO_ZONE, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.cdk_context import read_context, read_props
+from cli.cluster_lock import Lock
 from cli.main import main
-from cli.up.lock import Lock
 from stacks.settings.props import ClusterProps
 from tests.cli.sizes.conftest import NAME, FakeCluster, FakeProcess, clients, local_aws, template
 from tests.local.aws.harness import REGION, Aws, Places, Stacks
@@ -156,7 +156,7 @@ def cluster(
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
-    monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
+    monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")
     monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, process=GONE))
     # The command queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)

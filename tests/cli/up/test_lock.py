@@ -15,11 +15,11 @@ from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
+from cli.cluster_lock import STALE_S, Lock, TakenError
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
 from cli.up import requirements, terminate_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
-from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.zone_rounds import ZoneRounds
 from stacks.settings.capacity import declared_sizes
 
@@ -67,13 +67,13 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
         made.looked_up += 1
         return SimpleNamespace(table="demo-Table")
 
-    monkeypatch.setattr("cli.up.lock.find_cluster", find)
+    monkeypatch.setattr("cli.cluster_lock.find_cluster", find)
     return made
 
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     later = time.time() + seconds
-    monkeypatch.setattr("cli.up.lock.time.time", lambda: later)
+    monkeypatch.setattr("cli.cluster_lock.time.time", lambda: later)
 
 
 def test_call_that_slept_too_long_cannot_take_its_lock_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.Monke
 
 
 def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.up.lock._boot", lambda: "")
+    monkeypatch.setattr("cli.cluster_lock._boot", lambda: "")
     table.lock().hold()
     with pytest.raises(TakenError):
         table.lock().hold()
@@ -118,7 +118,7 @@ def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: p
 def test_lock_is_kept_when_the_hostname_changes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
     owner.hold()
-    monkeypatch.setattr("cli.up.lock.socket.gethostname", lambda: "another")
+    monkeypatch.setattr("cli.cluster_lock.socket.gethostname", lambda: "another")
     owner.hold()
     assert table.item["host"] == {"S": "another"}
 
@@ -129,8 +129,8 @@ def test_lock_of_an_ended_process_is_free_on_the_same_boot(
 ) -> None:
     boot_id, namespace = tmp_path / "boot_id", tmp_path / "pid"
     namespace.symlink_to("pid:[4026531836]")
-    monkeypatch.setattr("cli.up.lock.BOOT_ID", boot_id)
-    monkeypatch.setattr("cli.up.lock.PROCESS_NAMESPACE", namespace)
+    monkeypatch.setattr("cli.cluster_lock.BOOT_ID", boot_id)
+    monkeypatch.setattr("cli.cluster_lock.PROCESS_NAMESPACE", namespace)
     if boot != "unknown":
         boot_id.write_text("f3d1\n")
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as gone:

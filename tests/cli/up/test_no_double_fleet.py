@@ -15,10 +15,10 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from bootstrap.contract import MASTER, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.cdk_context import read_props
+from cli.cluster_lock import Lock, TakenError
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
-from cli.up.lock import Lock, TakenError
 from cli.up.requirements import require_quota
 from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.zone_deployer import ZoneDeployer
