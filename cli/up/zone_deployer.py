@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, IMMUTABLE_ZONE, NO_ZONE
 from cli.aws.clients import Clients
 from cli.aws.stack_history import describe_stack
-from cli.cdk_context import APP_FILE
+from cli.cdk.context import APP_FILE
+from cli.cdk.deploy import deploy_command, require_cdk, run_deploy
+from cli.cdk.settings_file import write_setting
 from cli.cluster_lock import Lock
 from cli.errors import ClusterError
-from cli.settings_file import write_setting
-from cli.sizes.deploy import deploy_command, require_cdk, run_deploy
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 
 if TYPE_CHECKING:

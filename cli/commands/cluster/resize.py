@@ -10,7 +10,8 @@ from bootstrap.contract import WORKER
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
+from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError, UsageError
@@ -18,7 +19,6 @@ from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.confirm import confirm, warn_of_running_jobs
-from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
 from cli.sizes.waiting import await_ready
 from stacks.prices.price_list import price_list

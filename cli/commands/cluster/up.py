@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cli.aws.clients import connect
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
 from cli.cluster_lock import Lock
 from cli.command import cluster_command
 from cli.output import json_option, print_json, print_table

@@ -9,7 +9,8 @@ import click
 
 from bootstrap.contract import SETUP_HASH_LENGTH
 from cli.aws.clusters import deployed_setup
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
+from cli.cdk.deploy import set_and_deploy
 from cli.cluster_lock import BAKE_ID, Lock, interruptible
 from cli.command import cluster_command
 from cli.errors import UsageError
@@ -19,7 +20,6 @@ from cli.image.images import await_image, find_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
-from cli.sizes.deploy import set_and_deploy
 from cli.ssh.master import connect_to_master
 
 SETTING: Final = "ami"

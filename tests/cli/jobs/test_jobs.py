@@ -9,6 +9,7 @@ import pytest
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
+from cli.sizes import confirm
 from cli.ssh.remote import CommandResult, ending_with_connection
 from tests.cli.conftest import error_line
 from tests.cli.jobs.conftest import JOB, Master, record
@@ -72,10 +73,10 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
         record("WAITING"), record("FAILED"),
     ]  # fmt: skip
     master.set_answer("launch list --json", json.dumps(records))
-    monkeypatch.setattr(question, "find_selected_cluster", lambda selection: None)
-    monkeypatch.setattr(question, "ssh_target", lambda context: None)
-    monkeypatch.setattr(question, "connect", lambda target: nullcontext(master))
-    question.warn_of_running_jobs(Selection())
+    monkeypatch.setattr(confirm, "find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr(confirm, "ssh_target", lambda context: None)
+    monkeypatch.setattr(confirm, "connect", lambda target: nullcontext(master))
+    confirm.warn_of_running_jobs(Selection())
     fates = [line.removeprefix(f"dlcluster: job {JOB} ") for line in capsys.readouterr().err.splitlines()]
     assert fates == [
         "runs and would end, and its checkpoints are on the nodes' disks alone: python -u train.py",

@@ -15,8 +15,8 @@ from botocore.client import BaseClient
 
 from bootstrap.aws.group_sizes import PAUSED, GroupSize
 from bootstrap.contract import MASTER, WORKER
-from cli import settings_file
 from cli.aws.scaling import Activity
+from cli.cdk import settings_file
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
@@ -80,7 +80,7 @@ def test_rerun_completes_a_killed_command(deployed: FakeCluster, command: str, m
             # This step only reads, and its calls would use up the points.
             patch.setattr("cli.commands.cluster.pause.warn_of_running_jobs", lambda selection: None)
             # The stand-in for the CDK calls AWS itself.
-            patch.setattr("cli.sizes.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
+            patch.setattr("cli.cdk.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
             code = main(words)
         killed += killer.killed
         assert code == (EXIT_INTERRUPTED if killer.killed else 0)

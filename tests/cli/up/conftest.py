@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.contract import IMMUTABLE_ZONE, MASTER, NO_ZONE, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
 from cli.cluster_lock import Lock
 from cli.main import main
 from stacks.settings.props import ClusterProps
@@ -154,7 +154,7 @@ def cluster(
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))
     made = UpCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
     monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")
     monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, process=GONE))

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from bootstrap.contract import MASTER, WORKER, group_name
 from cli.aws.clients import Clients
-from cli.cdk_context import read_props
+from cli.cdk.context import read_props
 from cli.cluster_lock import Lock, TakenError
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
@@ -188,7 +188,7 @@ def test_running_nodes_are_reported_after_a_failed_deploy(
         deploys.append("")
         return FakeProcess(1) if len(deploys) == 4 else cluster.cdk(line, **options)
 
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", cdk)
     assert cluster.up() == 1
     assert cluster.running() == 3
     assert (
