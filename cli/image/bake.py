@@ -5,7 +5,7 @@ from cli.aws.nodes import TERMINATE_COMMAND, ClusterNode, check_instance
 from cli.cluster_context import ClusterContext
 from cli.cluster_lock import Lock
 from cli.image.baked_workers import terminate_baked_workers, terminating_after
-from cli.image.images import await_image, create_image, require_permissions
+from cli.image.images import create_image, require_permissions, wait_for_image
 from cli.image.worker import choose_worker, clean, require_idle, take_out
 from cli.sizes.confirm import confirm
 from cli.ssh.remote import MasterConnection
@@ -30,7 +30,7 @@ def bake(
         take_out(context, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
-        await_image(ec2, image_id, keep_alive=lock.hold)
+        wait_for_image(ec2, image_id, keep_alive=lock.hold)
     return image_id, worker.instance_id
 
 

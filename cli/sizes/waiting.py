@@ -41,7 +41,7 @@ class Progress:
     members: tuple[ClusterNode, ...] = ()
 
 
-def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
+def wait_until_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
     """Wait until both groups have no instances. Raises ClusterError, even if somebody starts the nodes again."""
 
     def read_progress() -> Progress:
@@ -54,7 +54,7 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
     _wait(read_progress, timeout_s=timeout_s, advice="dlcluster pause waits again")
 
 
-def await_ready(
+def wait_until_ready(
     clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float | None = None
 ) -> tuple[ClusterNode, ...]:
     """Wait until every declared node is a member and running; return the members. Raises ClusterError.

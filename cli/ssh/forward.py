@@ -63,7 +63,7 @@ def free_port(*wanted: int) -> int:
     raise ClusterError(f"port {wanted[0]} of this machine is in use: choose another with --local-port")
 
 
-def await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
+def wait_until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
     """Wait until ssh listens on the port. Raises ClusterError if it ends or takes too long."""
     if not poll(lambda: _accepts(port), process, timeout_s=2 * CONNECT_TIMEOUT_S):
         raise ClusterError(f"ssh did not connect within {2 * CONNECT_TIMEOUT_S} s")

@@ -23,7 +23,7 @@ from cli.errors import ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
 from cli.ssh.browser import browser_option
-from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port, poll
+from cli.ssh.forward import LOOPBACK, forwarding, free_port, poll, wait_until_listening
 from cli.ssh.master import ssh_target
 from cli.ssh.remote import connect, last_line
 
@@ -117,7 +117,7 @@ def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
     command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *words])
     with forwarding(access, access.master, here=here, port=port, command=[command], is_quiet=True) as process:
         output = _start(process, app.secret)
-        await_listening(process, here)
+        wait_until_listening(process, here)
         try:
             answers = poll(lambda: _answers(here), process, timeout_s=START_TIMEOUT_S)
         except ClusterError as error:

@@ -14,7 +14,7 @@ from cli.aws.nodes import TERMINATE_COMMAND
 from cli.cluster_lock import Lock
 from cli.errors import ClusterError
 from cli.sizes.groups import instance_ids, is_paused, pause_groups, pause_survivors, read_groups
-from cli.sizes.waiting import await_gone
+from cli.sizes.waiting import wait_until_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 
 POLL_S: Final = 5.0
@@ -47,9 +47,9 @@ def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswere
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )
-    await_gone(clients, cluster, timeout_s=TERMINATION_TIMEOUT_S)
+    wait_until_gone(clients, cluster, timeout_s=TERMINATION_TIMEOUT_S)
     lock.hold()
-    _await_late(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
+    _wait_for_late_instances(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
     forget_attempt(clients, cluster.name)
 
@@ -66,7 +66,7 @@ def _pause(clients: Clients, name: str) -> None:
         time.sleep(POLL_S)
 
 
-def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, polls: int) -> None:
+def _wait_for_late_instances(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, polls: int) -> None:
     """Wait until `polls` consecutive polls find no instance of the fleet. Raises ClusterError."""
     deadline, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if polls > 1:

@@ -149,7 +149,7 @@ def stop(options: argparse.Namespace) -> int:
         options.end_durable(job.id)
     if job.state is JobState.WAITING and (job.waiting is None or not job.pid):
         # A launcher that has started since then checks for the mark after it has written its record.
-        begun = _await_record(job)
+        begun = _wait_for_record(job)
         if not is_alive(directory, job):
             return _cancel_suspended(job)
         job = begun or job
@@ -167,7 +167,7 @@ def stop(options: argparse.Namespace) -> int:
     return 0
 
 
-def _await_record(job: JobRecord) -> JobRecord | None:
+def _wait_for_record(job: JobRecord) -> JobRecord | None:
     """Wait for the record that a launcher may be about to write; None if none appears in time."""
     directory, until = job_lookup.directory_of(job.id), time.monotonic() + RECORD_TIMEOUT_S
     while is_held(directory) and time.monotonic() < until:

@@ -23,7 +23,7 @@ from cli.sizes.groups import (
     sizes_of,
     terminate_instances,
 )
-from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
+from cli.sizes.waiting import GONE_TIMEOUT_S, wait_until_gone
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import hourly_rate
 
@@ -54,7 +54,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
         confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)
         terminate_instances(clients, survivors)
-    await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
+    wait_until_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
     template = read_template(clients.cloudformation, cluster.stack_name)
     rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)

@@ -20,7 +20,7 @@ from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
-from cli.sizes.waiting import await_ready
+from cli.sizes.waiting import wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
 
@@ -70,7 +70,7 @@ def command(
         resume_groups(clients, cluster.name, change.new)
         # The deploy may have changed the setup, for which the wait allows.
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
-        await_ready(clients, cluster, change.new)
+        wait_until_ready(clients, cluster, change.new)
     if as_json:
         before = change.old[WORKER].desired
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)

@@ -13,7 +13,7 @@ from cli.output import json_option, print_json, print_table
 from cli.preflight.target import PreflightTarget
 from cli.shared_options import Selection
 from cli.sizes.confirm import confirm
-from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
+from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.up import requirements
 from cli.up.recovery import cluster_of, running_zone
 from cli.up.report import print_cost, scores_line
@@ -84,7 +84,7 @@ def command(
         confirm(f"continue with {' or '.join(props.zones)}?", yes=yes)
     zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
     cluster = cluster_of(deployer)
-    members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
+    members = wait_until_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
         nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
         rate = requirements.fleet_rate(props, prices)

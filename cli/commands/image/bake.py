@@ -16,7 +16,7 @@ from cli.command import cluster_command
 from cli.errors import UsageError
 from cli.image.bake import bake
 from cli.image.baked_workers import terminating_after
-from cli.image.images import await_image, find_image
+from cli.image.images import find_image, wait_for_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
@@ -58,7 +58,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
                 with terminating_after(ec2, lock, cluster_name=name):
-                    await_image(ec2, image_id, keep_alive=lock.hold)
+                    wait_for_image(ec2, image_id, keep_alive=lock.hold)
         finally:
             lock.release()
     set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)

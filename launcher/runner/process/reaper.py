@@ -53,7 +53,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         for number in STOP_SIGNALS:
             # Ignore signals; ssh's hangup and pkill also reach the child, which handles them.
             signal.signal(number, signal.SIG_IGN)
-        status = await_end(child)
+        status = wait_for_end(child)
         is_clean = end_orphans(timeout_s=ORPHANS_TIMEOUT_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != RUN_ANOTHER or not is_clean or time.monotonic() - since > MAX_SESSION_S:
@@ -65,7 +65,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         rename(REAPER_NAME)
 
 
-def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
+def wait_for_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
     """Reap the child and return its status (wait(2)).
 
     The child always ends unless it is stopped; then kill it, because its ranks would keep running.

@@ -77,7 +77,7 @@ class Download:
         try:
             Thread(target=self._submit, args=(workers, first, pages), daemon=True).start()
             Thread(target=self._finish, args=[workers], daemon=True).start()
-            self._await_all(workers)
+            self._wait_for_all(workers)
         finally:
             workers.end()
         remove_leftovers(self._listed_directories)
@@ -86,7 +86,7 @@ class Download:
     def _counts(self) -> dict[str, object]:
         return {"files": self._files, "bytes": self._received, "total": self._total}
 
-    def _await_all(self, workers: Workers) -> None:
+    def _wait_for_all(self, workers: Workers) -> None:
         """Take in what the workers have done, until all is listed and done."""
         open_tasks, is_listed, reported_at = 0, False, time.monotonic()
         while open_tasks or not is_listed:

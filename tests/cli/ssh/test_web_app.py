@@ -74,7 +74,7 @@ def read_line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().strip()
 
 
-def await_end(pids: list[int]) -> None:
+def wait_for_end(pids: list[int]) -> None:
     wait_until(lambda: all(map(is_zombie, pids)), "the end of application and child", timeout_s=END_S, every_s=0.02)
 
 
@@ -95,7 +95,7 @@ def test_secret_is_passed_by_variable_and_end_of_input_stops_the_app(start: Star
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
-    await_end(pids)
+    wait_for_end(pids)
 
 
 def give_signs(process: "subprocess.Popen[str]", *, silence_s: int) -> list[int]:
@@ -119,7 +119,7 @@ def test_web_app_ends_without_heartbeats_of_its_command(start: Start) -> None:
             break
         # Starting Python may take longer than the silence, so try again with more.
     assert len(pids) == 2
-    await_end(pids)
+    wait_for_end(pids)
 
 
 def test_an_application_that_is_still_starting_ends_with_the_input(start: Start, home: Path) -> None:

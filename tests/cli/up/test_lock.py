@@ -195,8 +195,8 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
         other.hold()
 
     monkeypatch.setattr(terminate_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
-    monkeypatch.setattr(terminate_fleet, "await_gone", lambda *_, **__: None)
-    monkeypatch.setattr(terminate_fleet, "_await_late", take)
+    monkeypatch.setattr(terminate_fleet, "wait_until_gone", lambda *_, **__: None)
+    monkeypatch.setattr(terminate_fleet, "_wait_for_late_instances", take)
     monkeypatch.setattr("cli.up.terminate_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
@@ -223,7 +223,7 @@ def test_lock_never_becomes_stale_while_a_fleet_ends(monkeypatch: pytest.MonkeyP
         terminate_fleet, "read_groups", lambda *_: {WORKER: group("demo-worker"), MASTER: group("demo-master")}
     )
     monkeypatch.setattr(terminate_fleet, "pause_groups", pause)
-    monkeypatch.setattr(terminate_fleet, "await_gone", lambda *_, timeout_s: sleep(timeout_s))
+    monkeypatch.setattr(terminate_fleet, "wait_until_gone", lambda *_, timeout_s: sleep(timeout_s))
     monkeypatch.setattr(terminate_fleet, "_running", running)
     monkeypatch.setattr(terminate_fleet, "forget_attempt", lambda *_: None)
     lock: Any = SimpleNamespace(hold=lambda: held.append(clock[0]))

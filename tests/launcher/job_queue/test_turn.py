@@ -24,7 +24,7 @@ def subcommand(cluster: Cluster, *words: str) -> str:
     return subprocess.run(command, env=cluster.environment, capture_output=True, timeout=60, check=True).stdout.decode()
 
 
-def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+def wait_for_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until a job, named by its index in the list, meets a condition; return it."""
     until = time.monotonic() + 60
     while True:
@@ -35,7 +35,7 @@ def await_job(cluster: Cluster, index: int, condition: Callable[[dict[str, Any]]
         time.sleep(0.1)
 
 
-def await_places(cluster: Cluster, *places: int) -> list[dict[str, Any]]:
+def wait_for_queue_positions(cluster: Cluster, *places: int) -> list[dict[str, Any]]:
     """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
     until = time.monotonic() + 60
     while True:
@@ -56,10 +56,10 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
     with cluster.start("-n", "2", line) as holder:
         read_lines(holder.stdout, 2)
         with cluster.start("--wait", "-n", "2", f"[ $RANK = 1 ] || echo large >> {order}; sleep 1") as large:
-            await_job(cluster, 1, waits)
+            wait_for_job(cluster, 1, waits)
             # It would fit on a node that the large one does not have yet, or only shares.
             with cluster.start("--wait", "-n", "1", f"echo small >> {order}") as small:
-                third = await_job(cluster, 2, waits)
+                third = wait_for_job(cluster, 2, waits)
                 first, second = (job["id"] for job in jobs(cluster)[:2])
                 user = third["user"]
                 assert (third["queue_position"], third["waiting"]) == (
@@ -95,14 +95,14 @@ def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: Cluster) -> None:
         read_lines(holder.stdout, 1)
         wait = ("--wait", "-n", "1", "true")
         with cluster.start(*wait) as one, cluster.start(*wait) as two, cluster.start(*wait) as three:
-            places = await_places(cluster, 1, 2, 3)
+            places = wait_for_queue_positions(cluster, 1, 2, 3)
             by_pid = {launcher.pid: launcher for launcher in (one, two, three)}
             by_pid[places[0]["pid"]].send_signal(signal.SIGINT)
             assert by_pid[places[0]["pid"]].wait(60) == 130
             by_pid[places[1]["pid"]].kill()
             by_pid[places[1]["pid"]].wait(60)
             last = [job["id"] for job in jobs(cluster)].index(places[2]["id"])
-            await_job(cluster, last, lambda job: job["queue_position"] == 1)
+            wait_for_job(cluster, last, lambda job: job["queue_position"] == 1)
             assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
             assert by_pid[places[2]["pid"]].wait(60) == 143
             states = {job["id"]: job["state"] for job in jobs(cluster)[1:]}
@@ -124,7 +124,7 @@ case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a,
     text = f"1st in the queue, for 1 node ({FIRST}: GPU 0 by process 47 (x))"
     assert (ended.code, ended.reason) == (1, f"launch: not started within 1 s (--wait-timeout): {text}")
     with short.start("--wait", "-n", "1", "echo up") as waiting:
-        await_job(cluster, 1, waits)
+        wait_for_job(cluster, 1, waits)
         busy.unlink()
         stdout, stderr = waiting.communicate(timeout=60)
     assert (waiting.returncode, stdout, stderr) == (
