@@ -86,8 +86,8 @@ class CheckReport:
         return f"{nodes}, {self.ranks} rank{'s' * (self.ranks != 1)} with {self.comm_backend}{figure}"
 
     @property
-    def conclusion(self) -> list[str]:
-        """Yield the report's last lines."""
+    def last_lines(self) -> list[str]:
+        """Return the report's last lines."""
         if self.findings:
             return [finding.line for finding in self.findings]
         alone = len(self.nodes) < 3

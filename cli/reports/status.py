@@ -42,7 +42,7 @@ MOUNT_REASONS: Final = {
     STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
-PAUSED_WITHIN: Final = timedelta(minutes=2)
+PAUSE_TOLERANCE: Final = timedelta(minutes=2)
 """Time after ``expires`` for which a cluster may still run: the schedule is accurate to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
@@ -57,7 +57,7 @@ class Status:
     instances: Mapping[str, Instance]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
-    pause_survivors: Mapping[str, str] = field(default_factory=dict)
+    protected_instances: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     baked: Sequence[str] = ()
     """Instances that were chosen for an image and are in no group."""
@@ -87,7 +87,9 @@ class Status:
         """Summarize all nodes in one line."""
         if self.desired_nodes == 0:
             survivors = sum(
-                member.instance_id in self.pause_survivors for member in self.membership.members if not member.draining
+                member.instance_id in self.protected_instances
+                for member in self.membership.members
+                if not member.draining
             )
             terminating = self.running - survivors
             left = f", nodes still shutting down: {terminating}" if terminating > 0 else ""
@@ -116,7 +118,7 @@ class Status:
         if self.desired_nodes == 0:
             return
         since, pauses_at = self.pause.idle_since, self.idle_pauses_at
-        if since is not None and pauses_at is not None and now <= pauses_at + PAUSED_WITHIN:
+        if since is not None and pauses_at is not None and now <= pauses_at + PAUSE_TOLERANCE:
             minutes = max(now - since, timedelta()) // timedelta(minutes=1)
             condition = "" if self.pause.pauses_at else " if it stays idle"
             yield f"idle for {minutes} min; pauses at {pauses_at:%H:%M} UTC{condition}"
@@ -141,17 +143,21 @@ class Status:
                 f"{name} has left its group for an image: if no dlcluster bake is running, run it again or "
                 f"terminate the instance: {TERMINATE_COMMAND} {name}"
             )
-        if self.desired_nodes and self.capacity_block is not None and now > self.capacity_block.pauses + PAUSED_WITHIN:
+        if (
+            self.desired_nodes
+            and self.capacity_block is not None
+            and now > self.capacity_block.pauses + PAUSE_TOLERANCE
+        ):
             advice = "dlcluster pause terminates its nodes"
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: {advice}"
-        if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
+        if self.desired_nodes and self.expires is not None and now > self.expires + PAUSE_TOLERANCE:
             yield (
                 f"{self.cluster_name} expired at {iso(self.expires)} and is not paused: most likely the role of its "
                 "schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
                 "CloudTrail shows; dlcluster pause terminates its nodes"
             )
         if not self.desired_nodes:
-            for name, reason in self.pause_survivors.items():
+            for name, reason in self.protected_instances.items():
                 yield f"{name} is {reason} and does not terminate by itself: dlcluster pause terminates it"
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -252,8 +258,8 @@ def _setup(outcome: str) -> dict[str, str] | None:
 
 
 def reasons(activities: Sequence[Activity]) -> list[str]:
-    """Return EC2's newest failure, and its newest activity if that succeeded, because the failure may be long past."""
-    found = [f"newest failure of EC2 Auto Scaling: {failure}" for failure in distinct_failures(activities)[:1]]
+    """Return EC2's latest failure, and its latest activity if that succeeded, because the failure may be long past."""
+    found = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
     if activities and not activities[0].is_failure:
-        found.append(f"newest activity of EC2 Auto Scaling: {activities[0]}")
+        found.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
     return found

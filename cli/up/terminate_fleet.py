@@ -13,7 +13,7 @@ from cli.aws.clusters import Cluster
 from cli.aws.nodes import TERMINATE_COMMAND
 from cli.cluster_lock import Lock
 from cli.errors import ClusterError
-from cli.sizes.groups import instance_ids, is_paused, pause_groups, pause_survivors, read_groups
+from cli.sizes.groups import instance_ids, is_paused, pause_groups, protected_instances, read_groups
 from cli.sizes.waiting import wait_until_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
 
@@ -43,7 +43,7 @@ def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswere
     if not is_paused(groups):
         _pause(clients, cluster.name)
         lock.hold()  # all waits together are longer than lock.STALE_S
-    if survivors := pause_survivors(groups):
+    if survivors := protected_instances(groups):
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )

@@ -44,7 +44,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     else:
         print(report.summary)
         print_table(COLUMNS, [node.row for node in report.nodes])
-        print("\n".join(report.conclusion))
+        print("\n".join(report.last_lines))
         if missing:
             print(f"dlcluster: nodes missing: {missing}; dlcluster status says why", file=sys.stderr)
     return EXIT_FAILED if report.findings else 0

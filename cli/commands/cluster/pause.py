@@ -17,7 +17,7 @@ from cli.sizes.groups import (
     instance_ids,
     is_paused,
     pause_groups,
-    pause_survivors,
+    protected_instances,
     read_groups,
     require_settled,
     sizes_of,
@@ -44,7 +44,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     instances = instance_ids(groups)
-    survivors = pause_survivors(groups)
+    survivors = protected_instances(groups)
     if survivors or not is_paused(groups):
         for instance_id, reason in survivors.items():
             print(f"dlcluster: {instance_id} is {reason}, and is terminated too", file=sys.stderr)

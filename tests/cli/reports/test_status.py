@@ -98,7 +98,7 @@ def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytes
         answer(stub, activity(4, "no capacity"), activity(3), activity(2, "no capacity"), activity(1, "quota"))
         assert below_the_table(capsys) == [
             MISSING,
-            "newest failure of EC2 Auto Scaling: "
+            "latest EC2 Auto Scaling failure: "
             "2026-01-01 00:04:00 workers: Launching a new EC2 instance, Failed: no capacity (2 times)",
         ]
 
@@ -107,10 +107,9 @@ def test_activities_after_the_failure_are_shown(stub: Stubber, capsys: pytest.Ca
     with stub:
         answer(stub, activity(4), activity(3, "no capacity"))
         assert below_the_table(capsys)[1:] == [
-            "newest failure of EC2 Auto Scaling: "
+            "latest EC2 Auto Scaling failure: "
             "2026-01-01 00:03:00 workers: Launching a new EC2 instance, Failed: no capacity",
-            "newest activity of EC2 Auto Scaling: "
-            "2026-01-01 00:04:00 workers: Launching a new EC2 instance, InProgress",
+            "latest EC2 Auto Scaling activity: 2026-01-01 00:04:00 workers: Launching a new EC2 instance, InProgress",
         ]
 
 
@@ -118,7 +117,7 @@ def test_a_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: py
     with stub:
         answer(stub, activity(4))
         (_, message) = below_the_table(capsys)
-    assert message.startswith("newest activity of EC2 Auto Scaling: 2026-01-01 00:04:00 workers")
+    assert message.startswith("latest EC2 Auto Scaling activity: 2026-01-01 00:04:00 workers")
 
 
 def test_status_shows_the_count_without_permission_for_activities(
