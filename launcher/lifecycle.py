@@ -15,7 +15,7 @@ from launcher.job_queue.free_hosts import HostClaims
 from launcher.job_queue.turn import QueueEntry, Turn, take_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
-from launcher.output.prefixes import Sink, Streams
+from launcher.output.sink import Sink, Streams
 from launcher.spec import Job
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
@@ -71,7 +71,7 @@ def run_and_record(
     if recorder.write_error is not None:
         print_last_note(f"no record of the job is kept: {recorder.write_error}", stderr)
     code = 0 if failure is None else print_failure(failure, stderr)
-    if upload_error := recorder.publish():
+    if upload_error := recorder.upload():
         print_last_note(f"the job's record is not in the bucket: {upload_error}", stderr)
     return code
 

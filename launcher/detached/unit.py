@@ -106,10 +106,10 @@ def systemd_is_stopping() -> bool:
 
 
 class LogSink:
-    """A launcher.output.prefixes.Sink that writes a rotated log; a full disk ends the log, not the job."""
+    """A launcher.output.sink.Sink that writes a rotated log; a full disk ends the log, not the job."""
 
     def __init__(self, directory: Path) -> None:
-        self.lost: str | None = None
+        self.write_error: str | None = None
         self.is_terminal = False
         self._log = ProcessLog(str(directory / JOB_LOG))
 

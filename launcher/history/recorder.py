@@ -197,7 +197,7 @@ class JobRecorder:
             revision=self._revision(),
         )
 
-    def publish(self) -> str | None:
+    def upload(self) -> str | None:
         """Upload the finished record; return the reason of a failure, or None."""
         if self.write_error is not None:
             return None

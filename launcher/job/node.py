@@ -14,7 +14,8 @@ from launcher.job.exit_hints import exit_hint
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node_loss import watch_for_node_loss
-from launcher.output.prefixes import ProcessOutput, Sink, Streams
+from launcher.output.prefixes import ProcessOutput
+from launcher.output.sink import Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
 from launcher.transport.connection import RunnerConnection
@@ -196,9 +197,11 @@ async def fail_without_reader(stdout: Sink, first_failure: "asyncio.Future[Failu
 
 def output_failure(stdout: Sink) -> Failure | None:
     """Return a failure if the job's output could not be written completely, else None."""
-    if stdout.lost is None:
+    if stdout.write_error is None:
         return None
-    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", permanent=True)
+    return Failure(
+        exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.write_error}", permanent=True
+    )
 
 
 async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, timeout_s: float) -> None:

@@ -14,7 +14,7 @@ from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, work
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 from launcher.output.notes import note
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 
 POLL_S = 1.0
 """Seconds between reads of the file."""

@@ -17,7 +17,7 @@ from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_ava
 from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_without_framework
 from launcher.output.notes import note
-from launcher.output.prefixes import Streams
+from launcher.output.sink import Streams
 from launcher.spec import Job, RestartPolicy
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType

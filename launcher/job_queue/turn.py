@@ -16,7 +16,7 @@ from launcher.job_queue.free_hosts import choose_free, with_claims
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.notes import print_note
-from launcher.output.prefixes import Streams
+from launcher.output.sink import Streams
 from launcher.spec import Job, QueuePolicy
 from launcher.transport.protocol import FrameType
 

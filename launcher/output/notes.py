@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 
 PRINT_TIMEOUT_S = 10.0
 """Timeout for a terminal to accept a line, in seconds; a blocked one (Ctrl-S) must not hold up the job."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 from launcher.sync.messages import request_line
 from launcher.sync.progress import FetchProgress, show_progress
 from launcher.sync.request import Fetch

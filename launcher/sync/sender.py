@@ -13,7 +13,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError, UsageError
 from launcher.output.notes import note
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 from launcher.sync.certificate import new_sync_key
 from launcher.sync.fetching import fetch_on_all
 from launcher.sync.ignore import Ignore, read_ignore

@@ -122,7 +122,7 @@ def test_a_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pyt
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
     assert lock_is_fresh(directory)
     recorder.on_end(None)
-    recorder.publish()
+    recorder.upload()
     assert not lock_is_fresh(directory)
 
 
