@@ -15,9 +15,9 @@ from launcher.durable.old_archives import OldArchives
 from launcher.durable.service import DurableJobService
 from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
-from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.records import JobState
+from launcher.subcommands import commands
 from tests.launcher.durable.conftest import LOCATION, Submit
 
 NEVER = 10.0**9

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import commands
 from launcher.history.records import JobRecord, JobState, Revision, read_record, write_record
 from launcher.paths import JOBS_DIR
+from launcher.subcommands import commands, stop
 from tests.launcher.conftest import ADDRESSES, LAUNCHER, Cluster, Result, read_lines, wait_until_gone
 from tests.launcher.job_records import RECORD
 
@@ -122,7 +122,7 @@ def test_a_job_whose_launcher_was_killed_is_shown_as_failed(cluster: Cluster) ->
 
 
 def test_stop_kills_a_launcher_that_hangs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(stop, "AFTER_GRACE_S", 0.0)
     monkeypatch.setenv("HOME", str(cluster.directory))
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     with cluster.start("-n", "1", "--grace", "1", "echo up; sleep 1000") as launcher:
