@@ -12,7 +12,7 @@ from launcher.history.records import new_job_id
 from launcher.job.failure import Failure
 from launcher.job.run import JobContext, run_job
 from launcher.job_queue.free_hosts import HostClaims
-from launcher.job_queue.turn import QueueEntry, Turn, take_nodes
+from launcher.job_queue.turn import QueueContext, Turn, take_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
@@ -97,12 +97,12 @@ async def run_with_signal_handlers(
         restart_hosts=HostClaims(recorder.job_id, jobs=jobs, record=recorder.on_turn),
         pool=pool,
     )
-    entry = QueueEntry(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
+    queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
 
     async def run_on_nodes(job: Job, has_waited: bool) -> Failure | None:
         return await run_job(job, context, has_waited=has_waited)
 
-    job_task = asyncio.ensure_future(run_in_turn(job, entry, run_on_nodes=run_on_nodes))
+    job_task = asyncio.ensure_future(run_in_turn(job, queue_context, run_on_nodes=run_on_nodes))
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
     received: list[signal.Signals] = []
 
@@ -128,15 +128,15 @@ async def run_with_signal_handlers(
 
 
 async def run_in_turn(
-    job: Job, entry: QueueEntry, *, run_on_nodes: Callable[[Job, bool], Awaitable[Failure | None]]
+    job: Job, queue_context: QueueContext, *, run_on_nodes: Callable[[Job, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
     """Run a job when its turn comes, and queue it again if its nodes turn out to be in use.
 
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """
     if job.queue_policy is None:
-        return await run_on_nodes(await take_nodes(job, entry), False)
-    turn = Turn(job, job.queue_policy, entry)
+        return await run_on_nodes(await take_nodes(job, queue_context), False)
+    turn = Turn(job, job.queue_policy, queue_context)
     while True:
         try:
             return await run_on_nodes(await turn.take(), turn.has_waited)

@@ -1,4 +1,4 @@
-"""Run ``launch [options] COMMAND...``.
+"""Run ``launch [options] COMMAND...``; docs/how/launcher.md follows one command file by file.
 
 Startup time matters, so import in two stages: first the modules that parse the command line and wake the idle runners
 on the nodes; then the rest, while the runners get ready.

@@ -83,7 +83,7 @@ class DurableJobService:
 
     def step(self) -> None:
         """Start every open job that is not running, if the cluster is complete."""
-        idle = [record for record in mirror.open_jobs() if self._check_idle(record)]
+        idle = [record for record in mirror.open_jobs() if self._update_and_check_due(record)]
         jobs = [record for record in idle if not self._short_attempts.end_if_exhausted(record)]
         if not jobs:
             self._deadline = self._last_reason = None
@@ -94,7 +94,7 @@ class DurableJobService:
         for record in jobs:
             self._start_attempt(record)
 
-    def _check_idle(self, record: DurableRecord) -> bool:
+    def _update_and_check_due(self, record: DurableRecord) -> bool:
         """Update the job's count of short attempts; return True if its next attempt is due."""
         if not self._check_submitted(record):
             return False

@@ -76,7 +76,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: Clus
                 refused = cluster.run("-n", "1", "true")
                 assert (refused.code, refused.reason) == (
                     1,
-                    f"launch: nothing started, job {second} of {user} waits for these nodes "
+                    f"launch: nothing started: job {second} of {user} is waiting for these nodes "
                     "(--wait queues the job behind it, --force starts anyway)",
                 )
                 go.touch()
