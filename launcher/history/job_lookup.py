@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.durable_state import DENIED, DIRECTORY, RECORD, is_denied, is_open
+from launcher.durable_state import DIRECTORY, RECORD, UNREADABLE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
 from launcher.history.lock import is_alive
 from launcher.history.record_upload import upload
@@ -59,14 +59,14 @@ def current(directory: Path) -> JobRecord | None:
 
 def _is_kept(job_id: str) -> bool:
     """Return True if the service starts the durable job again, once it can read its record."""
-    return is_open(job_id) or is_denied(job_id)
+    return is_open(job_id) or is_unreadable(job_id)
 
 
 def _submitted() -> dict[str, JobRecord]:
     """Return the open durable jobs as they were submitted, by id; skip unreadable ones."""
     jobs = {}
     stored = Path.home() / DIRECTORY
-    for path in (*stored.glob(f"*/{DENIED}"), *stored.glob(f"*/{RECORD}")):
+    for path in (*stored.glob(f"*/{UNREADABLE}"), *stored.glob(f"*/{RECORD}")):
         if _is_kept(path.parent.name):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 jobs[path.parent.name] = JobRecord.from_bytes(json.dumps(json.loads(path.read_bytes())["job"]).encode())
