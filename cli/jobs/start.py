@@ -54,7 +54,7 @@ def start_job(
         done = connection.output(
             line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}",
             chunks=[f"{value}\n".encode(errors="surrogateescape") for value in secret_values.values()],
-            holds_input=True,
+            keep_stdin_open=True,
         )
     except KeyboardInterrupt:
         print("dlcluster: the start was cancelled; dlcluster jobs shows how it ended", file=sys.stderr)

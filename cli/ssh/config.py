@@ -19,6 +19,8 @@ It covers the jump through the master and the host key from the table. Between n
 
 NODE_CONNECT_TIMEOUT_S: Final = 10
 """Timeout in seconds of a login from the master to a node."""
+WATCH_CONNECT_TIMEOUT_S: Final = 5
+"""Timeout in seconds of the same login by ``status --watch``; cli.watch.node_checks.NODE_TIMEOUT_S includes it."""
 KEEPALIVE_S: Final = 15
 """Seconds between keepalives, by which a login detects that its peer is gone."""
 KEEPALIVES_UNANSWERED: Final = 4

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
+from cli.ssh.config import WATCH_CONNECT_TIMEOUT_S
 from cli.ssh.remote import MasterConnection
 
 NODE_TIMEOUT_S: Final = 8
@@ -24,9 +25,7 @@ _PROBE: Final = (
     f"systemctl is-active {AGENT_SERVICE}; if command -v nvidia-smi >/dev/null; then nvidia-smi "
     "--query-gpu=utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits; fi; true"
 )
-LOGIN_TIMEOUT_S: Final = 5
-"""Timeout in seconds of the master's login to a node; NODE_TIMEOUT_S includes it."""
-_SSH: Final = f"ssh -n -o BatchMode=yes -o ConnectTimeout={LOGIN_TIMEOUT_S} -o LogLevel=ERROR"
+_SSH: Final = f"ssh -n -o BatchMode=yes -o ConnectTimeout={WATCH_CONNECT_TIMEOUT_S} -o LogLevel=ERROR"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,7 +33,7 @@ JOINING_S = 60.0
 """Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
-class RestartHosts(Protocol):
+class RestartHostChooser(Protocol):
     """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
@@ -49,11 +49,13 @@ async def reconnect(
     failure: Failure,
     *,
     label: str,
-    restart_hosts: RestartHosts | None = None,
+    restart_hosts: RestartHostChooser | None = None,
 ) -> list[RunnerConnection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
-    waiting = f"waiting at most {_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
+    waiting = (
+        f"waiting at most {_describe_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
+    )
     await stderr.send(note(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
@@ -113,12 +115,12 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
         return True
 
 
-def _longest_wait(policy: RestartPolicy) -> str:
+def _describe_longest_wait(policy: RestartPolicy) -> str:
     longer = f" ({policy.rejoin_s + policy.setup_s:g} s if one is being set up)" if policy.setup_s else ""
     return f"{policy.rejoin_s:g} s{longer}"
 
 
-async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
+async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHostChooser | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = Deadline(job.restart_policy, now=clock())
@@ -148,7 +150,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
-async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:
+async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
     """Take the hosts that answered; if another job was faster, close the connections and return False."""
     nodes, reachable.connections = reachable.connections, []
     try:

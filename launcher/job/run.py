@@ -22,7 +22,7 @@ from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, run_nodes
 from launcher.job.node_loss import instances_of, wait_for_node_loss
-from launcher.job.restarts import RestartHosts, reconnect
+from launcher.job.restarts import RestartHostChooser, reconnect
 from launcher.output.sink import Streams
 from launcher.spec import Job, NodeSpec
 from launcher.transport.connection import RunnerConnection
@@ -58,7 +58,7 @@ class JobContext:
     cwd: str
     streams: Streams
     observer: JobObserver
-    restart_hosts: RestartHosts | None = None
+    restart_hosts: RestartHostChooser | None = None
     """Chooses the hosts of a restart; None: the first that answer."""
     pool: ConnectionPool | None = None
     """Keeps the connections of a successful job; None: they are closed."""

@@ -43,10 +43,10 @@ class Master:
     job_state: str = "SUCCEEDED"
     ran: list[str] = field(default_factory=list)
 
-    def output(self, command: str, *, holds_input: bool = False, timeout_s: float | None = None) -> CommandResult:
+    def output(self, command: str, *, keep_stdin_open: bool = False, timeout_s: float | None = None) -> CommandResult:
         if command == "launch list --json":
             return CommandResult(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
-        assert holds_input
+        assert keep_stdin_open
         assert timeout_s is not None
         self.ran.append(command)
         return self.output_of_check

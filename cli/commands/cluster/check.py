@@ -58,7 +58,7 @@ def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
 
 def _measure(connection: MasterConnection) -> CommandResult:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
-    done = connection.output(ending_with_connection(PROGRAM), holds_input=True, timeout_s=TIMEOUT_S)
+    done = connection.output(ending_with_connection(PROGRAM), keep_stdin_open=True, timeout_s=TIMEOUT_S)
     if done.exit_code:
         own = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
         reason = own[0] if own else last_line(done.stderr).removeprefix("launch: ")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.runner.s3 import share
+from launcher.runner.s3 import shard
 from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
 from tests.launcher.conftest import parent, variables
@@ -88,12 +88,12 @@ def test_nodes_with_one_file_system_may_see_all_shares(tmp_path: Path, monkeypat
     status = tmp_path.stat()
     place = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(share, "MOUNTS", mounts)
-    for kind, strangers in [("nfs4", 0), ("ext4", 1)]:
+    monkeypatch.setattr(shard, "MOUNTS", mounts)
+    for kind, files_of_other_shards in [("nfs4", 0), ("ext4", 1)]:
         mounts.write_text(f"36 35 0:1 / /a rw - {kind}x a rw\n37 35 {place} / /b rw shared:1 - {kind} b rw\n")
-        found = share.Share([0, 2], directory=str(tmp_path))
+        found = shard.Shard([0, 2], directory=str(tmp_path))
         assert [found.has(key, str(mounts)) for key in ("0", "4")].count(True) == 1
-        assert found.strangers == strangers
+        assert found.files_of_other_shards == files_of_other_shards
 
 
 def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp_path: Path) -> None:
