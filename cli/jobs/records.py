@@ -94,7 +94,7 @@ class Job:
             return ""
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the job as a JSON object."""
         return asdict(self)
 

@@ -93,7 +93,7 @@ class CheckReport:
         alone = len(self.nodes) < 3
         return ["no node lacks devices; it takes three nodes to name a slow one" if alone else "no node stands out"]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as keys of a JSON object."""
         return asdict(self)
 

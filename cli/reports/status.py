@@ -172,7 +172,7 @@ class Status:
         location_cells = (instance.instance_type, instance.zone, member.address, instance.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
-    def document(self, reasons: Sequence[str]) -> dict[str, Any]:
+    def to_dict(self, reasons: Sequence[str]) -> dict[str, Any]:
         """Return the status as a JSON object; `reasons` are those for missing nodes."""
         return {
             "cluster": self.cluster_name,
@@ -184,7 +184,7 @@ class Status:
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(reasons),
             "expires": iso(self.expires) if self.expires else None,
-            "capacity_block": self.capacity_block.document() if self.capacity_block else None,
+            "capacity_block": self.capacity_block.to_dict() if self.capacity_block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],

@@ -59,7 +59,7 @@ class NodeCheck:
         used, total = (sum(found) / 1024 for found in zip(*((g.used_mib, g.total_mib) for g in self.gpus), strict=True))
         return f"{len(self.gpus)} x {busy}%, {used:.0f} of {total:.0f} GiB"
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the answer as keys of a JSON object."""
         gpus = [{"busy_percent": g.busy_percent, "used_mib": g.used_mib, "total_mib": g.total_mib} for g in self.gpus]
         return {"agent": self.agent or None, "sshd": self.sshd, "gpus": gpus}

@@ -62,13 +62,13 @@ class Snapshot:
         trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
         return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""
-        found = self.status.document(self.reasons)
+        found = self.status.to_dict(self.reasons)
         for node in found["nodes"]:
             check = self.checks.get(node["index"])
-            node.update(check.document() if check else {"agent": None, "sshd": None, "gpus": []})
-        return {**found, "jobs": [job.document() for job in self.jobs], "trouble": self.trouble or None}
+            node.update(check.to_dict() if check else {"agent": None, "sshd": None, "gpus": []})
+        return {**found, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.trouble or None}
 
 
 def _job_line(job: Job, now: datetime) -> str:

@@ -40,7 +40,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     report = parse_report(done.stdout.decode(errors="replace"), membership.members)
     missing = max(membership.desired_training_nodes - len(report.nodes), 0)
     if as_json:
-        print_json(cluster=context.cluster.name, missing_nodes=missing, **report.document())
+        print_json(cluster=context.cluster.name, missing_nodes=missing, **report.to_dict())
     else:
         print(report.summary)
         print_table(COLUMNS, [node.row for node in report.nodes])

@@ -55,7 +55,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     cost = _cost(context)
     if as_json:
         print_json(
-            **status.document(reasons),
+            **status.to_dict(reasons),
             usd_per_hour=cost.rate.total if cost else None,
             usd_spent=cost.spent.total if cost else None,
         )
