@@ -9,7 +9,7 @@ from typing import Final
 
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
-from cli.ssh.config import CONNECT_TIMEOUT_S, Access, ssh_arguments
+from cli.ssh.config import CONNECT_TIMEOUT_S, LoginSettings, ssh_arguments
 
 LOOPBACK: Final = "127.0.0.1"
 POLL_S: Final = 0.05
@@ -22,7 +22,13 @@ QUIET: Final = ("-o", "LogLevel=ERROR")
 
 @contextmanager
 def forwarding(
-    access: Access, member: ClusterNode, *, here: int, port: int, command: Sequence[str] = (), is_quiet: bool = False
+    access: LoginSettings,
+    member: ClusterNode,
+    *,
+    here: int,
+    port: int,
+    command: Sequence[str] = (),
+    is_quiet: bool = False,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Yield the ssh process that forwards port `here` to the node's `port`; it ends with the block.
 
