@@ -28,8 +28,8 @@ COMMANDS_BY_PACKAGE: Final = {
         "setup": "Run the deployed setup on older nodes.",
         "preflight": "Check before a deploy that the account can hold the cluster.",
     },
+    "cli.commands.image": {"bake": "Make an image of a worker whose setup has run."},
     "cli.commands.storage": {
-        "bake": "Make an image of a worker whose setup has run.",
         "delete-bucket": "Delete a bucket that a deleted cluster left.",
         "delete-storage": "Delete a file system that a deleted cluster left.",
     },

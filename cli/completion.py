@@ -77,7 +77,7 @@ def _indexes(context: click.Context) -> list[int]:
 def _props() -> "ClusterProps | None":
     """Return the settings in this directory; None if there are none that can be used."""
     # Imported late: every start imports this module.
-    from cli.cdk_context import read_context, read_props
+    from cli.cdk.context import read_context, read_props
 
     try:
         context = read_context(Path.cwd())

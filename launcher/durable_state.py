@@ -8,7 +8,7 @@ from pathlib import Path
 
 DIRECTORY = ".local/state/deeplearning/durable"
 RECORD = "record.json"
-DENIED = "denied.json"
+UNREADABLE = "unreadable.json"
 """File that lists a job whose record cannot be read; the service reads the record again later."""
 ENDED = "ended"
 """File that marks a job as ended or stopped while its record is still in the bucket."""
@@ -25,10 +25,10 @@ def is_open(job_id: str) -> bool:
     return (directory / RECORD).exists() and not (directory / ENDED).exists()
 
 
-def is_denied(job_id: str) -> bool:
+def is_unreadable(job_id: str) -> bool:
     """Return True if the job's record cannot be read, and nobody has stopped the job."""
     directory = directory_of(job_id)
-    return (directory / DENIED).exists() and not any((directory / name).exists() for name in (RECORD, ENDED))
+    return (directory / UNREADABLE).exists() and not any((directory / name).exists() for name in (RECORD, ENDED))
 
 
 def mark_ended(job_id: str) -> None:

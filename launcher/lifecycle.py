@@ -12,10 +12,10 @@ from launcher.history.records import new_job_id
 from launcher.job.failure import Failure
 from launcher.job.run import JobContext, run_job
 from launcher.job_queue.free_hosts import HostClaims
-from launcher.job_queue.turn import QueueEntry, Turn, take_nodes
+from launcher.job_queue.turn import QueueContext, Turn, take_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
-from launcher.output.prefixes import Sink, Streams
+from launcher.output.sink import Sink, Streams
 from launcher.spec import Job
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
@@ -71,7 +71,7 @@ def run_and_record(
     if recorder.write_error is not None:
         print_last_note(f"no record of the job is kept: {recorder.write_error}", stderr)
     code = 0 if failure is None else print_failure(failure, stderr)
-    if upload_error := recorder.publish():
+    if upload_error := recorder.upload():
         print_last_note(f"the job's record is not in the bucket: {upload_error}", stderr)
     return code
 
@@ -80,7 +80,7 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
     """Print the reason of the failure; return the exit code."""
     tail = b"".join(b"  | " + line + b"\n" for line in failure.tail)
     log = note(f"full log: {failure.log}") if failure.log else b""
-    stderr.send_at_the_end(tail + log + note(failure.reason), deadline_s=PRINT_TIMEOUT_S)
+    stderr.send_at_the_end(tail + log + note(failure.reason), timeout_s=PRINT_TIMEOUT_S)
     return failure.exit_code
 
 
@@ -97,12 +97,12 @@ async def run_with_signal_handlers(
         restart_hosts=HostClaims(recorder.job_id, jobs=jobs, record=recorder.on_turn),
         pool=pool,
     )
-    entry = QueueEntry(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
+    queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
 
-    async def run(job: Job, has_waited: bool) -> Failure | None:
+    async def run_on_nodes(job: Job, has_waited: bool) -> Failure | None:
         return await run_job(job, context, has_waited=has_waited)
 
-    job_task = asyncio.ensure_future(start_in_turn(job, entry, start=run))
+    job_task = asyncio.ensure_future(run_in_turn(job, queue_context, run_on_nodes=run_on_nodes))
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
     received: list[signal.Signals] = []
 
@@ -127,19 +127,19 @@ async def run_with_signal_handlers(
         lock_toucher.cancel()
 
 
-async def start_in_turn(
-    job: Job, entry: QueueEntry, *, start: Callable[[Job, bool], Awaitable[Failure | None]]
+async def run_in_turn(
+    job: Job, queue_context: QueueContext, *, run_on_nodes: Callable[[Job, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
-    """Run a job with `start` when its turn comes, and queue it again if its nodes turn out to be in use.
+    """Run a job when its turn comes, and queue it again if its nodes turn out to be in use.
 
-    `start` gets the job with its current nodes, and True if the job has waited.
+    `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """
     if job.queue_policy is None:
-        return await start(await take_nodes(job, entry), False)
-    turn = Turn(job, job.queue_policy, entry)
+        return await run_on_nodes(await take_nodes(job, queue_context), False)
+    turn = Turn(job, job.queue_policy, queue_context)
     while True:
         try:
-            return await start(await turn.take(), turn.has_waited)
+            return await run_on_nodes(await turn.take(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error)
 

@@ -1,4 +1,4 @@
-"""Run ``launch [options] COMMAND...``.
+"""Run ``launch [options] COMMAND...``; docs/how/launcher.md follows one command file by file.
 
 Startup time matters, so import in two stages: first the modules that parse the command line and wake the idle runners
 on the nodes; then the rest, while the runners get ready.
@@ -14,7 +14,7 @@ from pathlib import Path
 from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
 from launcher.spec import Job
-from launcher.subcommands import SUBCOMMANDS
+from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.pool.pool import open_pool
 
 STANDARD_FDS = (0, 1, 2)
@@ -39,10 +39,10 @@ def main(arguments: Sequence[str]) -> int:
 def run_subcommand(arguments: Sequence[str]) -> int:
     """Run ``launch list``, ``logs`` or another subcommand."""
     import_asyncio()
-    from launcher.history.commands import main as history_main
+    from launcher.subcommands.commands import main as subcommands_main
 
     enable_gc()
-    return history_main(arguments, end_durable=end_durable)
+    return subcommands_main(arguments, end_durable=end_durable)
 
 
 def end_durable(job_id: str) -> None:

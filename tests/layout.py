@@ -34,7 +34,7 @@ SHORT_FILES: Final[Mapping[str, str]] = {
     "bootstrap/files/paths.py": "shared by the packages of bootstrap",
     "launcher/errors.py": "the errors of a package",
     "launcher/paths.py": "names that the runner imports with every job",
-    "launcher/subcommands.py": "names that are imported without their code",
+    "launcher/subcommand_names.py": "names that are imported without their code",
     "launcher/validate.py": "shared by all options",
     "local/errors.py": "the errors of a package",
     "local/run_dir.py": "shared by the packages of local",

@@ -7,7 +7,7 @@ The Auto Scaling group delays its own terminations with a lifecycle hook until t
 1. The agent reads the notice in each pass (`read_notice`).
 2. On any notice, the node drains (`must_drain`): the agent marks the node's record, and the coordinator on the master
    removes the node from the hosts and workers files (coordinator.py). On the master, ``launch`` then restarts or ends
-   the jobs that use the node (launcher/job/preemption.py).
+   the jobs that use the node (launcher/job/node_loss.py).
 3. `TerminationHandler` asks the group for what the notice requires: a replacement for a node at risk; for a
    termination, a delay until the other nodes have dropped this one and its ranks have ended. An interruption cannot be
    delayed, and the group replaces the node without a request.

@@ -30,7 +30,7 @@ FOREVER: Final = "dlcluster allow-ip"
 BUSY: Final = frozenset(("IncorrectState", "PrefixListVersionMismatch"))
 """AWS's codes while another change of the list is in progress."""
 CHANGE_TIMEOUT_S: Final = 60.0
-"""Deadline for a change, in seconds; AWS takes one or two for each."""
+"""Timeout for a change, in seconds; AWS takes one or two for each."""
 LOOK_EVERY_S: Final = 0.5
 
 

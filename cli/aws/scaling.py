@@ -73,7 +73,7 @@ class ScalingGroups:
     """Sum of the groups' desired capacity."""
     since: datetime
     """Time when the first group was created."""
-    pause_survivors: Mapping[str, str] = field(default_factory=dict)
+    protected_instances: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not terminate, each with the reason (reason_to_survive_pause)."""
     in_block: bool = False
     """True if the nodes run in a Capacity Block, whose dates decide when."""
@@ -113,7 +113,9 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         instance_ids=tuple(instance["InstanceId"] for instance in instances),
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
-        pause_survivors={each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))},
+        protected_instances={
+            each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))
+        },
         in_block=any(tag["Key"] == CAPACITY_BLOCK_PAUSES_TAG for group in groups for tag in group.get("Tags", [])),
     )
 

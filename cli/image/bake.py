@@ -3,12 +3,12 @@
 from cli.aws.clusters import DeployedSetup
 from cli.aws.nodes import TERMINATE_COMMAND, ClusterNode, check_instance
 from cli.cluster_context import ClusterContext
+from cli.cluster_lock import Lock
 from cli.image.baked_workers import terminate_baked_workers, terminating_after
-from cli.image.images import await_image, create_image, require_permissions
+from cli.image.images import create_image, require_permissions, wait_for_image
 from cli.image.worker import choose_worker, clean, require_idle, take_out
-from cli.sizes.question import require_yes
+from cli.sizes.confirm import confirm
 from cli.ssh.remote import MasterConnection
-from cli.up.lock import Lock
 
 
 def bake(
@@ -19,7 +19,7 @@ def bake(
     worker = choose_worker(context, setup)
     node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
-    require_yes(_question(worker), yes=yes)
+    confirm(_question(worker), yes=yes)
     # The answer may have taken long.
     lock.hold()
     require_idle(connection)
@@ -30,7 +30,7 @@ def bake(
         take_out(context, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
-        await_image(ec2, image_id, keep_alive=lock.hold)
+        wait_for_image(ec2, image_id, keep_alive=lock.hold)
     return image_id, worker.instance_id
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
 from cli.aws.nodes import STILL_THERE, TERMINATE_COMMAND, tag_values
+from cli.cluster_lock import Lock
 from cli.image.images import pending_images
-from cli.up.lock import Lock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

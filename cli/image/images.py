@@ -96,7 +96,7 @@ def _request(node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> Any:
     }
 
 
-def await_image(
+def wait_for_image(
     ec2: "EC2Client", image_id: str, *, keep_alive: Callable[[], None], timeout_s: float = IMAGE_TIMEOUT_S
 ) -> None:
     """Wait until an image can be used, and call `keep_alive` every REPORT_S.

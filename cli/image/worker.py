@@ -114,7 +114,7 @@ def clean(connection: MasterConnection, worker: ClusterNode, setup: DeployedSetu
     """Remove keys, homes, logs and node state from the worker's disk. Raises ClusterError."""
     print(f"dlcluster: removing keys, homes, logs and node state from {worker.instance_id}", file=sys.stderr)
     command = bootstrap_command(worker, "prepare-image", "--sha256", setup.sha256)
-    done = connection.output(command, deadline_s=CLEAN_TIMEOUT_S)
+    done = connection.output(command, timeout_s=CLEAN_TIMEOUT_S)
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("bootstrap: ") or f"exit code {done.exit_code}"
         raise ClusterError(f"{worker.instance_id} cannot be prepared for an image: {printable(reason)}")

@@ -19,7 +19,7 @@ SAME_ON_LAPTOP: Final = (
 """Suggestions of the launcher (launcher.job.exit_hints, launcher.sync.sender), each with its laptop's counterpart."""
 
 
-def for_laptop(text: str) -> str:
+def with_dlcluster_commands(text: str) -> str:
     """Return a message of the launcher with dlcluster's commands in place of the suggested ones."""
     for pattern, command in SAME_ON_LAPTOP:
         text = pattern.sub(command, text)

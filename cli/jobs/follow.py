@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
-from cli.jobs.advice import for_laptop, log_command
+from cli.jobs.advice import log_command, with_dlcluster_commands
 from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
 from cli.ssh.remote import MasterConnection, ending_with_connection
@@ -43,7 +43,7 @@ def exit_code(job: Job) -> int:
 
 
 def _print_end(job: Job) -> None:
-    reason = f": {for_laptop(job.reason)}" if job.reason and job.state != "SUCCEEDED" else ""
+    reason = f": {with_dlcluster_commands(job.reason)}" if job.reason and job.state != "SUCCEEDED" else ""
     _print_note(f"job {job.id} {job.state}{reason}")
     if job.state == "FAILED" and (line := log_command(job)) is not None:
         _print_note(f"all output of that rank: {line}")

@@ -97,7 +97,7 @@ DECORATORS: Final = (
 )
 
 
-def launch_options(function: Function) -> Function:
+def add_launch_options(function: Function) -> Function:
     """Add the options to a command, as the fields of LaunchOptions."""
     for decorator in reversed(DECORATORS):
         function = decorator(function)

@@ -44,17 +44,17 @@ class Job:
     state: str
     command: tuple[str, ...]
     nodes: tuple[str, ...]
-    start: str
+    submitted_at: str
     end: str | None
     exit_code: int | None
     reason: str | None
     failed_rank: int | None
     """Rank that failed first; None if no rank has."""
     restarts: int
-    place: int | None
-    """Place in the queue, from 1."""
+    queue_position: int | None
+    """Position in the queue, from 1."""
     waiting: str | None
-    """Place in the queue and what the job waits for, as a sentence for the user."""
+    """Position in the queue and what the job waits for, as a sentence for the user."""
     durable: bool
     local_checkpoints: bool
     """True if its checkpoints are lost with the nodes' disks."""
@@ -76,7 +76,7 @@ class Job:
         return JobRow(
             id=self.id,
             state=self.state,
-            start=self.start,
+            start=self.submitted_at,
             duration=self._duration(now),
             nodes=str(len(self.nodes)),
             started_by=self.started_by or "-",
@@ -89,19 +89,19 @@ class Job:
             return ""
         try:
             end = datetime.fromisoformat(self.end.replace("Z", "+00:00")) if self.end else now
-            seconds = int((end - datetime.fromisoformat(self.start.replace("Z", "+00:00"))).total_seconds())
+            seconds = int((end - datetime.fromisoformat(self.submitted_at.replace("Z", "+00:00"))).total_seconds())
         except (ValueError, TypeError):
             return ""
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the job as a JSON object."""
         return asdict(self)
 
 
-def read_jobs(connection: MasterConnection, *, deadline_s: float | None = None) -> list[Job]:
+def read_jobs(connection: MasterConnection, *, timeout_s: float | None = None) -> list[Job]:
     """Return the jobs started on the master, newest last."""
-    found = _json(run_launcher_command(connection, "list", "--json", deadline_s=deadline_s))
+    found = _json(run_launcher_command(connection, "list", "--json", timeout_s=timeout_s))
     if not isinstance(found, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
     return [_job(each) for each in found]
@@ -117,9 +117,9 @@ def read_job(connection: MasterConnection, job_id: str) -> Job:
     return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
 
 
-def run_launcher_command(connection: MasterConnection, *words: str, deadline_s: float | None = None) -> CommandResult:
+def run_launcher_command(connection: MasterConnection, *words: str, timeout_s: float | None = None) -> CommandResult:
     """Run a subcommand of the launcher on the master. Raises ClusterError with the launcher's own message."""
-    done = connection.output(shlex.join(["launch", *words]), deadline_s=deadline_s)
+    done = connection.output(shlex.join(["launch", *words]), timeout_s=timeout_s)
     if done.exit_code:
         message = (
             last_line(done.stderr).removeprefix("launch: ").removeprefix("error: ") or "launch failed on the master"
@@ -148,13 +148,13 @@ def _job(values: Any) -> Job:
             state=str(values["state"]),
             command=tuple(map(str, values["command"])),
             nodes=tuple(map(str, values["hosts"])),
-            start=str(values["start"]),
+            submitted_at=str(values["submitted_at"]),
             end=_text(values.get("end")),
             exit_code=None if values.get("exit_code") is None else int(values["exit_code"]),
             reason=_text(values.get("reason")),
             failed_rank=None if values.get("failed_rank") is None else int(values["failed_rank"]),
             restarts=int(values.get("restarts", 0)),
-            place=None if values.get("place") is None else int(values["place"]),
+            queue_position=None if values.get("queue_position") is None else int(values["queue_position"]),
             waiting=_text(values.get("waiting")),
             durable=bool(values.get("durable", False)),
             local_checkpoints=bool(values.get("local_checkpoints", False)),

@@ -12,7 +12,7 @@ from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
-from cli.jobs.advice import for_laptop
+from cli.jobs.advice import with_dlcluster_commands
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
@@ -54,7 +54,7 @@ def start_job(
         done = connection.output(
             line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}",
             chunks=[f"{value}\n".encode(errors="surrogateescape") for value in secret_values.values()],
-            holds_input=True,
+            keep_stdin_open=True,
         )
     except KeyboardInterrupt:
         print("dlcluster: the start was cancelled; dlcluster jobs shows how it ended", file=sys.stderr)
@@ -63,7 +63,7 @@ def start_job(
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         error = UsageError if done.exit_code == LAUNCHER_USAGE_ERROR else ClusterError
-        raise error(f"the job did not start: {for_laptop(reason)}")
+        raise error(f"the job did not start: {with_dlcluster_commands(reason)}")
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():
@@ -107,4 +107,4 @@ def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites:
     done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
-        raise ClusterError(f"cannot copy to every node: {for_laptop(reason)}")
+        raise ClusterError(f"cannot copy to every node: {with_dlcluster_commands(reason)}")

@@ -31,7 +31,7 @@ class DeployedBlock:
             return f"{name}: AWS pauses the cluster in {_length(self.pauses_at - now)}, {times}"
         return f"{name} is over for this cluster since {iso(self.pauses_at)}: {NEXT_BLOCK}"
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the block as a JSON object."""
         times = {"starts": self.starts_at, "pauses": self.pauses_at, "ends": self.ends_at}
         return {"id": self.block_id, **{name: iso(time) for name, time in times.items()}}

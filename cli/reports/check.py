@@ -69,7 +69,7 @@ class NodeFinding:
 class CheckReport:
     """Measurements that the nodes took of themselves."""
 
-    backend: str
+    comm_backend: str
     ranks: int
     gb_per_s: float | None
     """Bus bandwidth between all ranks; None for a single one."""
@@ -83,17 +83,17 @@ class CheckReport:
         """Return the report's first line."""
         nodes = f"{len(self.nodes)} node{'s' * (len(self.nodes) != 1)}"
         figure = "" if self.gb_per_s is None else f": bus bandwidth between all {self.gb_per_s:.3g} GB/s"
-        return f"{nodes}, {self.ranks} rank{'s' * (self.ranks != 1)} with {self.backend}{figure}"
+        return f"{nodes}, {self.ranks} rank{'s' * (self.ranks != 1)} with {self.comm_backend}{figure}"
 
     @property
-    def conclusion(self) -> list[str]:
-        """Yield the report's last lines."""
+    def last_lines(self) -> list[str]:
+        """Return the report's last lines."""
         if self.findings:
             return [finding.line for finding in self.findings]
         alone = len(self.nodes) < 3
         return ["no node lacks devices; it takes three nodes to name a slow one" if alone else "no node stands out"]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as keys of a JSON object."""
         return asdict(self)
 
@@ -110,7 +110,7 @@ def parse_report(output: str, members: Iterable[ClusterNode]) -> CheckReport:
     try:
         found = json.loads(text)
         return CheckReport(
-            backend=printable(str(found["backend"])),
+            comm_backend=printable(str(found["backend"])),
             ranks=int(found["ranks"]),
             gb_per_s=_number(found["gb_per_s"]),
             median_gb_per_s=_number(found["median_gb_per_s"]),

@@ -42,7 +42,7 @@ MOUNT_REASONS: Final = {
     MOUNT_STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
-PAUSED_WITHIN: Final = timedelta(minutes=2)
+PAUSE_TOLERANCE: Final = timedelta(minutes=2)
 """Time after ``expires`` for which a cluster may still run: the schedule is accurate to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
 
@@ -57,7 +57,7 @@ class Status:
     instances: Mapping[str, Instance]
     """EC2's view of each member, by instance id."""
     desired_nodes: int
-    pause_survivors: Mapping[str, str] = field(default_factory=dict)
+    protected_instances: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not end, with the reason."""
     baked: Sequence[str] = ()
     """Instances that were chosen for an image and are in no group."""
@@ -87,7 +87,9 @@ class Status:
         """Summarize all nodes in one line."""
         if self.desired_nodes == 0:
             survivors = sum(
-                member.instance_id in self.pause_survivors for member in self.membership.members if not member.draining
+                member.instance_id in self.protected_instances
+                for member in self.membership.members
+                if not member.draining
             )
             terminating = self.running - survivors
             left = f", nodes still shutting down: {terminating}" if terminating > 0 else ""
@@ -116,7 +118,7 @@ class Status:
         if self.desired_nodes == 0:
             return
         since, pauses_at = self.pause.idle_since, self.idle_pauses_at
-        if since is not None and pauses_at is not None and now <= pauses_at + PAUSED_WITHIN:
+        if since is not None and pauses_at is not None and now <= pauses_at + PAUSE_TOLERANCE:
             minutes = max(now - since, timedelta()) // timedelta(minutes=1)
             condition = "" if self.pause.pauses_at else " if it stays idle"
             yield f"idle for {minutes} min; pauses at {pauses_at:%H:%M} UTC{condition}"
@@ -142,17 +144,17 @@ class Status:
                 f"terminate the instance: {TERMINATE_COMMAND} {name}"
             )
         block = self.capacity_block
-        if self.desired_nodes and block is not None and now > block.pauses_at + PAUSED_WITHIN:
+        if self.desired_nodes and block is not None and now > block.pauses_at + PAUSE_TOLERANCE:
             advice = "dlcluster pause terminates its nodes"
             yield f"{self.cluster_name} is not paused though its Capacity Block ends: {advice}"
-        if self.desired_nodes and self.expires is not None and now > self.expires + PAUSED_WITHIN:
+        if self.desired_nodes and self.expires is not None and now > self.expires + PAUSE_TOLERANCE:
             yield (
                 f"{self.cluster_name} expired at {iso(self.expires)} and is not paused: most likely the role of its "
                 "schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
                 "CloudTrail shows; dlcluster pause terminates its nodes"
             )
         if not self.desired_nodes:
-            for name, reason in self.pause_survivors.items():
+            for name, reason in self.protected_instances.items():
                 yield f"{name} is {reason} and does not terminate by itself: dlcluster pause terminates it"
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -167,7 +169,7 @@ class Status:
         location_cells = (instance.instance_type, instance.zone, member.address, instance.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
-    def document(self, reasons: Sequence[str]) -> dict[str, Any]:
+    def to_dict(self, reasons: Sequence[str]) -> dict[str, Any]:
         """Return the status as a JSON object; `reasons` are those for missing nodes."""
         return {
             "cluster": self.cluster_name,
@@ -179,7 +181,7 @@ class Status:
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(reasons),
             "expires": iso(self.expires) if self.expires else None,
-            "capacity_block": self.capacity_block.document() if self.capacity_block else None,
+            "capacity_block": self.capacity_block.to_dict() if self.capacity_block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(datetime.now(timezone.utc))],
@@ -198,7 +200,7 @@ class Status:
             "private_address": member.address,
             "public_address": instance.public_address or None,
             "state": instance.state,
-            "leaving": member.draining and not member.has_failed_setup,
+            "draining": member.draining and not member.has_failed_setup,
             "shared_storage": member.mount or None,
             "setup": _setup(member.setup),
             "release": member.release or None,
@@ -253,8 +255,8 @@ def _setup(outcome: str) -> dict[str, str] | None:
 
 
 def reasons(activities: Sequence[Activity]) -> list[str]:
-    """Return EC2's newest failure, and its newest activity if that succeeded, because the failure may be long past."""
-    found = [f"newest failure of EC2 Auto Scaling: {failure}" for failure in distinct_failures(activities)[:1]]
+    """Return EC2's latest failure, and its latest activity if that succeeded, because the failure may be long past."""
+    found = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
     if activities and not activities[0].is_failure:
-        found.append(f"newest activity of EC2 Auto Scaling: {activities[0]}")
+        found.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
     return found

@@ -28,7 +28,7 @@ def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
         baked=tuple(name for name, instance in described.items() if is_left_by_bake(instance)),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
-        pause_survivors=groups.pause_survivors,
+        protected_instances=groups.protected_instances,
         expires=context.cluster.expires,
         capacity_block=parse_deployed_block(context.cluster.capacity_block),
         deletes_stack=context.cluster.expiry_action == DELETE,

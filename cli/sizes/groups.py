@@ -26,7 +26,7 @@ class GroupState:
     size: GroupSize
     instances: Mapping[str, str]
     """Lifecycle state by instance id."""
-    pause_survivors: Mapping[str, str] = field(default_factory=dict)
+    protected_instances: Mapping[str, str] = field(default_factory=dict)
     """Instances that a size of zero does not terminate, each with the reason."""
     zones: frozenset[str] = frozenset()
     """Zones of the instances."""
@@ -55,7 +55,9 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
         name=group["AutoScalingGroupName"],
         size=GroupSize(min_size=group["MinSize"], desired=group["DesiredCapacity"], max_size=group["MaxSize"]),
         instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
-        pause_survivors={each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))},
+        protected_instances={
+            each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))
+        },
         zones=frozenset(each["AvailabilityZone"] for each in instances),
         launch_zones=frozenset(group.get("AvailabilityZones", [])),
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
@@ -82,9 +84,9 @@ def instance_ids(groups: GroupStates) -> list[str]:
     return [instance_id for node_type in NODE_TYPES for instance_id in groups[node_type].instances]
 
 
-def pause_survivors(groups: GroupStates) -> dict[str, str]:
+def protected_instances(groups: GroupStates) -> dict[str, str]:
     """Return the instances of both groups that a size of zero does not terminate, each with the reason."""
-    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].pause_survivors.items()}
+    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].protected_instances.items()}
 
 
 def is_paused(groups: GroupStates) -> bool:

@@ -20,10 +20,10 @@ from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, r
 POLL_S: Final = 3.0
 """Seconds between polls."""
 GONE_TIMEOUT_S: Final = MAX_GRACE_S + 600.0
-"""Deadline for nodes to end, in seconds: draining takes a minute or two, ranks may save for MAX_GRACE_S, and large
+"""Timeout for nodes to end, in seconds: draining takes a minute or two, ranks may save for MAX_GRACE_S, and large
 types take minutes to shut down."""
 READY_TIMEOUT_S: Final = 1800.0
-"""Deadline for nodes without setup to be ready, in seconds; the same as a deploy's."""
+"""Timeout for nodes without setup to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
 STILL_STARTING: Final = (
@@ -41,7 +41,7 @@ class Progress:
     members: tuple[ClusterNode, ...] = ()
 
 
-def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
+def wait_until_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
     """Wait until both groups have no instances. Raises ClusterError, even if somebody starts the nodes again."""
 
     def read_progress() -> Progress:
@@ -54,7 +54,7 @@ def await_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TI
     _wait(read_progress, timeout_s=timeout_s, advice="dlcluster pause waits again")
 
 
-def await_ready(
+def wait_until_ready(
     clients: Clients, cluster: Cluster, declared: ClusterSizes, *, timeout_s: float | None = None
 ) -> tuple[ClusterNode, ...]:
     """Wait until every declared node is a member and running; return the members. Raises ClusterError.

@@ -8,13 +8,13 @@ from pathlib import Path
 from cli.aws.nodes import master_address
 from cli.cluster_context import ClusterContext
 from cli.errors import UsageError
-from cli.ssh.config import Access
+from cli.ssh.config import LoginSettings
 
 PROGRAM = "dlcluster"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def resolve_access(context: ClusterContext) -> Access:
+def resolve_access(context: ClusterContext) -> LoginSettings:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
     cluster, membership, master = context.cluster, context.membership, context.master
     # The running Python has boto3, the one on PATH may not. Pass table and networks, because finding them would cost
@@ -26,7 +26,7 @@ def resolve_access(context: ClusterContext) -> Access:
     if not cluster.is_private:
         with context.explain_if_paused():
             address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
-    return Access(
+    return LoginSettings(
         cluster_name=cluster.name,
         login_user=cluster.login_user,
         master=master,

@@ -19,6 +19,8 @@ It covers the jump through the master and the host key from the table. Between n
 
 NODE_CONNECT_TIMEOUT_S: Final = 10
 """Timeout in seconds of a login from the master to a node."""
+WATCH_CONNECT_TIMEOUT_S: Final = 5
+"""Timeout in seconds of the same login by ``status --watch``; cli.watch.node_checks.NODE_TIMEOUT_S includes it."""
 KEEPALIVE_S: Final = 15
 """Seconds between keepalives, by which a login detects that its peer is gone."""
 KEEPALIVES_UNANSWERED: Final = 4
@@ -26,7 +28,7 @@ KEEPALIVES_UNANSWERED: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
+class LoginSettings:
     """Login settings that all nodes of a cluster share."""
 
     cluster_name: str
@@ -46,7 +48,7 @@ class Access:
         return f"{self.cluster_name}-{member.short_name}"
 
 
-def options(access: Access, member: ClusterNode) -> dict[str, str]:
+def options(access: LoginSettings, member: ClusterNode) -> dict[str, str]:
     """Return the options for one node, except the jump through the master.
 
     Through Session Manager each node is reached directly, and its address is not used.
@@ -77,7 +79,7 @@ def options(access: Access, member: ClusterNode) -> dict[str, str]:
     return own
 
 
-def _through_session_manager(access: Access, member: ClusterNode) -> dict[str, str]:
+def _through_session_manager(access: LoginSettings, member: ClusterNode) -> dict[str, str]:
     """Return options that look up the node when ssh connects, so that no instance id or address can be stale."""
     words = (*access.session_command, member.short_name)
     return {
@@ -95,7 +97,7 @@ def _quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def ssh_arguments(access: Access, member: ClusterNode) -> list[str]:
+def ssh_arguments(access: LoginSettings, member: ClusterNode) -> list[str]:
     """Return ssh's arguments for one node; the last one is the destination."""
     own = options(access, member)
     if member != access.master and not access.session_command:
@@ -110,12 +112,12 @@ def _as_arguments(own: Mapping[str, str]) -> list[str]:
     return [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
 
 
-def config_text(access: Access, members: Sequence[ClusterNode]) -> str:
+def config_text(access: LoginSettings, members: Sequence[ClusterNode]) -> str:
     """Return a block for ~/.ssh/config with which plain ssh, scp and rsync work."""
     return "\n".join(_config_block(access, member) for member in members)
 
 
-def _config_block(access: Access, member: ClusterNode) -> str:
+def _config_block(access: LoginSettings, member: ClusterNode) -> str:
     own = options(access, member)
     # Use no instance ids: the block outlives them, and a stale one could lead to another user's machine.
     names = [access.host_name(member)]

@@ -9,7 +9,7 @@ from typing import Final
 
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
-from cli.ssh.config import CONNECT_TIMEOUT_S, Access, ssh_arguments
+from cli.ssh.config import CONNECT_TIMEOUT_S, LoginSettings, ssh_arguments
 
 LOOPBACK: Final = "127.0.0.1"
 POLL_S: Final = 0.05
@@ -22,7 +22,13 @@ QUIET: Final = ("-o", "LogLevel=ERROR")
 
 @contextmanager
 def forwarding(
-    access: Access, member: ClusterNode, *, here: int, port: int, command: Sequence[str] = (), is_quiet: bool = False
+    access: LoginSettings,
+    member: ClusterNode,
+    *,
+    here: int,
+    port: int,
+    command: Sequence[str] = (),
+    is_quiet: bool = False,
 ) -> "Iterator[subprocess.Popen[bytes]]":
     """Yield the ssh process that forwards port `here` to the node's `port`; it ends with the block.
 
@@ -63,15 +69,15 @@ def free_port(*wanted: int) -> int:
     raise ClusterError(f"port {wanted[0]} of this machine is in use: choose another with --local-port")
 
 
-def await_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
+def wait_until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
     """Wait until ssh listens on the port. Raises ClusterError if it ends or takes too long."""
-    if not poll(lambda: _accepts(port), process, deadline_s=2 * CONNECT_TIMEOUT_S):
+    if not poll(lambda: _accepts(port), process, timeout_s=2 * CONNECT_TIMEOUT_S):
         raise ClusterError(f"ssh did not connect within {2 * CONNECT_TIMEOUT_S} s")
 
 
-def poll(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", *, deadline_s: float) -> bool:
+def poll(is_ready: Callable[[], bool], process: "subprocess.Popen[bytes]", *, timeout_s: float) -> bool:
     """Wait until `is_ready` returns True; return False at the deadline. Raises ClusterError if ssh ends."""
-    deadline = time.monotonic() + deadline_s
+    deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise ClusterError("ssh could not make the tunnel; its reason is above")

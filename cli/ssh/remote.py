@@ -65,7 +65,7 @@ class MasterConnection:
         with self._channel(command, forward_agent=forward_agent) as channel:
             if forward_agent:
                 channel.shutdown_write()
-            _pass_on(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+            _forward_output(channel, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
             return self._exit_code(channel)
 
     def output(
@@ -73,17 +73,17 @@ class MasterConnection:
         command: str,
         *,
         chunks: Iterable[bytes] = (),
-        holds_input: bool = False,
-        deadline_s: float | None = None,
+        keep_stdin_open: bool = False,
+        timeout_s: float | None = None,
     ) -> CommandResult:
         """Run a command with `chunks` as its standard input; return its output.
 
-        With `holds_input`, its input then stays open until the connection ends (ending_with_connection). Raises
+        With `keep_stdin_open`, its input then stays open until the connection ends (ending_with_connection). Raises
         ClusterError at the deadline: a frozen master acknowledges packets without answering.
         """
-        with self._channel(command) as channel, self._deadline(deadline_s, channel):
+        with self._channel(command) as channel, self._timeout(timeout_s, channel):
             stdout, stderr = _StreamReader(channel.recv), _StreamReader(channel.recv_stderr, max_bytes=MAX_ERROR_BYTES)
-            all_sent = _send(channel, chunks, ends=not holds_input)
+            all_sent = _send(channel, chunks, ends=not keep_stdin_open)
             output, errors = stdout.read_all(), stderr.read_all().decode(errors="replace")
             done = CommandResult(stdout=output, stderr=errors, exit_code=self._exit_code(channel))
             if not (all_sent or done.exit_code):
@@ -128,7 +128,7 @@ class MasterConnection:
             raise self._lost() from error
 
     @contextmanager
-    def _deadline(self, seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
+    def _timeout(self, seconds: float | None, channel: paramiko.Channel) -> Iterator[None]:
         """Close the channel if the block takes longer, and raise ClusterError then."""
         if seconds is None:
             yield
@@ -281,7 +281,7 @@ def _known_name(target: SshTarget) -> str:
     return target.address if target.port == SSH_PORT else f"[{target.address}]:{target.port}"
 
 
-def _pass_on(channel: paramiko.Channel, *, stdout_fd: int, stderr_fd: int) -> None:
+def _forward_output(channel: paramiko.Channel, *, stdout_fd: int, stderr_fd: int) -> None:
     """Forward both streams until the remote side has closed them."""
     while True:
         select.select([channel], [], [])

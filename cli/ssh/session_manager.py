@@ -122,7 +122,7 @@ class PluginSession:
                 start_new_session=True,
             )
 
-    def await_server(self) -> None:
+    def wait_for_server(self) -> None:
         """Discard the plugin's output before the SSH server's first line, for which paramiko waits only two seconds.
 
         Raises ClusterError if no server answers in time.
@@ -170,7 +170,7 @@ def session_socket(call: PluginCall) -> Iterator[socket.socket]:
         except OSError as error:
             raise ClusterError(f"cannot run {call.words[0]}: {error.strerror}") from error
         try:
-            session.await_server()
+            session.wait_for_server()
             yield session.socket
         except ClusterError as error:
             reason = " ".join(session.end().split())

@@ -23,13 +23,13 @@ from cli.errors import ClusterError
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
 from cli.ssh.browser import browser_option
-from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port, poll
+from cli.ssh.forward import LOOPBACK, forwarding, free_port, poll, wait_until_listening
 from cli.ssh.master import ssh_target
 from cli.ssh.remote import connect, last_line
 
 IMAGE_ENVIRONMENT: Final = PYTORCH_PYTHON.removesuffix("/bin/python")
 START_TIMEOUT_S: Final = 180
-"""Deadline for the application's first answer, in seconds; a new node first reads each of its files over the
+"""Timeout for the application's first answer, in seconds; a new node first reads each of its files over the
 network."""
 ALIVE_S: Final = 15
 """Seconds between heartbeats."""
@@ -37,7 +37,7 @@ SILENCE_S: Final = 60
 """Seconds without a heartbeat after which the application ends."""
 GRACE_S: Final = 10
 """Seconds between SIGTERM and SIGKILL."""
-PROBE_DEADLINE_S: Final = 60
+PROBE_TIMEOUT_S: Final = 60
 KEPT_LINES: Final = 20
 NO_MODULE: Final = 3
 """Exit code of PROBE if the environment lacks the module."""
@@ -110,16 +110,16 @@ def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
     access = resolve_access(context)
     with connect(ssh_target(context)) as connection:
         line = shlex.join([f"{environment}/bin/python", "-c", PROBE, app.module, app.directory])
-        done = connection.output(line, deadline_s=PROBE_DEADLINE_S)
+        done = connection.output(line, timeout_s=PROBE_TIMEOUT_S)
     port, has_directory = _parse_probe(done.exit_code, done.stdout, done.stderr, app, environment=environment)
     here = free_port(app.local_port, 0) if local_port is None else free_port(local_port)
     words = [word.format(port=port) for word in app.arguments]
     command = shlex.join(["bash", "-c", app_script(), "bash", environment, app.stdin_variable, *words])
     with forwarding(access, access.master, here=here, port=port, command=[command], is_quiet=True) as process:
         output = _start(process, app.secret)
-        await_listening(process, here)
+        wait_until_listening(process, here)
         try:
-            answers = poll(lambda: _answers(here), process, deadline_s=START_TIMEOUT_S)
+            answers = poll(lambda: _answers(here), process, timeout_s=START_TIMEOUT_S)
         except ClusterError as error:
             raise ClusterError(f"{app.module} did not start: {_newest(output) or error}") from error
         if not answers:

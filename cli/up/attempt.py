@@ -31,13 +31,13 @@ class ZoneAttempt:
     zone: str
     counts: tuple[int, ...]
     """Numbers of nodes to launch, in the order of NODE_TYPES; other numbers make it another attempt."""
-    begun: int = 0
+    started_at: int = 0
     """Time of its start, in seconds since the epoch."""
 
     @property
     def is_old(self) -> bool:
         """Return True if AWS may have forgotten the token."""
-        return time.time() - self.begun > TOKEN_LIFETIME_S
+        return time.time() - self.started_at > TOKEN_LIFETIME_S
 
     def client_token(self, node_type: NodeType, batch: int) -> str:
         """Return the token of one call, which makes AWS answer a repeated call with the same instances."""
@@ -52,8 +52,8 @@ class ZoneAttempt:
 
 def begin_attempt(clients: Clients, name: str, zone: str, declared: ClusterSizes) -> ZoneAttempt:
     """Record a new attempt."""
-    attempt = ZoneAttempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), begun=int(time.time()))
-    value = " ".join((attempt.token, zone, *map(str, (*attempt.counts, attempt.begun))))
+    attempt = ZoneAttempt(token=secrets.token_hex(8), zone=zone, counts=_counts(declared), started_at=int(time.time()))
+    value = " ".join((attempt.token, zone, *map(str, (*attempt.counts, attempt.started_at))))
     group = group_name(name, WORKER)
     clients.autoscaling.create_or_update_tags(
         Tags=[
@@ -86,7 +86,7 @@ def recorded_attempt(groups: GroupStates) -> ZoneAttempt | None:
     match = _VALUE.fullmatch(groups[WORKER].tags.get(ATTEMPT_TAG, ""))
     if match is None:
         return None
-    return ZoneAttempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), begun=int(match[5]))
+    return ZoneAttempt(token=match[1], zone=match[2], counts=(int(match[3]), int(match[4])), started_at=int(match[5]))
 
 
 def forget_attempt(clients: Clients, name: str) -> None:

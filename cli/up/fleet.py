@@ -1,4 +1,4 @@
-"""Start every node in one zone, or end those that were launched, which empties the groups again.
+"""Start every node in one zone, or terminate those that were launched, which empties the groups again.
 
 Each step inspects the groups first, so that the next call completes one that was killed at any point.
 """
@@ -11,6 +11,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import NODE_TYPES, NodeType
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
+from cli.cluster_lock import Lock, TakenError
 from cli.errors import ClusterError
 from cli.sizes.groups import (
     GroupStates,
@@ -22,9 +23,8 @@ from cli.sizes.groups import (
     zones_of,
 )
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
-from cli.up.end_fleet import end_fleet
 from cli.up.launch import ZONE_CAPACITY_CODES, Launch, Launched
-from cli.up.lock import Lock, TakenError
+from cli.up.terminate_fleet import terminate_fleet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ class ZoneOutcome:
 
     zone: str
     launched: dict[NodeType, int]
-    """Nodes that EC2 launched; they were ended unless all were."""
+    """Nodes that EC2 launched; they were terminated unless all were."""
     reason: str = ""
     """EC2's reason; empty if the complete fleet is up."""
     is_final: bool = False
@@ -64,7 +64,7 @@ class Fleet:
         return read_groups(self.clients.autoscaling, self.cluster.name)
 
     def start(self, zone: str) -> ZoneOutcome:
-        """Launch every node in the groups' zone; end those launched unless all were. Raises ClusterError.
+        """Launch every node in the groups' zone; terminate those launched unless all were. Raises ClusterError.
 
         Nodes without a recorded attempt are another's fleet, so they are left alone.
         """
@@ -81,7 +81,7 @@ class Fleet:
                     f"{name} has new nodes that belong to no recorded attempt: run dlcluster up again to continue"
                 )
             if recorded is not None:
-                self.end(unanswered=True)
+                self.terminate(unanswered=True)
                 groups = self.read()
             attempt = begin_attempt(self.clients, name, zone, self.declared)
         raise_max_sizes(self.clients, groups, self.declared)
@@ -93,11 +93,11 @@ class Fleet:
         except TakenError:
             raise
         except Exception as error:  # whatever failed, no node may keep costing money; a killed call is continued later
-            self.end(unanswered=not isinstance(error, ClientError))
+            self.terminate(unanswered=not isinstance(error, ClientError))
             raise
         failed = next((each for each in launched.values() if each.code), None)
         if failed is not None:
-            self.end()
+            self.terminate()
             return self._failed(zone, launched, failed)
         resume_groups(self.clients, name, self.declared)
         forget_attempt(self.clients, name)
@@ -111,10 +111,10 @@ class Fleet:
         is_there = launch_zones_of(groups) == {attempt.zone} and zones_of(groups) <= {attempt.zone}
         return is_there and (not attempt.is_old or self._has_all(groups))
 
-    def end(self, *, unanswered: bool = False) -> None:
-        """End every node, and wait until all are gone. Raises ClusterError."""
+    def terminate(self, *, unanswered: bool = False) -> None:
+        """Terminate every node, and wait until all are gone. Raises ClusterError."""
         self.lock.hold()
-        end_fleet(self.clients, self.cluster, self.lock, unanswered=unanswered)
+        terminate_fleet(self.clients, self.cluster, self.lock, unanswered=unanswered)
 
     def _has_all(self, groups: GroupStates) -> bool:
         return all(len(groups[each].instances) >= self.declared[each].desired for each in NODE_TYPES)

@@ -1,4 +1,4 @@
-"""Find where an earlier call stopped, from only CloudFormation and the groups, and end what cannot be continued."""
+"""Find where an earlier call stopped, from only CloudFormation and the groups; terminate what cannot be continued."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, instance_ids, is_paused, read_groups, sizes_of, zones_of
 from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
-from cli.up.placement import Placement, has_groups, is_placed, zone_parameters
+from cli.up.zone_deployer import ZoneDeployer, has_groups, is_placed, zone_parameters
 
 
 class OtherSizesError(ClusterError):
@@ -27,12 +27,12 @@ class ResumePoint:
     """True if the deployed template already declares these nodes, so no deploy is needed."""
 
 
-def recover(placement: Placement, declared: ClusterSizes) -> ResumePoint:
-    """Return where to continue; end the nodes of an attempt that cannot go on. Raises ClusterError."""
-    stack = placement.settled_stack()
+def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
+    """Return where to continue; terminate the nodes of an attempt that cannot go on. Raises ClusterError."""
+    stack = deployer.wait_for_settled_stack()
     if stack is None or not has_groups(stack):
         return ResumePoint()
-    fleet = fleet_of(placement, declared)
+    fleet = fleet_of(deployer, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
@@ -40,59 +40,59 @@ def recover(placement: Placement, declared: ClusterSizes) -> ResumePoint:
             return ResumePoint(zone=zone, is_complete=True, is_recorded=True)
         if not is_paused(groups):
             raise OtherSizesError(
-                f"{placement.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
+                f"{deployer.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
                 "changes them there, dlcluster pause terminates the nodes, so that up can look for room"
             )
-        placement.lock.hold()
-        placement.clear_zone()
+        deployer.lock.hold()
+        deployer.clear_zone()
     else:
-        placement.lock.hold()
+        deployer.lock.hold()
         groups = fleet.read()
-        if unfinished := _unfinished(placement, fleet, groups):
+        if unfinished := _unfinished(deployer, fleet, groups):
             return unfinished
-        _refuse_unrecorded(placement, groups)
-    fleet.end(unanswered=recorded_attempt(groups) is not None)
+        _refuse_unrecorded(deployer, groups)
+    fleet.terminate(unanswered=recorded_attempt(groups) is not None)
     return ResumePoint()
 
 
-def running_zone(placement: Placement, declared: ClusterSizes) -> str:
+def running_zone(deployer: ZoneDeployer, declared: ClusterSizes) -> str:
     """Return the zone in which every node was started earlier; empty if work remains. Raises ClusterError."""
-    stack = placement.settled_stack()
+    stack = deployer.wait_for_settled_stack()
     if stack is None or not has_groups(stack) or not is_placed(stack):
         return ""
-    groups = read_groups(placement.clients.autoscaling, placement.name)
+    groups = read_groups(deployer.clients.autoscaling, deployer.name)
     return next(iter(zone_parameters(stack).values()), "") if sizes_of(groups) == declared else ""
 
 
-def fleet_of(placement: Placement, declared: ClusterSizes) -> Fleet:
+def fleet_of(deployer: ZoneDeployer, declared: ClusterSizes) -> Fleet:
     """Return the stack's fleet. Raises ClusterError."""
-    return Fleet(clients=placement.clients, cluster=cluster_of(placement), declared=declared, lock=placement.lock)
+    return Fleet(clients=deployer.clients, cluster=cluster_of(deployer), declared=declared, lock=deployer.lock)
 
 
-def cluster_of(placement: Placement) -> Cluster:
+def cluster_of(deployer: ZoneDeployer) -> Cluster:
     """Return the stack's cluster. Raises ClusterError."""
-    clients = placement.clients
-    return find_cluster(clients.cloudformation, name=placement.name, region=clients.region)
+    clients = deployer.clients
+    return find_cluster(clients.cloudformation, name=deployer.name, region=clients.region)
 
 
-def _unfinished(placement: Placement, fleet: Fleet, groups: GroupStates) -> ResumePoint | None:
+def _unfinished(deployer: ZoneDeployer, fleet: Fleet, groups: GroupStates) -> ResumePoint | None:
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:
-        can_continue = attempt.zone in placement.zones and fleet.continues(attempt, groups)
+        can_continue = attempt.zone in deployer.zones and fleet.continues(attempt, groups)
         return ResumePoint(zone=attempt.zone) if can_continue else None
     zones = zones_of(groups)
-    if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*placement.zones}:
+    if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*deployer.zones}:
         return ResumePoint(zone=next(iter(zones)), is_complete=True)
     return None
 
 
-def _refuse_unrecorded(placement: Placement, groups: GroupStates) -> None:
+def _refuse_unrecorded(deployer: ZoneDeployer, groups: GroupStates) -> None:
     """Raise OtherSizesError for nodes of no attempt: jobs may run there if only the last deploy is missing."""
     if recorded_attempt(groups) is not None or is_paused(groups) or not (nodes := instance_ids(groups)):
         return
     zones = " and ".join(sorted(zones_of(groups)))
     raise OtherSizesError(
-        f"{placement.name} runs in {zones} with other sizes or zones than cdk.json has ({', '.join(nodes)}): up "
+        f"{deployer.name} runs in {zones} with other sizes or zones than cdk.json has ({', '.join(nodes)}): up "
         "with the earlier settings keeps the nodes, dlcluster pause terminates them"
     )

@@ -21,7 +21,7 @@ SCORE: Final = "SCORE"
 
 
 def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: PriceList) -> float | None:
-    """Return the minimum charge for nodes that were ended immediately; None if a price is unknown."""
+    """Return the minimum charge for nodes that were terminated immediately; None if a price is unknown."""
     total = 0.0
     for node_type, count in came.items():
         price = prices.instances.get(props.master_type if node_type == MASTER else props.instance_type)
@@ -53,9 +53,8 @@ def ended_line(outcome: ZoneOutcome, props: ClusterProps, prices: PriceList) -> 
         return message
     charge = minimum_charge(outcome.launched, props, prices)
     cost = "an unknown amount" if charge is None else f"{charge:.3f} USD"
-    return (
-        f"{message}; {outcome.nodes} were launched and ended again, for which AWS bills a minute each: {cost} or more"
-    )
+    launched = "1 node was" if outcome.nodes == 1 else f"{outcome.nodes} nodes were"
+    return f"{message}; {launched} launched and then terminated, for which AWS bills a minute each: {cost} or more"
 
 
 def table(

@@ -11,7 +11,7 @@ from cli.errors import ClusterError, UsageError
 from cli.preflight.nodes.offering import zones_with
 from cli.preflight.quotas.capacity import check_vcpu_quota
 from cli.preflight.target import PreflightTarget
-from cli.up.placement import ZONE
+from cli.up.zone_deployer import ZONE
 from stacks.prices.price_list import PriceList
 from stacks.prices.rate import Rate, declared_parts, hourly_rate
 from stacks.settings.props import ClusterProps

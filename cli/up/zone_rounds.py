@@ -10,8 +10,8 @@ from typing import Final
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.errors import UsageError
 from cli.up.fleet import ZoneOutcome
-from cli.up.placement import Placement
 from cli.up.recovery import fleet_of
+from cli.up.zone_deployer import ZoneDeployer
 
 FIRST_BACKOFF_S: Final = 30.0
 MAX_BACKOFF_S: Final = 600.0
@@ -22,20 +22,20 @@ MAX_BACKOFF_S: Final = 600.0
 class ZoneRounds:
     """Search for a zone with room for a cluster's nodes, round after round."""
 
-    placement: Placement
+    deployer: ZoneDeployer
     declared: ClusterSizes
     zones: Sequence[str]
     """Zones to try, preferred ones first."""
     until: datetime | None = None
     """Time after which no zone is tried; None for a single round."""
 
-    def run(self, begun: str = "") -> Iterator[ZoneOutcome]:
+    def run(self, resume_zone: str = "") -> Iterator[ZoneOutcome]:
         """Yield the outcome of each attempt, ending with the first complete or final one. Raises ClusterError.
 
-        An attempt that was already begun in a zone is completed first.
+        An attempt that an earlier call began in `resume_zone` is completed first.
         """
-        backoff_s, current = FIRST_BACKOFF_S, begun
-        order = sorted(self.zones, key=lambda zone: zone != begun)
+        backoff_s, current = FIRST_BACKOFF_S, resume_zone
+        order = sorted(self.zones, key=lambda zone: zone != resume_zone)
         while True:
             for zone in order:
                 yield (outcome := self._try(zone, moves=zone != current))
@@ -45,7 +45,7 @@ class ZoneRounds:
             if self._is_over(backoff_s):
                 return
             print(f"dlcluster: no zone has room; trying again in {backoff_s:.0f} s", file=sys.stderr)
-            self.placement.lock.hold()
+            self.deployer.lock.hold()
             time.sleep(backoff_s)
             if self._is_over(0.0):  # the machine may have slept for longer
                 return
@@ -54,8 +54,8 @@ class ZoneRounds:
     def _try(self, zone: str, *, moves: bool) -> ZoneOutcome:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
         if moves:
-            self.placement.move(zone)
-        return fleet_of(self.placement, self.declared).start(zone)
+            self.deployer.move(zone)
+        return fleet_of(self.deployer, self.declared).start(zone)
 
     def _is_over(self, backoff_s: float) -> bool:
         """Return True if an attempt after a back-off would start too late."""

@@ -26,7 +26,7 @@ def display(*, as_json: bool) -> Iterator[Show]:
 
 
 def _print_json(snapshot: Snapshot) -> None:
-    print_json_line(time=f"{utc_now():{TIME_FORMAT}}", **snapshot.document())
+    print_json_line(time=f"{utc_now():{TIME_FORMAT}}", **snapshot.to_dict())
 
 
 def _print_block(snapshot: Snapshot) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
+from cli.ssh.config import WATCH_CONNECT_TIMEOUT_S
 from cli.ssh.remote import MasterConnection
 
 NODE_TIMEOUT_S: Final = 8
-"""Deadline for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""
+"""Timeout for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""
 AT_ONCE: Final = 16
 """Number of nodes that the master checks simultaneously."""
 MARGIN_S: Final = 10
@@ -24,9 +25,7 @@ _PROBE: Final = (
     f"systemctl is-active {AGENT_SERVICE}; if command -v nvidia-smi >/dev/null; then nvidia-smi "
     "--query-gpu=utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits; fi; true"
 )
-LOGIN_TIMEOUT_S: Final = 5
-"""Timeout in seconds of the master's login to a node; NODE_TIMEOUT_S includes it."""
-_SSH: Final = f"ssh -n -o BatchMode=yes -o ConnectTimeout={LOGIN_TIMEOUT_S} -o LogLevel=ERROR"
+_SSH: Final = f"ssh -n -o BatchMode=yes -o ConnectTimeout={WATCH_CONNECT_TIMEOUT_S} -o LogLevel=ERROR"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +59,7 @@ class NodeCheck:
         used, total = (sum(found) / 1024 for found in zip(*((g.used_mib, g.total_mib) for g in self.gpus), strict=True))
         return f"{len(self.gpus)} x {busy}%, {used:.0f} of {total:.0f} GiB"
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the answer as keys of a JSON object."""
         gpus = [{"busy_percent": g.busy_percent, "used_mib": g.used_mib, "total_mib": g.total_mib} for g in self.gpus]
         return {"agent": self.agent or None, "sshd": self.sshd, "gpus": gpus}
@@ -70,7 +69,7 @@ def check_nodes(connection: MasterConnection, node_indexes: Iterable[int]) -> di
     """Return each node's answer by its index. Raises ClusterError if the master does not answer."""
     indexes = tuple(node_indexes)
     rounds = -(-len(indexes) // AT_ONCE)
-    done = connection.output(checks_command(indexes), deadline_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
+    done = connection.output(checks_command(indexes), timeout_s=rounds * NODE_TIMEOUT_S + MARGIN_S)
     return parse_answers(done.stdout.decode(errors="replace"), indexes)
 
 

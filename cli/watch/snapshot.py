@@ -19,8 +19,8 @@ from cli.watch.node_checks import NodeCheck, check_nodes
 
 COLUMNS: Final = ("INDEX", "NODE", "INSTANCE", "TYPE", "STATE", "AGENT", "SSHD")
 GPU_COLUMN: Final = "GPUS"
-JOBS_DEADLINE_S: Final = 30
-"""Deadline in seconds for the launcher's list of jobs, after which the connection counts as lost."""
+JOBS_TIMEOUT_S: Final = 30
+"""Timeout in seconds for the launcher's list of jobs, after which the connection counts as lost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,13 +62,13 @@ class Snapshot:
         trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
         return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""
-        found = self.status.document(self.reasons)
+        found = self.status.to_dict(self.reasons)
         for node in found["nodes"]:
             check = self.checks.get(node["index"])
-            node.update(check.document() if check else {"agent": None, "sshd": None, "gpus": []})
-        return {**found, "jobs": [job.document() for job in self.jobs], "trouble": self.trouble or None}
+            node.update(check.to_dict() if check else {"agent": None, "sshd": None, "gpus": []})
+        return {**found, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.trouble or None}
 
 
 def _job_line(job: Job, now: datetime) -> str:
@@ -90,7 +90,7 @@ class Watcher:
         try:
             connection = self._connect(context)
             checks = check_nodes(connection, [member.node_index for member in context.membership.members])
-            running = [job for job in read_jobs(connection, deadline_s=JOBS_DEADLINE_S) if job.state not in ENDED]
+            running = [job for job in read_jobs(connection, timeout_s=JOBS_TIMEOUT_S) if job.state not in ENDED]
         except UsageError:
             raise
         except ClusterError as error:

@@ -27,7 +27,10 @@ def command_args(options: argparse.Namespace) -> list[str]:
 
 
 def torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) -> list[str]:
-    """Return the script of a torchrun line, run by the Python in which torchrun is installed."""
+    """Return the script of a torchrun line, run by the Python in which torchrun is installed.
+
+    Clear options.module, which the script then contains.
+    """
     if options.no_python:
         return [*nested.before, *command_args(options)]
     python = [nested.python, "-u", *(["-m"] if options.module else [])]

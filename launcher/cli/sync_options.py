@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from launcher.errors import UsageError
-from launcher.sync.request import BUCKET_URL, DEADLINE_S, IGNORE_FILE, Fetch, SyncRequest
+from launcher.sync.request import BUCKET_URL, IGNORE_FILE, TIMEOUT_S, Fetch, SyncRequest
 from launcher.validate import whole_number
 
 
@@ -41,14 +41,14 @@ def add_sync_options(parser: argparse.ArgumentParser) -> None:
         help="have each node fetch only its share of the files of --sync-s3, one file to one node",
     )
     parser.add_argument("--venv", metavar="DIR", help="Python environment on every node whose python the ranks run")
-    parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together (default: {DEADLINE_S})")
+    parser.add_argument("--sync-timeout", metavar="S", help=f"seconds for all copies together (default: {TIMEOUT_S})")
 
 
 def sync_request(options: argparse.Namespace) -> SyncRequest | None:
     """Return the sync that the options request; None if they request none."""
-    deadline_s = DEADLINE_S
+    timeout_s = TIMEOUT_S
     if options.sync_timeout is not None:
-        deadline_s = whole_number(options.sync_timeout, name="--sync-timeout")
+        timeout_s = whole_number(options.sync_timeout, name="--sync-timeout")
     if options.sync_dst_dir is None and options.sync_exclude:
         raise UsageError("--sync-exclude requires --sync-dst-dir")
     if options.sync_dst_dir is None and options.sync_overwrite:
@@ -72,7 +72,7 @@ def sync_request(options: argparse.Namespace) -> SyncRequest | None:
         fetches=tuple(
             _fetch(source, directory, is_sharded=options.sync_s3_shard) for source, directory in options.sync_s3
         ),
-        deadline_s=deadline_s,
+        timeout_s=timeout_s,
     )
 
 

@@ -62,7 +62,7 @@ def detach(arguments: Sequence[str], *, grace_s: float, cwd: str, durable: Durab
         print(f"launch: job {job_id} starts anyway; to end it: launch stop {job_id}", file=sys.stderr)
         return 128 + signal.SIGINT
     except _TerminatedError:
-        _stop_unit(job_id, deadline_s=stop_s + SYSTEMD_MARGIN_S, environment=environment)
+        _stop_unit(job_id, timeout_s=stop_s + SYSTEMD_MARGIN_S, environment=environment)
         return 128 + signal.SIGTERM
     finally:
         job_file.unlink(missing_ok=True)
@@ -83,11 +83,11 @@ def _sigterm_raises() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _stop_unit(job_id: str, *, deadline_s: float, environment: Mapping[str, str]) -> None:
+def _stop_unit(job_id: str, *, timeout_s: float, environment: Mapping[str, str]) -> None:
     """Stop the unit, whether it is starting or running. Raises LaunchError."""
     command = ["systemctl", "--user", "stop", UNIT.format(job_id=job_id)]
     try:
-        subprocess.run(command, env=dict(environment), stdin=subprocess.DEVNULL, timeout=deadline_s, check=True)
+        subprocess.run(command, env=dict(environment), stdin=subprocess.DEVNULL, timeout=timeout_s, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise LaunchError(f"job {job_id} may still be running: cannot stop its unit: {error}") from error
 

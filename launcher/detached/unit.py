@@ -22,7 +22,7 @@ from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 SYSTEMD_S = 10.0
-"""Deadline for the user's systemd to answer, in seconds."""
+"""Timeout for the user's systemd to answer, in seconds."""
 
 
 class AttemptHooks(Protocol):
@@ -65,7 +65,7 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
         on_start=lambda: notify_systemd(systemd),
         systemd_is_stopping=systemd_is_stopping,
         attempt=request.attempt,
-        start=request.submitted,
+        submitted_at=request.submitted,
         started_by=request.started_by,
         stays_open=durable.stays_open if durable else lambda failure, state: False,
     )
@@ -106,17 +106,17 @@ def systemd_is_stopping() -> bool:
 
 
 class LogSink:
-    """A launcher.output.prefixes.Sink that writes a rotated log; a full disk ends the log, not the job."""
+    """A launcher.output.sink.Sink that writes a rotated log; a full disk ends the log, not the job."""
 
     def __init__(self, directory: Path) -> None:
-        self.lost: str | None = None
+        self.write_error: str | None = None
         self.is_terminal = False
         self._log = ProcessLog(str(directory / JOB_LOG))
 
     async def send(self, data: bytes) -> None:
         self._log.write(data)
 
-    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+    def send_at_the_end(self, data: bytes, *, timeout_s: float) -> None:
         self._log.write(data)
 
     def reader_has_gone(self) -> bool:

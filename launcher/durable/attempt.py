@@ -81,7 +81,7 @@ def start_attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
             job_id=job_id,
             program=UNIT_PROGRAM,
             attempt=record.job.attempt,
-            submitted=record.job.start,
+            submitted=record.job.submitted_at,
             started_by=record.job.started_by,
         ),
     )

@@ -14,7 +14,16 @@ from pathlib import Path
 from launcher.atomic_file import write_atomically
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
-from launcher.durable_state import DENIED, DIRECTORY, ENDED, RECORD, directory_of, is_denied, is_open, mark_ended
+from launcher.durable_state import (
+    DIRECTORY,
+    ENDED,
+    RECORD,
+    UNREADABLE,
+    directory_of,
+    is_open,
+    is_unreadable,
+    mark_ended,
+)
 from launcher.errors import LaunchError
 from launcher.history.recorder import jobs_directory
 from launcher.history.records import RECORD_FILE, JobRecord, JobState, read_record, write_record
@@ -39,13 +48,13 @@ def admit(record: DurableRecord) -> bool:
             if _is_known(record.job.id):
                 return False
             write_atomically(directory / RECORD, record.to_bytes())
-            (directory / DENIED).unlink(missing_ok=True)
+            (directory / UNREADABLE).unlink(missing_ok=True)
             return True
     except LaunchError:  # Stopped at this moment.
         return False
 
 
-def list_as_denied(job: JobRecord) -> None:
+def list_as_unreadable(job: JobRecord) -> None:
     """Let ``launch list`` show a job whose record cannot be read.
 
     Raises LaunchError if the job is known or stopped, and OSError.
@@ -54,7 +63,7 @@ def list_as_denied(job: JobRecord) -> None:
         if _is_known(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
         content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
-        write_atomically(directory_of(job.id) / DENIED, content)
+        write_atomically(directory_of(job.id) / UNREADABLE, content)
 
 
 def _is_known(job_id: str) -> bool:
@@ -67,10 +76,10 @@ def _is_known(job_id: str) -> bool:
     return not directory.exists() or (directory / RECORD).exists() or (directory / ENDED).exists()
 
 
-def denied_jobs() -> list[str]:
+def unreadable_jobs() -> list[str]:
     """Return the ids of the jobs whose records cannot be read."""
-    listed = [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{DENIED}"))]
-    return [job_id for job_id in listed if is_denied(job_id)]
+    listed = [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{UNREADABLE}"))]
+    return [job_id for job_id in listed if is_unreadable(job_id)]
 
 
 @contextmanager
@@ -129,7 +138,7 @@ def ended_jobs() -> list[str]:
 
 def open_jobs() -> list[DurableRecord]:
     """Return the open jobs in the order of submission; skip unreadable ones."""
-    return sorted(_records(), key=lambda record: (record.job.start, record.job.id))
+    return sorted(_records(), key=lambda record: (record.job.submitted_at, record.job.id))
 
 
 def _records() -> Iterator[DurableRecord]:

@@ -27,7 +27,7 @@ BUSY_S: Final = 60.0
 """Seconds after which a round that met a submission begins again."""
 LOCK: Final = "archives.lock"
 LOCK_S: Final = 120.0
-"""Deadline for a submission to get the lock, in seconds; its holder lists and deletes archives."""
+"""Timeout for a submission to get the lock, in seconds; its holder lists and deletes archives."""
 POLL_S: Final = 0.05
 
 

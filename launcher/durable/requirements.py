@@ -17,7 +17,7 @@ SESSION = re.compile(
 )
 """Variables that belong to a login session rather than to the user."""
 LOGIN_S = 10.0
-"""Deadline for a login shell to print its environment, in seconds."""
+"""Timeout for a login shell to print its environment, in seconds."""
 MAX_NAMED = 12
 """Largest number of variables named in one line."""
 

@@ -16,12 +16,12 @@ from bootstrap.contract import BUCKET_VARIABLE
 from launcher.detached.detach import UNIT, runtime_directory
 from launcher.durable import mirror, readiness
 from launcher.durable.bucket import JobBucket, open_bucket, read_bucket_location
-from launcher.durable.denied import DeniedJobs
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.short_attempts import ShortAttempts, save
-from launcher.durable_state import is_denied
+from launcher.durable.unreadable import UnreadableJobs
+from launcher.durable_state import is_unreadable
 from launcher.errors import LaunchError
 from launcher.history.lock import is_held
 from launcher.history.pause_notices import log_pauses
@@ -63,7 +63,7 @@ class DurableJobService:
         self._setup_seconds = setup_seconds
         self._clock = clock
         self._short_attempts = ShortAttempts(clock=clock, save=save)
-        self._denied = DeniedJobs(clock=clock)
+        self._unreadable = UnreadableJobs(clock=clock)
         self._ready_s = READY_S
         self._deadline: float | None = None
         self._last_reason: str | None = None
@@ -71,19 +71,19 @@ class DurableJobService:
     def fetch(self, bucket: JobBucket) -> None:
         """Copy this user's open jobs from the bucket to this master. Raises LaunchError."""
         records, unreadable = bucket.read_records()
-        self._denied.keep_only({job.job_id for job in unreadable} | {record.job.id for record in records})
+        self._unreadable.keep_only({job.job_id for job in unreadable} | {record.job.id for record in records})
         for record in records:
             _copy_open_job(record)
         for job in unreadable:
-            self._denied.add(job.job_id, job.reason)
+            self._unreadable.add(job.job_id, job.reason)
 
-    def fetch_denied(self, open_bucket: Callable[[], JobBucket] = open_bucket) -> None:
+    def fetch_unreadable(self, open_bucket: Callable[[], JobBucket] = open_bucket) -> None:
         """Copy the jobs whose records could not be read before, if they can be now. Raises OSError on a full disk."""
-        self._denied.read_again(open_bucket, _copy_open_job)
+        self._unreadable.read_again(open_bucket, _copy_open_job)
 
     def step(self) -> None:
         """Start every open job that is not running, if the cluster is complete."""
-        idle = [record for record in mirror.open_jobs() if self._check_idle(record)]
+        idle = [record for record in mirror.open_jobs() if self._update_and_check_due(record)]
         jobs = [record for record in idle if not self._short_attempts.end_if_exhausted(record)]
         if not jobs:
             self._deadline = self._last_reason = None
@@ -94,7 +94,7 @@ class DurableJobService:
         for record in jobs:
             self._start_attempt(record)
 
-    def _check_idle(self, record: DurableRecord) -> bool:
+    def _update_and_check_due(self, record: DurableRecord) -> bool:
         """Update the job's count of short attempts; return True if its next attempt is due."""
         if not self._check_submitted(record):
             return False
@@ -154,9 +154,9 @@ def _copy_open_job(record: DurableRecord) -> None:
         log.info("not resuming job %s: it has just ended: %s", record.job.id, known.state.value)
     elif mirror.admit(record):
         mirror.list_as_waiting(record, jobs_directory())
-        log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.start, record.job.attempt)
+        log.info("job %s is open: submitted %s, attempt %d", record.job.id, record.job.submitted_at, record.job.attempt)
         return
-    if is_denied(record.job.id):
+    if is_unreadable(record.job.id):
         mirror.remove(record.job.id)
 
 
@@ -169,7 +169,7 @@ def serve() -> None:
     old_archives = OldArchives(clock=time.monotonic)
     while True:
         # The tasks that call S3, which may take long, come last.
-        for task in (log_pauses_of_open_jobs, service.step, delete_ended, service.fetch_denied, old_archives.step):
+        for task in (log_pauses_of_open_jobs, service.step, delete_ended, service.fetch_unreadable, old_archives.step):
             try:
                 task()
             except (LaunchError, OSError) as error:

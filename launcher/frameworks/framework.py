@@ -59,3 +59,8 @@ class Framework:
     serve_rendezvous: Callable[[Job, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
     """Serves the ranks' rendezvous store on the address from which this machine reaches a given node; yields host and
     port. None: the framework needs no store."""
+
+    @property
+    def is_in_mxnet_environment(self) -> bool:
+        """Return True if the nodes have the framework in the MXNet environment, whose ``python`` it needs."""
+        return self.required_setting is not None

@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 
-REQUEST_DEADLINE_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 MAX_BODY = 1 << 20
 """Longest value in bytes; a rank's address takes a few hundred."""
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found"}
@@ -55,7 +55,7 @@ async def serve(store: RendezvousStore, *, address: str) -> asyncio.Server:
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await asyncio.wait_for(_exchange(store, reader, writer), REQUEST_DEADLINE_S)
+            await asyncio.wait_for(_exchange(store, reader, writer), REQUEST_TIMEOUT_S)
         except (OSError, ValueError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             # The client is not one of our ranks, or its rank died, which the launcher detects elsewhere.
             pass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from launcher.history.records import Revision
 
-DEADLINE_S = 5.0
+TIMEOUT_S = 5.0
 
 
 class RevisionQuery:
@@ -26,7 +26,7 @@ class RevisionQuery:
         if self._git is None:
             return Revision()
         try:
-            output, _ = self._git.communicate(timeout=DEADLINE_S)
+            output, _ = self._git.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             # Do not wait: on a hung file server git cannot even be killed.
             self._git.kill()

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.durable_state import DENIED, DIRECTORY, RECORD, is_denied, is_open
+from launcher.durable_state import DIRECTORY, RECORD, UNREADABLE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
 from launcher.history.lock import is_alive
 from launcher.history.record_upload import upload
@@ -46,10 +46,10 @@ def current(directory: Path) -> JobRecord | None:
     # Read again: the job may have ended in the meantime and released its lock.
     record = record if lives else read_record(directory)
     if record is not None and not lives and record.durable and not record.state.is_terminal and _is_kept(record.id):
-        return replace(record, state=JobState.WAITING, place=None, waiting=None)
+        return replace(record, state=JobState.WAITING, queue_position=None, waiting=None)
     if record is None or lives or record.state.is_terminal:
         return record
-    closed = replace(record, state=JobState.FAILED, reason=DIED, place=None, waiting=None)
+    closed = replace(record, state=JobState.FAILED, reason=DIED, queue_position=None, waiting=None)
     # Report the state even if it cannot be saved, as on a full or read-only disk.
     with suppress(OSError):
         write_record(directory, closed)
@@ -59,14 +59,14 @@ def current(directory: Path) -> JobRecord | None:
 
 def _is_kept(job_id: str) -> bool:
     """Return True if the service starts the durable job again, once it can read its record."""
-    return is_open(job_id) or is_denied(job_id)
+    return is_open(job_id) or is_unreadable(job_id)
 
 
 def _submitted() -> dict[str, JobRecord]:
     """Return the open durable jobs as they were submitted, by id; skip unreadable ones."""
     jobs = {}
     stored = Path.home() / DIRECTORY
-    for path in (*stored.glob(f"*/{DENIED}"), *stored.glob(f"*/{RECORD}")):
+    for path in (*stored.glob(f"*/{UNREADABLE}"), *stored.glob(f"*/{RECORD}")):
         if _is_kept(path.parent.name):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 jobs[path.parent.name] = JobRecord.from_bytes(json.dumps(json.loads(path.read_bytes())["job"]).encode())

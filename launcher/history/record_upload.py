@@ -10,8 +10,8 @@ from bootstrap.contract import BUCKET_VARIABLE, JOBS_PREFIX, WORKER
 from launcher.history.records import RECORD_FILE
 from launcher.hosts.node_region import chosen_region, node_region, read_node_config
 
-DEADLINE_S = 15.0
-UPLOADS_S = 2 * DEADLINE_S
+TIMEOUT_S = 15.0
+UPLOADS_S = 2 * TIMEOUT_S
 """Seconds after the job's end that the launcher waits for a running upload and the final one."""
 
 
@@ -37,10 +37,10 @@ class RecordUpload:
     def finish(self) -> str | None:
         """Wait until it has ended; return the reason of a failure, or None."""
         try:
-            _, stderr = self._aws.communicate(timeout=DEADLINE_S)
+            _, stderr = self._aws.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._give_up()
-            return f"no answer within {DEADLINE_S:g} s"
+            return f"no answer within {TIMEOUT_S:g} s"
         except KeyboardInterrupt:
             self._give_up()
             return "interrupted"

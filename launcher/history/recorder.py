@@ -52,7 +52,7 @@ class JobRecorder:
         on_start: Callable[[], None] = lambda: None,
         systemd_is_stopping: Callable[[], bool] = lambda: False,
         attempt: int = 1,
-        start: str | None = None,
+        submitted_at: str | None = None,
         started_by: str | None = None,
         stays_open: Callable[[Failure, JobState], bool] = lambda failure, state: False,
     ) -> None:
@@ -62,7 +62,7 @@ class JobRecorder:
             state=JobState.PENDING,
             command=without_values(job.command),
             hosts=tuple(map(str, job.hosts)),
-            engine=job.framework,
+            framework=job.framework,
             grace_s=job.grace_s,
             cwd=cwd,
             user=user_name(),
@@ -71,7 +71,7 @@ class JobRecorder:
             pid=os.getpid(),
             machine=os.uname().nodename,
             boot_id=boot_id(),
-            start=start or now(),
+            submitted_at=submitted_at or now(),
             detached=detached,
             gpus=claimed_gpus(job),
             waits=job.queue_policy is not None,
@@ -120,7 +120,7 @@ class JobRecorder:
 
     def on_queued(self, text: str, *, queue_position: int) -> None:
         """Record the job's position in the queue."""
-        self._change(state=JobState.WAITING, place=queue_position, waiting=text)
+        self._change(state=JobState.WAITING, queue_position=queue_position, waiting=text)
         self._report_start()
 
     def on_turn(self, job: Job) -> None:
@@ -147,7 +147,7 @@ class JobRecorder:
             hosts=tuple(logs),
             logs={host: list(names) for host, names in logs.items()},
             gpus={host: None if taken is None else list(taken) for host, taken in gpus.items()},
-            place=None,
+            queue_position=None,
             waiting=None,
             starting=False,
             restarts=restart_count,
@@ -175,7 +175,7 @@ class JobRecorder:
             self._change(
                 state=JobState.WAITING,
                 reason=failure.reason,
-                place=None,
+                queue_position=None,
                 waiting=None,
                 starting=False,
                 revision=self._revision(),
@@ -191,13 +191,13 @@ class JobRecorder:
             exit_code=0 if failure is None else failure.exit_code,
             reason=None if failure is None else failure.reason,
             failed_rank=None if failure is None else failure.failed_rank,
-            place=None,
+            queue_position=None,
             waiting=None,
             starting=False,
             revision=self._revision(),
         )
 
-    def publish(self) -> str | None:
+    def upload(self) -> str | None:
         """Upload the finished record; return the reason of a failure, or None."""
         if self.write_error is not None:
             return None

@@ -35,14 +35,14 @@ ENV_OPTIONS = ("-u", "--unset", "-C", "--chdir")
 
 
 class JobState(str, enum.Enum):
-    """State of a job, named as in TorchX (torchx.specs.AppState)."""
+    """State of a job; all names but WAITING are TorchX's (torchx.specs.AppState)."""
 
     PENDING = "PENDING"
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """The job is queued for its nodes (`JobRecord.place` is its position); or it is durable, its nodes are gone, and no
-    launcher runs it (`place` is None)."""
+    """The job is in the queue (its position is `JobRecord.queue_position`); or it is durable, its nodes are gone, and
+    no launcher runs it (`queue_position` is None)."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -75,8 +75,8 @@ class JobRecord:
     command: tuple[str, ...]
     hosts: tuple[str, ...]
     """Hosts in rank order, by their names in the hosts file."""
-    engine: str
-    """Framework, by its value of --engine; ``mpi`` with --launcher mpi."""
+    framework: str
+    """Its value of --engine; ``mpi`` with --launcher mpi."""
     cwd: str
     user: str
     name: str | None = None
@@ -89,8 +89,8 @@ class JobRecord:
     """Name of the launcher's machine, for display."""
     boot_id: str | None = None
     """Boot id of that machine; `pid` is valid only during that boot."""
-    start: str
-    """Time of the request; ISO 8601, UTC."""
+    submitted_at: str
+    """Time at which the user started the job; ISO 8601, UTC."""
     detached: bool = False
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
@@ -109,7 +109,7 @@ class JobRecord:
     """GPUs that the job takes on each host; None for all."""
     waits: bool = False
     """True if the job queues for nodes in use; False if it is refused instead."""
-    place: int | None = None
+    queue_position: int | None = None
     """Position in the queue, from 1; None if not queued."""
     waiting: str | None = None
     """Position in the queue and what the job waits for, as a sentence for the user."""

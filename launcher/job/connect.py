@@ -26,8 +26,8 @@ from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.ssh import runner_command, ssh_command, with_verbose_ssh
 
 MAX_CONCURRENT = 32
-READY_DEADLINE_S = 30.0
-"""Deadline for logging in and starting the runner, in seconds; also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
+READY_TIMEOUT_S = 30.0
+"""Timeout for logging in and starting the runner, in seconds; also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
 KEX_ADVICE = "; launch disables curve25519 between nodes; allow ecdh-sha2-nistp256 in sshd_config"
 PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHER_VERSION, NO_KEY_EXCHANGE))
 """Kinds of errors that a retry cannot fix, except KEY_ERRORS between the nodes of a cluster."""
@@ -96,7 +96,7 @@ async def connect_all(
 
 
 async def connect_available(
-    hosts: Sequence[Host], *, is_local: bool, deadline_s: float = READY_DEADLINE_S, pool: ConnectionPool | None = None
+    hosts: Sequence[Host], *, is_local: bool, timeout_s: float = READY_TIMEOUT_S, pool: ConnectionPool | None = None
 ) -> ConnectResult:
     """Connect to each host that answers, without ssh to the first one if it is this machine.
 
@@ -111,7 +111,7 @@ async def connect_available(
         environment = session_environment(own_environment) if host is local_host and not is_local else own_environment
         async with at_once:
             resumed = None if host is local_host else await _resume_idle(host, pool)
-            connection = resumed or await start_runner(host, command, deadline_s=deadline_s, environment=environment)
+            connection = resumed or await start_runner(host, command, timeout_s=timeout_s, environment=environment)
         if host is local_host:
             connection.is_local = True
             # SSH_CONNECTION describes the user's own login here, so its address means nothing to the other nodes.
@@ -129,15 +129,15 @@ async def connect_available(
 
 
 async def start_runner(
-    host: Host, command: Sequence[str], *, deadline_s: float, environment: Mapping[str, str]
+    host: Host, command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str]
 ) -> RunnerConnection:
     """Start a runner; if ssh fails without a message, retry once with a higher log level."""
     try:
-        return await RunnerConnection.open(host, command, deadline_s=deadline_s, environment=environment)
+        return await RunnerConnection.open(host, command, timeout_s=timeout_s, environment=environment)
     except LaunchError as error:
         if error.kind != SILENT_SSH:
             raise
-    return await RunnerConnection.open(host, with_verbose_ssh(command), deadline_s=deadline_s, environment=environment)
+    return await RunnerConnection.open(host, with_verbose_ssh(command), timeout_s=timeout_s, environment=environment)
 
 
 async def _resume_idle(host: Host, pool: ConnectionPool | None) -> RunnerConnection | None:
@@ -146,7 +146,7 @@ async def _resume_idle(host: Host, pool: ConnectionPool | None) -> RunnerConnect
     if process is None:
         return None
     try:
-        return await RunnerConnection.resume(host, process, deadline_s=READY_DEADLINE_S)
+        return await RunnerConnection.resume(host, process, timeout_s=READY_TIMEOUT_S)
     except (LaunchError, ValueError, KeyError):
         return None
 

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from launcher.shell_words import command_word
-from launcher.subcommands import SUBCOMMANDS
+from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 
 KILLED = 128 + signal.SIGKILL

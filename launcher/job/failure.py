@@ -25,9 +25,9 @@ class Failure:
     permanent: bool = False
     """True if a restart cannot help."""
     preempted: bool = False
-    """True if AWS took a node after a notice (launcher.job.preemption); such a failure is not the job's fault."""
-    preempted_host: Host | None = None
-    """The preempted node."""
+    """True if AWS took a node after a notice (launcher.job.node_loss); such a failure is not the job's fault."""
+    departed_host: Host | None = None
+    """The node that drained or was lost."""
     instances: Mapping[Host, str | None] = field(default_factory=dict)
     """Instances of the run's nodes at its start; empty outside a cluster and for jobs that are not durable."""
     is_process_exit: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.output.notes import note
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 
 
 class MissingCwd:

@@ -13,8 +13,9 @@ from launcher.job.connect import close_connections
 from launcher.job.exit_hints import exit_hint
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.preemption import watch_for_preemption
-from launcher.output.prefixes import ProcessOutput, Sink, Streams
+from launcher.job.node_loss import watch_for_node_loss
+from launcher.output.prefixes import ProcessOutput
+from launcher.output.sink import Sink, Streams
 from launcher.paths import JOBS_DIR
 from launcher.spec import NodeSpec
 from launcher.transport.connection import RunnerConnection
@@ -151,7 +152,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         # Start the watches after the ranks: the first check reads the agent's state file, which would delay the start.
         watches += [
             asyncio.create_task(fail_without_reader(stdout, first_failure)),
-            asyncio.create_task(watch_for_preemption(hosts, first_failure)),
+            asyncio.create_task(watch_for_node_loss(hosts, first_failure)),
         ]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         # From here on the exit code of a remaining process, such as a parameter server, does not matter.
@@ -161,7 +162,7 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
     finally:
         for task in (*watches, required_ended):
             task.cancel()
-        await end_nodes(nodes, follows, deadline_s=grace_s + AFTER_GRACE_S)
+        await end_nodes(nodes, follows, timeout_s=grace_s + AFTER_GRACE_S)
     return clear_preempted_if_silent(clear_process_exit_if_node_lost(outcome, nodes), nodes)
 
 
@@ -172,13 +173,13 @@ def clear_process_exit_if_node_lost(outcome: Failure | None, nodes: Sequence[Nod
 
 
 def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear `preempted` if the preempted host has not answered the stop request.
+    """Clear `preempted` if the departed host has not answered the stop request.
 
     A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
     the job.
     """
     crashed = [node.connection.host for node in nodes if node.is_silent_after_stop]
-    return replace(outcome, preempted=False) if outcome is not None and outcome.preempted_host in crashed else outcome
+    return replace(outcome, preempted=False) if outcome is not None and outcome.departed_host in crashed else outcome
 
 
 async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:
@@ -196,17 +197,19 @@ async def fail_without_reader(stdout: Sink, first_failure: "asyncio.Future[Failu
 
 def output_failure(stdout: Sink) -> Failure | None:
     """Return a failure if the job's output could not be written completely, else None."""
-    if stdout.lost is None:
+    if stdout.write_error is None:
         return None
-    return Failure(exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.lost}", permanent=True)
+    return Failure(
+        exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.write_error}", permanent=True
+    )
 
 
-async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, deadline_s: float) -> None:
+async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, timeout_s: float) -> None:
     """Ask every runner to end its processes; cut the connections of those that exceed the deadline."""
     for node in nodes:
         if not node.connection.is_idle:
             node.stop()
-    _, late = await asyncio.wait(follows, timeout=deadline_s)
+    _, late = await asyncio.wait(follows, timeout=timeout_s)
     for task in late:
         task.cancel()
     for task in late:

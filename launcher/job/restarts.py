@@ -13,11 +13,11 @@ from typing import Protocol
 from bootstrap.contract import ARRIVING_NODES
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
-from launcher.job.connect import READY_DEADLINE_S, close_connections, connect_available
+from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
 from launcher.job.failure import Failure
 from launcher.job.framework_check import nodes_without_framework
 from launcher.output.notes import note
-from launcher.output.prefixes import Streams
+from launcher.output.sink import Streams
 from launcher.spec import Job, RestartPolicy
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
@@ -26,14 +26,14 @@ from launcher.transport.ssh import CONNECT_TIMEOUT_S
 RETRY_S = 2.0
 """Seconds between attempts to reach the nodes."""
 LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
-"""Deadline in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
+"""Timeout in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
 JOINING_S = 60.0
 """Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
-class RestartHosts(Protocol):
+class RestartHostChooser(Protocol):
     """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
     def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
@@ -49,11 +49,13 @@ async def reconnect(
     failure: Failure,
     *,
     label: str,
-    restart_hosts: RestartHosts | None = None,
+    restart_hosts: RestartHostChooser | None = None,
 ) -> list[RunnerConnection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
-    waiting = f"waiting at most {_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
+    waiting = (
+        f"waiting at most {_describe_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
+    )
     await stderr.send(note(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
     nodes = reachable.connections
@@ -113,12 +115,12 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
         return True
 
 
-def _longest_wait(policy: RestartPolicy) -> str:
+def _describe_longest_wait(policy: RestartPolicy) -> str:
     longer = f" ({policy.rejoin_s + policy.setup_s:g} s if one is being set up)" if policy.setup_s else ""
     return f"{policy.rejoin_s:g} s{longer}"
 
 
-async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts | None = None) -> ReachableNodes:
+async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHostChooser | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = Deadline(job.restart_policy, now=clock())
@@ -132,8 +134,8 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
         reachable = ReachableNodes(connections=[], reasons=reasons)
         if worth_trying:
-            deadline_s = min(READY_DEADLINE_S, max(left, LAST_ATTEMPT_S))
-            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, deadline_s=deadline_s)
+            timeout_s = min(READY_TIMEOUT_S, max(left, LAST_ATTEMPT_S))
+            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
             await _drop_nodes_without_framework(job, reachable)
             # Ranks follow the order of the list.
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
@@ -148,7 +150,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHosts |
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
-async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHosts) -> bool:
+async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
     """Take the hosts that answered; if another job was faster, close the connections and return False."""
     nodes, reachable.connections = reachable.connections, []
     try:
@@ -184,13 +186,13 @@ def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
         return (), [str(error)]
 
 
-async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, deadline_s: float) -> ReachableNodes:
+async def _connect_first(hosts: Sequence[Host], count: int, *, is_local: bool, timeout_s: float) -> ReachableNodes:
     """Connect to the first `count` hosts that answer, replacing each silent one by the next."""
     reachable, rest = ReachableNodes(connections=[], reasons=[]), tuple(hosts)
     try:
         while rest and (missing := count - len(reachable.connections)) > 0:
             batch, rest = rest[:missing], rest[missing:]
-            connections, errors = await connect_available(batch, is_local=is_local, deadline_s=deadline_s)
+            connections, errors = await connect_available(batch, is_local=is_local, timeout_s=timeout_s)
             reachable.connections += connections
             reachable.reasons += map(str, errors)
     except BaseException:  # even after a signal

@@ -21,9 +21,9 @@ from launcher.job.failure import Failure
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, run_nodes
-from launcher.job.preemption import instances_of, wait_for_node_loss
-from launcher.job.restarts import RestartHosts, reconnect
-from launcher.output.prefixes import Streams
+from launcher.job.node_loss import instances_of, wait_for_node_loss
+from launcher.job.restarts import RestartHostChooser, reconnect
+from launcher.output.sink import Streams
 from launcher.spec import Job, NodeSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
@@ -58,7 +58,7 @@ class JobContext:
     cwd: str
     streams: Streams
     observer: JobObserver
-    restart_hosts: RestartHosts | None = None
+    restart_hosts: RestartHostChooser | None = None
     """Chooses the hosts of a restart; None: the first that answer."""
     pool: ConnectionPool | None = None
     """Keeps the connections of a successful job; None: they are closed."""
@@ -71,13 +71,13 @@ async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) ->
     also if one does not answer.
     """
     max_restarts = job.restart_policy.max_restarts
-    restart_count = counted = 0
+    restart_count = counted_restarts = 0
     failure = await first_run(job, context, has_waited=has_waited)
-    while failure is not None and may_restart(failure, counted, max_restarts=max_restarts):
+    while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
         if not failure.preempted:
-            counted += 1
-        label = "restart (not counted)" if failure.preempted else f"restart {counted} of {max_restarts}"
+            counted_restarts += 1
+        label = "restart (not counted)" if failure.preempted else f"restart {counted_restarts} of {max_restarts}"
         failure = await restart_job(job, context, failure, restart_count=restart_count, label=label)
     # A durable job gets another attempt if a node was lost, so find out whether one was.
     if failure is not None and job.durable:
@@ -85,12 +85,12 @@ async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) ->
     return failure
 
 
-def may_restart(failure: Failure, counted: int, *, max_restarts: int) -> bool:
-    """Return True if the job restarts after this failure and `counted` counted restarts.
+def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -> bool:
+    """Return True if the job restarts after this failure and `counted_restarts`.
 
     A preemption is not the job's fault and may recur any number of times, so its restart needs none left to count.
     """
-    return not failure.permanent and max_restarts > 0 and (failure.preempted or counted < max_restarts)
+    return not failure.permanent and max_restarts > 0 and (failure.preempted or counted_restarts < max_restarts)
 
 
 async def first_run(job: Job, context: JobContext, *, has_waited: bool) -> Failure | None:
@@ -237,5 +237,5 @@ def node_specs(
 
 def path_prefix(framework: Framework, *, venv: str | None = None) -> list[str]:
     """Return the directories to put first on PATH, so that ``python`` in a command is the framework's."""
-    frameworks = [f"{MXNET_ENVIRONMENT}/bin"] if framework.required_setting is not None else []
+    frameworks = [f"{MXNET_ENVIRONMENT}/bin"] if framework.is_in_mxnet_environment else []
     return [*([f"{venv}/bin"] if venv else []), *frameworks, str(Path(PYTORCH_PYTHON).parent)]

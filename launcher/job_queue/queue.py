@@ -86,4 +86,4 @@ def _is_earlier(one: JobRecord, other: JobRecord) -> bool:
 
 def _submission(record: JobRecord) -> tuple[str, str]:
     # Times have a resolution of one second; ids have milliseconds, in local time.
-    return record.start, record.id
+    return record.submitted_at, record.id

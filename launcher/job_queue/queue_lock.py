@@ -15,7 +15,7 @@ LOCK = "line.lock"
 It is beside the directory of jobs, because that one is cleaned of old entries.
 """
 LOCK_S = 60.0
-"""Deadline for acquiring the lock, in seconds; its holder writes only one record."""
+"""Timeout for acquiring the lock, in seconds; its holder writes only one record."""
 POLL_S = 0.05
 
 

@@ -16,7 +16,7 @@ from launcher.job_queue.free_hosts import choose_free, with_claims
 from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.notes import print_note
-from launcher.output.prefixes import Streams
+from launcher.output.sink import Streams
 from launcher.spec import Job, QueuePolicy
 from launcher.transport.protocol import FrameType
 
@@ -42,8 +42,8 @@ class TurnObserver(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QueueEntry:
-    """A job that takes its turn, at once or from the queue: the directory of its record, its outputs and observer."""
+class QueueContext:
+    """What a job needs to take its turn: the directory of its record, its outputs and its observer."""
 
     job_id: str
     jobs: Path
@@ -69,7 +69,7 @@ def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
     own = with_claims(own, job)
     if overtaken := jobs_overtaken_by(own, others):
         raise LaunchError(
-            f"nothing started, {name_job(overtaken[0])} waits for these nodes (--wait queues the job behind it, "
+            f"nothing started: {name_job(overtaken[0])} is waiting for these nodes (--wait queues the job behind it, "
             "--force starts anyway)"
         )
     if job.has_gpus and (blocking := jobs_using_nodes_of(own, local)):
@@ -83,23 +83,23 @@ def _waits_in_queue(record: JobRecord) -> bool:
     return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
 
 
-async def take_nodes(job: Job, entry: QueueEntry) -> Job:
+async def take_nodes(job: Job, queue_context: QueueContext) -> Job:
     """Take the nodes of a job without --wait at once; return the job with them."""
-    async with locked_queue(entry.jobs):
-        chosen = job if job.force else assign_nodes(job, entry.job_id, jobs=entry.jobs)
-        entry.observer.on_turn(chosen)
+    async with locked_queue(queue_context.jobs):
+        chosen = job if job.force else assign_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
+        queue_context.observer.on_turn(chosen)
     if chosen.hosts != job.hosts:
-        await print_note(describe_choice(chosen, requested=job.hosts), entry.streams[FrameType.STDERR])
+        await print_note(describe_choice(chosen, requested=job.hosts), queue_context.streams[FrameType.STDERR])
     return chosen
 
 
 class Turn:
     """One job's wait in the queue for its turn."""
 
-    def __init__(self, job: Job, policy: QueuePolicy, entry: QueueEntry) -> None:
+    def __init__(self, job: Job, policy: QueuePolicy, queue_context: QueueContext) -> None:
         self._job = job
         self._policy = policy
-        self._entry = entry
+        self._queue_context = queue_context
         self._clock = asyncio.get_running_loop().time
         self._deadline = self._clock() + policy.timeout_s
         self._in_use: dict[str, str] = {}
@@ -117,14 +117,14 @@ class Turn:
         return self._was_refused or bool(self._last_report)
 
     def try_later(self, error: BusyError) -> None:
-        """Leave the nodes that are in use out for RETRY_S; delay the job for as long if the error names none."""
+        """Skip the busy nodes for RETRY_S; if the error names none, delay the whole job by that time."""
         self._retry_at = self._clock() + RETRY_S
         if error.nodes:
             self._in_use |= error.nodes
         else:
             self._delay = error.detail
         self._was_refused = True
-        self._entry.observer.on_turn_lost()
+        self._queue_context.observer.on_turn_lost()
 
     async def take(self) -> Job:
         """Wait for the turn and take it; return the job with its current nodes.
@@ -133,10 +133,10 @@ class Turn:
         """
         while True:
             requested, unready_reason = with_current_hosts(self._job, self._policy)
-            async with locked_queue(self._entry.jobs):
+            async with locked_queue(self._queue_context.jobs):
                 job, position, reason = self._check_turn(requested, unready_reason)
                 if not reason:
-                    self._entry.observer.on_turn(job)
+                    self._queue_context.observer.on_turn(job)
             if not reason:
                 if job.hosts != requested.hosts:
                     await self._print_choice(job, requested=requested.hosts)
@@ -153,7 +153,7 @@ class Turn:
 
         The reason is empty if the job need not wait.
         """
-        own, others = own_and_others(live_jobs(self._entry.jobs), self._entry.job_id)
+        own, others = own_and_others(live_jobs(self._queue_context.jobs), self._queue_context.job_id)
         if own is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         if self._clock() >= self._retry_at:
@@ -190,21 +190,21 @@ class Turn:
             text = describe_choice(job, requested=requested)
         if text not in self._printed_choices:
             self._printed_choices.add(text)
-            await print_note(text, self._entry.streams[FrameType.STDERR])
+            await print_note(text, self._queue_context.streams[FrameType.STDERR])
 
     async def _report_position(self, text: str, position: int) -> None:
-        if self._entry.streams[FrameType.STDOUT].reader_has_gone():
+        if self._queue_context.streams[FrameType.STDOUT].reader_has_gone():
             raise LaunchError("left the queue: the job's output is no longer read")
         if text != self._last_report:
-            self._entry.observer.on_queued(text, queue_position=position)
+            self._queue_context.observer.on_queued(text, queue_position=position)
             self._last_report = text
-            await print_note(f"waiting, {text}", self._entry.streams[FrameType.STDERR])
+            await print_note(f"waiting, {text}", self._queue_context.streams[FrameType.STDERR])
 
 
 def describe_choice(job: Job, *, requested: Sequence[Host]) -> str:
     """Say on which nodes a job starts because other jobs have the first ones, or all others that it asks for."""
-    used = "the nodes listed before" if len(job.hosts) == len(requested) else "the others"
-    return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs use {used}"
+    used = "the earlier hosts in the file" if len(job.hosts) == len(requested) else "the remaining nodes"
+    return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs are using {used}"
 
 
 def with_current_hosts(job: Job, queue_policy: QueuePolicy) -> tuple[Job, str]:

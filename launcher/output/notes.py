@@ -3,10 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 
 PRINT_TIMEOUT_S = 10.0
-"""Deadline for a terminal to accept a line, in seconds; a blocked one (Ctrl-S) must not hold up the job."""
+"""Timeout for a terminal to accept a line, in seconds; a blocked one (Ctrl-S) must not hold up the job."""
 
 
 def note(text: str) -> bytes:
@@ -22,4 +22,4 @@ async def print_note(text: str, stderr: Sink) -> None:
 
 def print_last_note(text: str, stderr: Sink) -> None:
     """Print a line before the event loop runs or after its end; drop it at the deadline."""
-    stderr.send_at_the_end(note(text), deadline_s=PRINT_TIMEOUT_S)
+    stderr.send_at_the_end(note(text), timeout_s=PRINT_TIMEOUT_S)

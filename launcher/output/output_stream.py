@@ -21,7 +21,7 @@ class OutputStream:
         self._write_lock = asyncio.Lock()
         self._poller = select.poll()
         self._poller.register(self._fd, select.POLLOUT)
-        self.lost: str | None = None
+        self.write_error: str | None = None
         """The error that ended the stream, if any."""
 
     @property
@@ -33,25 +33,25 @@ class OutputStream:
         """Write all of `data`; wait while another piece is being written."""
         view = memoryview(data)
         async with self._write_lock:
-            while view and not self.lost:
+            while view and not self.write_error:
                 view = view[self._write_some(view) :]
                 if view and not self._poller.poll(0):
                     await self._wait_until_writable()
 
-    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
+    def send_at_the_end(self, data: bytes, *, timeout_s: float) -> None:
         """Write `data` after everything else; give up at the deadline if the reader accepts nothing."""
         view = memoryview(data)
-        until = time.monotonic() + deadline_s
-        while view and not self.lost and time.monotonic() < until:
+        until = time.monotonic() + timeout_s
+        while view and not self.write_error and time.monotonic() < until:
             self._poller.poll(1000 * max(0.0, until - time.monotonic()))
             view = view[self._write_some(view) :]
 
     def reader_has_gone(self) -> bool:
         """Check, without writing, whether a pipe, socket or terminal has lost its reader."""
         events = dict(self._poller.poll(0)).get(self._fd, 0)
-        if events & (select.POLLERR | select.POLLHUP) and not self.lost:
-            self.lost = os.strerror(errno.EPIPE)
-        return self.lost is not None
+        if events & (select.POLLERR | select.POLLHUP) and not self.write_error:
+            self.write_error = os.strerror(errno.EPIPE)
+        return self.write_error is not None
 
     def _write_some(self, view: memoryview) -> int:
         if not self._poller.poll(0):
@@ -61,7 +61,7 @@ class OutputStream:
         except BlockingIOError:
             return 0
         except OSError as error:
-            self.lost = os.strerror(errno.EPIPE if error.errno in READER_GONE else error.errno or 0)
+            self.write_error = os.strerror(errno.EPIPE if error.errno in READER_GONE else error.errno or 0)
             return 0
 
     async def _wait_until_writable(self) -> None:

@@ -1,36 +1,12 @@
 """Prefix each whole line of the processes' output with its node and process."""
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Protocol
+
+from launcher.output.sink import Streams
 
 TAIL_LINES = 10
 MAX_LINE = 1 << 20
 """Longest line in bytes; longer ones are split, so that output without line ends cannot fill the memory."""
-
-
-class Sink(Protocol):
-    """Destination of output: a launcher.output.output_stream, or a log (launcher.detached.unit)."""
-
-    lost: str | None
-    """The error that ended it, if any."""
-
-    @property
-    def is_terminal(self) -> bool:
-        """Return True for a terminal."""
-
-    async def send(self, data: bytes) -> None:
-        """Write all of `data` without interleaving other writes."""
-
-    def send_at_the_end(self, data: bytes, *, deadline_s: float) -> None:
-        """Write `data` after everything else."""
-
-    def reader_has_gone(self) -> bool:
-        """Return True if the reader has left."""
-
-
-Streams = Mapping[int, Sink]
-"""Sinks of standard output and standard error, by launcher.transport.protocol.FrameType."""
 
 
 class ProcessOutput:

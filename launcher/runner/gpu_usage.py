@@ -15,8 +15,8 @@ from launcher.atomic_file import write_atomically
 from launcher.job_directories import is_running
 from launcher.paths import JOBS_DIR
 
-DEADLINE_S = 5.0
-"""Deadline for nvidia-smi in seconds; it takes up to a second if no process keeps the driver loaded, and hangs with a
+TIMEOUT_S = 5.0
+"""Timeout for nvidia-smi in seconds; it takes up to a second if no process keeps the driver loaded, and hangs with a
 hung GPU.
 """
 CLAIM_FILE = "gpus.json"
@@ -61,7 +61,7 @@ def _rows(query: "subprocess.Popen[str] | None", *, columns: int) -> list[list[s
     if query is None:
         return []
     try:
-        output, _ = query.communicate(timeout=DEADLINE_S)
+        output, _ = query.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         # Do not wait: a process that waits for a hung GPU cannot be killed.
         query.kill()

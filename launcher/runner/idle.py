@@ -68,7 +68,9 @@ def report_idle(*, sink: int = 1) -> bool:
         return False
 
 
-def await_wake(channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic) -> bool:
+def wait_for_wake(
+    channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic
+) -> bool:
     """Wait until a launch wakes this runner; return False if none does in time."""
     received, until = b"", clock() + seconds
     while not channel.stop_requested and (left := until - clock()) > 0:

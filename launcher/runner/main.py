@@ -9,7 +9,7 @@ from _collections_abc import Mapping  # importing collections is slow
 from launcher.errors import LaunchError
 from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.fast_imports import TYPE_CHECKING, json_string
-from launcher.runner.idle import SessionFingerprint, await_wake, session_fingerprint
+from launcher.runner.idle import SessionFingerprint, session_fingerprint, wait_for_wake
 from launcher.runner.inbox import Inbox
 from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
@@ -43,7 +43,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
     channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     if not is_reused:
         channel.send_bytes(PREAMBLE)
-    elif not await_next_job(channel, at_login):
+    elif not wait_for_next_job(channel, at_login):
         return 0
     claim = claim_port()  # held until this process, and with it the job, ends
     channel.send(FrameType.READY, ready_payload(claim.port))
@@ -55,9 +55,9 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
     return RUN_ANOTHER if spec.keep and all_succeeded else 0
 
 
-def await_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
+def wait_for_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:
     """Wait for another job; return False if none arrives, or if a new login would get another session."""
-    if not await_wake(channel) or session_fingerprint() != at_login:
+    if not wait_for_wake(channel) or session_fingerprint() != at_login:
         return False
     rename(BUSY_NAME)
     if has_gpus():

@@ -15,7 +15,7 @@ from bootstrap.contract import PYTORCH_PYTHON, SECRETS_PATTERN
 from launcher.errors import LaunchError
 from launcher.hosts.node_region import node_region
 
-DEADLINE_S = 60.0
+TIMEOUT_S = 60.0
 ERROR = re.compile(r"\((\w+)\) when calling the \w+ operation[^:]*:\s*(.*)", re.DOTALL)
 """Error of a service, as the ``aws`` command line prints it."""
 ABSENT = frozenset({"ParameterNotFound", "ResourceNotFoundException"})
@@ -34,9 +34,9 @@ other jobs may ask at the same time (those of one job take turns: launcher.job.c
 """
 
 
-def read_secrets(references: Mapping[str, str], *, deadline_s: float = DEADLINE_S) -> dict[str, str]:
+def read_secrets(references: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> dict[str, str]:
     """Return each variable's value. LaunchError names the secret that cannot be read, and why."""
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + timeout_s
     queries: dict[str, _Query] = {}
     try:
         for reference in references.values():

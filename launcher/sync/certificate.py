@@ -14,7 +14,7 @@ OPENSSL = (
     *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
     *("-subj", "/CN=deeplearning-sync", "-days", "2", "-keyout", "-"),
 )
-DEADLINE_S = 10.0
+TIMEOUT_S = 10.0
 NO_CHECK_TIME = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME: a node's clock may be wrong, and the key is new in any case."""
 
@@ -25,10 +25,10 @@ def new_sync_key() -> str:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "OPENSSL_CONF": os.devnull}
     try:
         done = subprocess.run(
-            OPENSSL, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=DEADLINE_S, check=False
+            OPENSSL, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise LaunchError(f"openssl created no key within {DEADLINE_S:g} s") from error
+        raise LaunchError(f"openssl created no key within {TIMEOUT_S:g} s") from error
     except OSError as error:
         raise LaunchError(f"cannot run openssl, which creates the TLS key for the sync: {error.strerror}") from error
     if done.returncode:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 from launcher.sync.messages import request_line
 from launcher.sync.progress import FetchProgress, show_progress
 from launcher.sync.request import Fetch
@@ -26,7 +26,7 @@ async def fetch_on_all(
         shard = [index, len(connections)] if fetch.is_sharded else None
         request = partial(request_line, "fetch", source=fetch.source, directory=fetch.directory, shard=shard)
         # The node gives up first, because it knows what it waits for.
-        await connection.send(request(deadline_s=max(0.9 * deadline.left, deadline.left - EARLIER_S)))
+        await connection.send(request(timeout_s=max(0.9 * deadline.left, deadline.left - EARLIER_S)))
         while "progress" in (answer := await receive_answer(connection)):
             progress.update(index, answer["progress"])
         progress.update(index, answer["fetched"])

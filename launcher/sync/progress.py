@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 
 Counts: TypeAlias = dict[str, int]
 """A node's counts of a download: files that are whole, bytes that have arrived, and the total of bytes to come."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 
-DEADLINE_S = 3600
+TIMEOUT_S = 3600
 IGNORE_FILE = ".launchignore"
 """File of exclusion patterns in the source directory (launcher.sync.ignore)."""
 BUCKET_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?)/?)?", re.DOTALL)
@@ -46,8 +46,8 @@ class SyncRequest:
     keeps: bool = False
     """True to keep such files, as a further attempt of a durable job does."""
     fetches: tuple[Fetch, ...] = ()
-    deadline_s: float = DEADLINE_S
-    """Deadline for the whole sync, in seconds."""
+    timeout_s: float = TIMEOUT_S
+    """Timeout of the whole sync, in seconds."""
 
 
 def destination_path(directory: str, *, home: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError, UsageError
 from launcher.output.notes import note
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 from launcher.sync.certificate import new_sync_key
 from launcher.sync.fetching import fetch_on_all
 from launcher.sync.ignore import Ignore, read_ignore
@@ -54,7 +54,7 @@ async def sync(
     `addresses` are the nodes' addresses for each other; `first_is_local` means that the first node is this machine. On
     a restart, the nodes keep the files that the job has changed.
     """
-    deadline, digest = Deadline.after(request.deadline_s), None
+    deadline, digest = Deadline.after(request.timeout_s), None
     if request.directory is not None:
         directory_sync = _DirectorySync(
             connections=connections,

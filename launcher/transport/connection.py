@@ -26,8 +26,8 @@ from launcher.transport.ssh import SSH_FAILED, error_kind
 from launcher.transport.stderr_tail import StderrTail, last_line
 
 MAX_UNREAD = 1 << 20
-WAKE_DEADLINE_S = 1.0
-"""Deadline in seconds for the first answer of an idle runner; opening a new connection takes less."""
+WAKE_TIMEOUT_S = 1.0
+"""Timeout in seconds for the first answer of an idle runner; opening a new connection takes less."""
 EXIT_TIMEOUT_S = 5.0
 
 
@@ -64,7 +64,7 @@ class RunnerConnection:
         host: Host,
         command: Sequence[str],
         *,
-        deadline_s: float,
+        timeout_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> "RunnerConnection":
         """Start a runner and wait until it is ready; `environment` replaces the launcher's own."""
@@ -73,26 +73,26 @@ class RunnerConnection:
         except OSError as error:
             raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
         connection = cls(host, process)
-        await connection._handshake(connection._read_preamble_and_ready, deadline_s=deadline_s)
+        await connection._handshake(connection._read_preamble_and_ready, timeout_s=timeout_s)
         return connection
 
     @classmethod
-    async def resume(cls, host: Host, process: PipedProcess, *, deadline_s: float) -> "RunnerConnection":
+    async def resume(cls, host: Host, process: PipedProcess, *, timeout_s: float) -> "RunnerConnection":
         """Reuse an idle runner of an earlier launch, which this launch has woken (launcher.transport.protocol.WAKE).
 
         Raises LaunchError if the runner is gone or its session is out of date.
         """
         connection = cls(host, process)
-        await connection._handshake(connection._read_ready_again, deadline_s=deadline_s)
+        await connection._handshake(connection._read_ready_again, timeout_s=timeout_s)
         return connection
 
-    async def _handshake(self, read_answer: Callable[[], Awaitable[None]], *, deadline_s: float) -> None:
+    async def _handshake(self, read_answer: Callable[[], Awaitable[None]], *, timeout_s: float) -> None:
         try:
             await self._attach()
-            await asyncio.wait_for(read_answer(), deadline_s)
+            await asyncio.wait_for(read_answer(), timeout_s)
         except asyncio.TimeoutError as error:
             await self.kill()
-            raise LaunchError(f"{self.host}: no answer within {deadline_s:g} s") from error
+            raise LaunchError(f"{self.host}: no answer within {timeout_s:g} s") from error
         except BaseException:
             await self.kill()
             raise
@@ -129,7 +129,7 @@ class RunnerConnection:
     async def _read_ready_again(self) -> None:
         try:
             # The runner first confirms that its session is valid; its complete answer may take a while.
-            frame = await asyncio.wait_for(self._read_frame(), WAKE_DEADLINE_S)
+            frame = await asyncio.wait_for(self._read_frame(), WAKE_TIMEOUT_S)
             self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
             raise LaunchError(f"{self.host}: its idle runner has gone") from error

@@ -11,8 +11,8 @@ from launcher.hosts.hostfile import Host
 
 QUIET, LOUD = "ERROR", "INFO"
 CONNECT_TIMEOUT_S = 10
-"""Timeout in seconds of a login between nodes; launcher.job.connect.READY_DEADLINE_S caps it together with the
-runner's start. From the user's machine: cli/ssh/config.py."""
+"""Timeout in seconds of a login between nodes; launcher.job.connect.READY_TIMEOUT_S caps it together with the
+runner's start. From the user's machine, and for ``status --watch``: cli/ssh/config.py."""
 ALIVE_INTERVAL_S = 5
 ALIVE_COUNT = 6
 """Number of unanswered keepalives after which ssh gives up on a node; each takes ALIVE_INTERVAL_S."""

@@ -15,7 +15,7 @@ from cli.ssh.remote import CommandResult
 SHA256 = "0123456789abcdef" * 4
 DONE = f"done:{SHA256[:12]}"
 IMAGE = "ami-0123456789abcdef0"
-JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00:00:00Z", "cwd": "/"}
+JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "submitted_at": "2026-01-01T00:00:00Z", "cwd": "/"}
 BASE = "ami-00000000000000001"
 CALLER = "arn:aws:iam::123456789012:user/bob"
 

@@ -48,9 +48,9 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
             left = tuple(each for each in members if each.instance_id not in account.detached)
             return ClusterMembership(generation=2, desired_nodes=3, members=left)
 
-        monkeypatch.setattr("cli.commands.storage.bake.connect_to_master", connect_to_master)
+        monkeypatch.setattr("cli.commands.image.bake.connect_to_master", connect_to_master)
         monkeypatch.setattr("cli.image.worker.read_membership", read_membership)
-        monkeypatch.setattr("cli.up.lock.find_cluster", lambda *_, **__: cluster)
+        monkeypatch.setattr("cli.cluster_lock.find_cluster", lambda *_, **__: cluster)
         monkeypatch.setattr("cli.image.images.time.sleep", lambda _: None)
         return main(["bake", *words])
 
@@ -161,7 +161,7 @@ def test_a_job_that_began_during_the_question_keeps_its_worker(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = Account()
-    monkeypatch.setattr("cli.image.bake.require_yes", lambda *_, **__: setattr(account, "job_state", "RUNNING"))
+    monkeypatch.setattr("cli.image.bake.confirm", lambda *_, **__: setattr(account, "job_state", "RUNNING"))
     assert bake(account) == EXIT_FAILED
     assert account.did == []
 

@@ -17,7 +17,7 @@ from tests.cli.fleet import KEY, error_line
 from trainer.check.node_facts import NodeFacts
 from trainer.check.report import Report
 
-JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "start": "", "cwd": "/"}
+JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "submitted_at": "", "cwd": "/"}
 SLOW = {
     "node": "worker3", "what": "slow", "found": 1.25, "expected": 40.0,
     "sentence": "worker3 is slow: 1.25 GB/s with its fastest partner, below 67% of the nodes' median of 40 GB/s",
@@ -43,11 +43,11 @@ class Master:
     job_state: str = "SUCCEEDED"
     ran: list[str] = field(default_factory=list)
 
-    def output(self, command: str, *, holds_input: bool = False, deadline_s: float | None = None) -> CommandResult:
+    def output(self, command: str, *, keep_stdin_open: bool = False, timeout_s: float | None = None) -> CommandResult:
         if command == "launch list --json":
             return CommandResult(exit_code=0, stdout=json.dumps([{**JOB, "state": self.job_state}]).encode(), stderr="")
-        assert holds_input
-        assert deadline_s is not None
+        assert keep_stdin_open
+        assert timeout_s is not None
         self.ran.append(command)
         return self.output_of_check
 

@@ -40,7 +40,7 @@ def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> N
         "usd_per_hour": None, "usd_spent": None, "idle_since": None, "idle_pauses_at": None,
     }  # fmt: skip
     zone = nodes[0]["zone"]
-    same = {"instance_type": "c5.large", "zone": zone, "leaving": False, "shared_storage": None, "setup": None}
+    same = {"instance_type": "c5.large", "zone": zone, "draining": False, "shared_storage": None, "setup": None}
     same |= {"release": RELEASE}
     assert nodes == [
         {

@@ -19,7 +19,7 @@ from tests.cli.fleet import KEY
 
 SHA256 = "0123456789abcdef" * 4
 OUTPUT = f"s3://assets/{SHA256}.zip {SHA256} 900"
-JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "start": "2026-01-01T00:00:00Z", "cwd": "/"}
+JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "submitted_at": "2026-01-01T00:00:00Z", "cwd": "/"}
 
 
 @dataclass
@@ -38,13 +38,13 @@ class Master:
     def __post_init__(self) -> None:
         self.together = threading.Barrier(max(self.waits_for, 1), timeout=60)
 
-    def output(self, command: str, *, deadline_s: float | None = None) -> CommandResult:
+    def output(self, command: str, *, timeout_s: float | None = None) -> CommandResult:
         words = shlex.split(command)
         if words[0] == "launch":
             printed = json.dumps([{**JOB, "state": self.job_state}])
             return CommandResult(exit_code=0, stdout=printed.encode(), stderr="")
-        assert deadline_s is not None
-        assert deadline_s > 900
+        assert timeout_s is not None
+        assert timeout_s > 900
         self.ran.append(words)
         if words[0] == "ssh" and self.waits_for and len(self.ran) <= self.waits_for + 1:
             self.together.wait()

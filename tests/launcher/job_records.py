@@ -9,10 +9,10 @@ RECORD = JobRecord(
     state=JobState.RUNNING,
     command=("python", "x"),
     hosts=("one", "two"),
-    engine="torch",
+    framework="torch",
     cwd="/",
     user="u",
     pid=1,
-    start="2026-11-22T00:00:00Z",
+    submitted_at="2026-11-22T00:00:00Z",
 )
 JOB = Job(hosts=(Host(name="a"),), is_local=False, framework="torch", servers=0, environment={}, command=("x",))

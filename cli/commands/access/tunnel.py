@@ -19,7 +19,7 @@ from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
 from cli.ssh.browser import browser_option, open_address
 from cli.ssh.config import CONNECT_TIMEOUT_S
-from cli.ssh.forward import LOOPBACK, await_listening, forwarding, free_port
+from cli.ssh.forward import LOOPBACK, forwarding, free_port, wait_until_listening
 
 PORTS: Final = click.IntRange(1, 65535)
 OPEN: Final = b"open\n"
@@ -51,9 +51,9 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
     probe = shlex.join(["bash", "-c", PROBE, str(port)])
     with forwarding(reached, member, here=here, port=port, command=[probe]) as process:
         try:
-            # First, because await_listening connects, and ssh would report the refusal.
+            # First, because wait_until_listening connects, and ssh would report the refusal.
             check_port(process, member, port)
-            await_listening(process, here)
+            wait_until_listening(process, here)
             address = f"http://{LOOPBACK}:{here}/"
             print(f"{address} is port {port} of {member.short_name}; Ctrl-C ends it", flush=True)
             open_address(address, wanted=browser)

@@ -20,8 +20,8 @@ SAID: Final = "check: "
 """Beginning of that program's own error messages."""
 NO_PYTHON: Final = 127
 """Exit code of a rank whose node has no such command."""
-DEADLINE_S: Final = 240.0
-"""Deadline for the job, in seconds: its ranks wait two minutes for each other, and measure for less than one."""
+TIMEOUT_S: Final = 240.0
+"""Timeout for the job, in seconds: its ranks wait two minutes for each other, and measure for less than one."""
 
 
 @cluster_command("check", examples=("dlcluster check", "dlcluster check --cluster vision --json"))
@@ -40,11 +40,11 @@ def command(selection: Selection, *, as_json: bool) -> int:
     report = parse_report(done.stdout.decode(errors="replace"), membership.members)
     missing = max(membership.desired_training_nodes - len(report.nodes), 0)
     if as_json:
-        print_json(cluster=context.cluster.name, missing_nodes=missing, **report.document())
+        print_json(cluster=context.cluster.name, missing_nodes=missing, **report.to_dict())
     else:
         print(report.summary)
         print_table(COLUMNS, [node.row for node in report.nodes])
-        print("\n".join(report.conclusion))
+        print("\n".join(report.last_lines))
         if missing:
             print(f"dlcluster: nodes missing: {missing}; dlcluster status says why", file=sys.stderr)
     return EXIT_FAILED if report.findings else 0
@@ -58,7 +58,7 @@ def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
 
 def _measure(connection: MasterConnection) -> CommandResult:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
-    done = connection.output(ending_with_connection(PROGRAM), holds_input=True, deadline_s=DEADLINE_S)
+    done = connection.output(ending_with_connection(PROGRAM), keep_stdin_open=True, timeout_s=TIMEOUT_S)
     if done.exit_code:
         own = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
         reason = own[0] if own else last_line(done.stderr).removeprefix("launch: ")

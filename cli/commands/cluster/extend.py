@@ -10,12 +10,12 @@ import click
 from bootstrap.contract import NODE_TYPES, NodeType
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
+from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.errors import UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
-from cli.sizes.deploy import set_and_deploy
 from cli.sizes.groups import read_groups, require_settled
 from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
 from stacks.settings.values import duration

@@ -12,18 +12,18 @@ from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
+from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.groups import (
     instance_ids,
     is_paused,
     pause_groups,
-    pause_survivors,
+    protected_instances,
     read_groups,
     require_settled,
     sizes_of,
     terminate_instances,
 )
-from cli.sizes.question import require_yes, warn_of_running_jobs
-from cli.sizes.waiting import GONE_TIMEOUT_S, await_gone
+from cli.sizes.waiting import GONE_TIMEOUT_S, wait_until_gone
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import hourly_rate
 
@@ -44,19 +44,17 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     instances = instance_ids(groups)
-    survivors = pause_survivors(groups)
+    survivors = protected_instances(groups)
     if survivors or not is_paused(groups):
         for instance_id, reason in survivors.items():
             print(f"dlcluster: {instance_id} is {reason}, and is terminated too", file=sys.stderr)
         if instances:
             warn_of_running_jobs(selection)
         advice = "pull results first: dlcluster pull"
-        require_yes(
-            f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes
-        )
+        confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)
         terminate_instances(clients, survivors)
-    await_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
+    wait_until_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
     template = read_template(clients.cloudformation, cluster.stack_name)
     rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)
@@ -65,7 +63,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
             cluster=cluster.name,
             region=clients.region,
             state="paused",
-            ended=instances,
+            terminated=instances,
             usd_per_hour=round(rate.paused, 4),
         )
         return 0

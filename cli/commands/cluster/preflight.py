@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
 from cli.command import cluster_command
 from cli.errors import EXIT_FAILED
 from cli.output import STYLES, json_option, print_json

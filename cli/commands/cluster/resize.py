@@ -10,17 +10,17 @@ from bootstrap.contract import WORKER
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
+from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
-from cli.sizes.deploy import set_and_deploy
+from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
-from cli.sizes.question import require_yes, warn_of_running_jobs
-from cli.sizes.waiting import await_ready
+from cli.sizes.waiting import wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
 
@@ -63,14 +63,14 @@ def command(
     if deploy and not yes:
         if change.terminated:
             warn_of_running_jobs(selection)
-        require_yes(f"continue with {workers} workers?", yes=yes)
+        confirm(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
         # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.
         resume_groups(clients, cluster.name, change.new)
         # The deploy may have changed the setup, for which the wait allows.
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
-        await_ready(clients, cluster, change.new)
+        wait_until_ready(clients, cluster, change.new)
     if as_json:
         before = change.old[WORKER].desired
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)

@@ -16,7 +16,7 @@ from cli.output import json_option, print_json, print_table
 from cli.reports.capacity_block import parse_deployed_block
 from cli.shared_options import Selection
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
-from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
+from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
 from stacks.settings.lifetime import iso
@@ -53,7 +53,7 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
         nodes = sum(declared[node_type].desired for node_type in NODE_TYPES)
         print(f"dlcluster: {nodes} nodes will cost {describe_rate(rate, prices)}", file=sys.stderr)
         resume_groups(clients, cluster.name, declared)
-    members = await_ready(clients, cluster, declared, timeout_s=timeout)
+    members = wait_until_ready(clients, cluster, declared, timeout_s=timeout)
     if as_json:
         nodes_told = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
         print_json(

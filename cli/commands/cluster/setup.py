@@ -80,7 +80,7 @@ def _run_on(connection: MasterConnection, member: ClusterNode, setup: DeployedSe
     args = ["apply-setup", "--url", setup.url, "--sha256", setup.sha256, "--timeout", str(setup.timeout_s)]
     command = bootstrap_command(member, *args)
     end = time.monotonic() + LOGIN_S
-    while (done := connection.output(command, deadline_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
+    while (done := connection.output(command, timeout_s=setup.timeout_s + MARGIN_S)).exit_code == SSH_FAILED:
         # A master whose setup had failed is in no list; nodes admit it again once they know that it is back.
         if time.monotonic() >= end:
             break

@@ -38,6 +38,8 @@ EXAMPLES: Final = (
 def command(selection: Selection, *, as_json: bool, watches: bool, interval: int | None) -> int:
     """List the nodes of a cluster, the reasons for missing ones, and the cost.
 
+    Also removes expired addresses from the allow list.
+
     --watch also asks the nodes, through the master: whether agent and sshd are alive, how busy the GPUs are, which jobs
     run. A terminal shows one table that is updated; elsewhere each update is a block of lines, with --json one line.
     """
@@ -53,7 +55,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     cost = _cost(context)
     if as_json:
         print_json(
-            **status.document(reasons),
+            **status.to_dict(reasons),
             usd_per_hour=cost.rate.total if cost else None,
             usd_spent=cost.spent.total if cost else None,
         )

@@ -6,19 +6,19 @@ from pathlib import Path
 import click
 
 from cli.aws.clients import connect
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
+from cli.cluster_lock import Lock
 from cli.command import cluster_command
 from cli.output import json_option, print_json, print_table
 from cli.preflight.target import PreflightTarget
 from cli.shared_options import Selection
-from cli.sizes.question import require_yes
-from cli.sizes.waiting import READY_TIMEOUT_S, await_ready
+from cli.sizes.confirm import confirm
+from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.up import requirements
-from cli.up.find_zone import find_zone_with_capacity
-from cli.up.lock import Lock
-from cli.up.placement import SETTLE_TIMEOUT_S, Placement
 from cli.up.recovery import cluster_of, running_zone
 from cli.up.report import print_cost, scores_line
+from cli.up.start_fleet import start_fleet_in_first_zone
+from cli.up.zone_deployer import SETTLE_TIMEOUT_S, ZoneDeployer
 from cli.up.zone_rounds import search_end
 from stacks.prices.price_list import price_list
 
@@ -58,9 +58,10 @@ def command(
     if by_spot_score:
         requirements.require_spot(props)
     clients = connect(selection.region)
-    target, prices = PreflightTarget.of(clients, props, settings), price_list(clients.region)
+    target = PreflightTarget.of(clients, props, settings)
+    prices = price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
-    placement = Placement(
+    deployer = ZoneDeployer(
         clients=clients,
         name=props.cluster_name,
         zones=props.zones,
@@ -70,7 +71,7 @@ def command(
     )
     zones_without_type: dict[str, str] = {}
     scores: dict[str, int] | None = None
-    if zone := running_zone(placement, props.fleet_sizes):
+    if zone := running_zone(deployer, props.fleet_sizes):
         print(f"dlcluster: already running in {zone}; cdk deploy applies other settings", file=sys.stderr)
     else:
         zones_without_type = requirements.zones_without_type(target, props.zones)
@@ -80,10 +81,10 @@ def command(
         if scores is not None:
             print(f"dlcluster: {scores_line(requirements.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
         print_cost(props, prices, end)
-        require_yes(f"continue with {' or '.join(props.zones)}?", yes=yes)
-    zone = find_zone_with_capacity(placement, props, zones_without_type, until=end, prices=prices, scores=scores)
-    cluster = cluster_of(placement)
-    members = await_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
+        confirm(f"continue with {' or '.join(props.zones)}?", yes=yes)
+    zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
+    cluster = cluster_of(deployer)
+    members = wait_until_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
         nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
         rate = requirements.fleet_rate(props, prices)

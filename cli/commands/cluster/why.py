@@ -6,7 +6,7 @@ from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, check_outputs, find_cluster, find_clusters
 from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState, find_newest_stack
-from cli.cdk_context import APP_FILE, read_context, read_props
+from cli.cdk.context import APP_FILE, read_context, read_props
 from cli.command import cluster_command
 from cli.errors import NoClusterError
 from cli.output import json_option, print_json

@@ -19,7 +19,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     with connect_to_master(selection) as (context, connection):
         jobs = read_jobs(connection)
     if as_json:
-        print_json(cluster=context.cluster.name, jobs=[job.document() for job in jobs])
+        print_json(cluster=context.cluster.name, jobs=[job.to_dict() for job in jobs])
     else:
         now = utc_now()
         rows: list[tuple[str, ...]] = [COLUMNS, *(job.row(now) for job in jobs)]

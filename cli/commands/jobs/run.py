@@ -10,7 +10,7 @@ from cli.command import cluster_command
 from cli.completion import complete_file
 from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
-from cli.jobs.launch_options import LaunchOptions, launch_options
+from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
 from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
 from cli.jobs.refused_options import refuse_options
@@ -32,17 +32,17 @@ EXAMPLES: Final = (
 
 @cluster_command("run", examples=EXAMPLES, interspersed=False, cls=RunCommand)
 @click.option("--detach", is_flag=True, help="Print the job's id and return; see dlcluster logs and stop.")
-@click.option("--sync/--no-sync", default=True, help="Copy the current directory first (--sync).")
+@click.option("--sync/--no-sync", default=True, help="Copy the current directory to the nodes first (default: --sync).")
 @click.option("--to", metavar="NAME", help="Directory's name on the nodes, in the home directory (default: its own).")
-@launch_options
+@add_launch_options
 @refuse_options
 @json_option
-@click.argument("command", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
+@click.argument("words", metavar="[--] COMMAND ...", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
 def command(
     selection: Selection,
     /,
     *,
-    command: tuple[str, ...],
+    words: tuple[str, ...],
     detach: bool,
     sync: bool,
     to: str | None,
@@ -55,39 +55,39 @@ def command(
     .gitignore names are not copied. Options after the command's name are its own. Each line of output begins with its
     node. The job runs on the cluster, not here: on Ctrl-C dlcluster asks whether to leave it running.
     """
-    if not command:
+    if not words:
         raise UsageError("no command given, as in: dlcluster run -- train.py --lr 0.1")
-    launch_options_given = LaunchOptions(**options)
-    launch_options_given.check(os.environ)
-    if command[0] == LAUNCHER:
+    launch_options = LaunchOptions(**options)
+    launch_options.check(os.environ)
+    if words[0] == LAUNCHER:
         has_dlcluster_options = detach or not sync or to is not None or as_json
-        if has_dlcluster_options or launch_options_given.to_args():
+        if has_dlcluster_options or launch_options.to_args():
             raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
-        return run_on_master(selection, command)
-    if launch_options_given.sync_overwrite and not sync:
+        return run_on_master(selection, words)
+    if launch_options.sync_overwrite and not sync:
         raise UsageError("--sync-overwrite cannot be combined with --no-sync, which sends nothing")
     if to is not None and not sync:
         raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
-    refuse_slurm(command)
-    refuse_task_file(command)
-    script = find_script(command)
+    refuse_slurm(words)
+    refuse_task_file(words)
+    script = find_script(words)
     if sync:
         check_is_sent(script)
-        check_exists(command[0])
+        check_exists(words[0])
     with connect_to_master(selection) as (context, connection):
-        refuse_other_launchers(command, nnodes=launch_options_given.nnodes or context.membership.desired_training_nodes)
-        if launch_options_given.secret:
+        refuse_other_launchers(words, nnodes=launch_options.nnodes or context.membership.desired_training_nodes)
+        if launch_options.secret:
             check_secrets_are_known(context.membership.members)
         for line in release_lines(context.membership.members, stack=context.cluster.release):
             print(f"dlcluster: {line}", file=sys.stderr)
         sent = send_directory(connection, to=to) if sync else None
         if sent is not None:
-            note_independent_processes(script, nodes=launch_options_given.nnodes or len(context.membership.members))
-        job_id = start_job(connection, command, options=launch_options_given, sent=sent)
+            note_independent_processes(script, nodes=launch_options.nnodes or len(context.membership.members))
+        job_id = start_job(connection, words, options=launch_options, sent=sent)
         if not detach:
-            may_wait = launch_options_given.durable or launch_options_given.wait
+            may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:

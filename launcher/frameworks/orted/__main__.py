@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from launcher.frameworks.orted.remote_shell import hand_over
-from launcher.frameworks.orted.rendezvous import await_command, deliver, run_command
+from launcher.frameworks.orted.rendezvous import deliver, run_command, wait_for_command
 
 if __name__ == "__main__":
     program, name, seconds, *args = sys.argv[1:]
@@ -23,7 +23,7 @@ if __name__ == "__main__":
         elif program == "deliver":
             code = deliver(name, sys.stdin.buffer.read(), seconds=float(seconds))
         else:
-            code = run_command(await_command(name, seconds=float(seconds)))
+            code = run_command(wait_for_command(name, seconds=float(seconds)))
     except OSError as error:
         sys.exit(f"launch: {program} {name}: {error}")
     sys.exit(code)

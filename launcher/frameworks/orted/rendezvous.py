@@ -26,7 +26,7 @@ def deliver(name: str, command: bytes, *, seconds: float) -> int:
         return 0 if connection.recv(1) == TAKEN else 1
 
 
-def await_command(name: str, *, seconds: float) -> str:
+def wait_for_command(name: str, *, seconds: float) -> str:
     """Listen on the socket `name` for a command from this user. Raises OSError, also if none arrives in time."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

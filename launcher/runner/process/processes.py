@@ -166,12 +166,12 @@ def group_is_gone(group: int) -> bool:
     return not signal_group(group, 0)
 
 
-def end_orphans(*, deadline_s: float) -> bool:
+def end_orphans(*, timeout_s: float) -> bool:
     """Kill all descendants of this process that left their rank's session or outlived the runner.
 
     Return True if none is left.
     """
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + timeout_s
     while (pids := _children()) and time.monotonic() < until:
         for pid in map(int, pids):
             _kill(pid)

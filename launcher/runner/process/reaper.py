@@ -18,7 +18,7 @@ from launcher.runner.process.processes import (
     rename,
 )
 
-ORPHANS_DEADLINE_S = 5.0
+ORPHANS_TIMEOUT_S = 5.0
 IDLE_NAME, REAPER_NAME = "launch-idle", "launch-reaper"
 """Process names of an idle runner and of its reaper."""
 STOPPED_S = 20.0
@@ -48,13 +48,13 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
                 rename(IDLE_NAME)
             # The reaper may have died before die_with_parent() took effect.
             result = work(is_reused) if os.getppid() == reaper else 0
-            end_orphans(deadline_s=ORPHANS_DEADLINE_S)
+            end_orphans(timeout_s=ORPHANS_TIMEOUT_S)
             return result
         for number in STOP_SIGNALS:
             # Ignore signals; ssh's hangup and pkill also reach the child, which handles them.
             signal.signal(number, signal.SIG_IGN)
-        status = await_end(child)
-        is_clean = end_orphans(deadline_s=ORPHANS_DEADLINE_S)
+        status = wait_for_end(child)
+        is_clean = end_orphans(timeout_s=ORPHANS_TIMEOUT_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
         if code != RUN_ANOTHER or not is_clean or time.monotonic() - since > MAX_SESSION_S:
             return code
@@ -65,7 +65,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         rename(REAPER_NAME)
 
 
-def await_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
+def wait_for_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
     """Reap the child and return its status (wait(2)).
 
     The child always ends unless it is stopped; then kill it, because its ranks would keep running.

@@ -14,7 +14,7 @@ from launcher.runner.s3.leftovers import remove_leftovers
 from launcher.runner.s3.listing import Listing, Object
 from launcher.runner.s3.object_reader import RESTORE
 from launcher.runner.s3.ranged_file import RANGE_SIZE, RangedFile
-from launcher.runner.s3.share import Share
+from launcher.runner.s3.shard import Shard
 from launcher.runner.s3.workers import Arrived, Task, Workers
 from launcher.sync.progress import plural
 
@@ -52,7 +52,7 @@ class Download:
         self._source = f"s3://{bucket}/{prefix}".rstrip("/")
         self._prefix = prefix
         self._directory = directory
-        self._share = Share(shard, directory=directory)
+        self._shard = Shard(shard, directory=directory)
         self._report = report
         self._listing = Listing(bucket, prefix)
         self._ranged: dict[str, RangedFile] = {}
@@ -77,7 +77,7 @@ class Download:
         try:
             Thread(target=self._submit, args=(workers, first, pages), daemon=True).start()
             Thread(target=self._finish, args=[workers], daemon=True).start()
-            self._await_all(workers)
+            self._wait_for_all(workers)
         finally:
             workers.end()
         remove_leftovers(self._listed_directories)
@@ -86,7 +86,7 @@ class Download:
     def _counts(self) -> dict[str, object]:
         return {"files": self._files, "bytes": self._received, "total": self._total}
 
-    def _await_all(self, workers: Workers) -> None:
+    def _wait_for_all(self, workers: Workers) -> None:
         """Take in what the workers have done, until all is listed and done."""
         open_tasks, is_listed, reported_at = 0, False, time.monotonic()
         while open_tasks or not is_listed:
@@ -162,8 +162,8 @@ class Download:
 
     def _refusal(self) -> str:
         """Return why this directory may not have this prefix, if so, once all is listed."""
-        if self._share.strangers:
-            files = plural(self._share.strangers, "file")
+        if self._shard.files_of_other_shards:
+            files = plural(self._shard.files_of_other_shards, "file")
             return f"{self._directory} holds {files} of another share (--sync-s3-shard); empty it or name another one"
         if self._archived:
             more = f" and {len(self._archived) - 1} more" if len(self._archived) > 1 else ""
@@ -188,7 +188,7 @@ class Download:
 
     def _is_ours(self, s3_object: Object) -> bool:
         """Return True unless the object belongs to another node, or stands for a directory."""
-        return not s3_object.key.endswith("/") and self._share.has(s3_object.key, self._path(s3_object))
+        return not s3_object.key.endswith("/") and self._shard.has(s3_object.key, self._path(s3_object))
 
     def _path(self, s3_object: Object) -> str:
         return f"{self._directory}/{s3_object.key[len(self._prefix) :]}"

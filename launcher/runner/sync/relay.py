@@ -17,15 +17,15 @@ from launcher.runner.sync.part_file import PartFile
 from launcher.sync.certificate import client_context, server_context
 from launcher.sync.stream import RecordType, StreamRecord, read_records
 
-CONNECT_DEADLINE_S = 30.0
-HANDSHAKE_DEADLINE_S = 10.0
+CONNECT_TIMEOUT_S = 30.0
+HANDSHAKE_TIMEOUT_S = 10.0
 ALIVE_INTERVAL_S = 5.0
 """Seconds between heartbeats to a node that needs no file at the moment."""
 
 
 def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
     """Accept the connection from the previous node; reject peers without this sync's key."""
-    context, until = server_context(identity), time.monotonic() + CONNECT_DEADLINE_S
+    context, until = server_context(identity), time.monotonic() + CONNECT_TIMEOUT_S
     while (left := until - time.monotonic()) > 0:
         listener.settimeout(left)
         try:
@@ -34,13 +34,13 @@ def accept(listener: socket.socket, identity: str) -> ssl.SSLSocket:
             break
         with suppress(OSError):
             return _wrap_tls(context, plain, server_side=True)
-    raise NeighborLostError(f"the previous node in the chain did not connect within {CONNECT_DEADLINE_S:g} s")
+    raise NeighborLostError(f"the previous node in the chain did not connect within {CONNECT_TIMEOUT_S:g} s")
 
 
 def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSocket:
     """Connect to the next node."""
     try:
-        plain = socket.create_connection((address, port), timeout=HANDSHAKE_DEADLINE_S)
+        plain = socket.create_connection((address, port), timeout=HANDSHAKE_TIMEOUT_S)
     except OSError as error:
         raise LaunchError(f"cannot reach {name} at {address}:{port}: {error.strerror or error}") from error
     try:
@@ -50,7 +50,7 @@ def connect(address: str, port: int, *, name: str, identity: str) -> ssl.SSLSock
 
 
 def _wrap_tls(context: ssl.SSLContext, plain: socket.socket, *, server_side: bool) -> ssl.SSLSocket:
-    plain.settimeout(HANDSHAKE_DEADLINE_S)
+    plain.settimeout(HANDSHAKE_TIMEOUT_S)
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         secured = context.wrap_socket(plain, server_side=server_side)

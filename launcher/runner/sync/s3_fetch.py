@@ -30,7 +30,7 @@ def fetch(
     directory: Path,
     *,
     shard: Sequence[int] | None,
-    deadline_s: float,
+    timeout_s: float,
     report: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """Download what `directory` lacks of everything below `source`; report counts, and return the final ones.
@@ -40,7 +40,7 @@ def fetch(
     match = BUCKET_URL.fullmatch(source)
     if match is None:
         raise ValueError(f"not a bucket's prefix: {source!r}")
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + timeout_s
     make_directory(directory)
     request = {
         "bucket": match[1],

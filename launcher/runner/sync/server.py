@@ -121,14 +121,14 @@ class SyncServer:
             relay(stream, forwarder, destination=self._destination, needed=self._needed)
         return {"received": len(self._needed)}
 
-    def _fetch(self, *, source: str, directory: str, shard: list[int] | None, deadline_s: float) -> Answer:
+    def _fetch(self, *, source: str, directory: str, shard: list[int] | None, timeout_s: float) -> Answer:
         """Download a prefix from a bucket; answers with the progress precede the last one."""
         path = destination_path(directory, home=Path.home())
         counts = fetch(
             source,
             path,
             shard=shard,
-            deadline_s=deadline_s,
+            timeout_s=timeout_s,
             report=lambda counts: self._report({"progress": counts}),
         )
         return {"fetched": counts}

@@ -22,7 +22,7 @@ SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
 """Directory below the user's runtime directory (pam_systemd(8))."""
 ANSWER_S = 0.5
-"""Deadline for a daemon's answer, in seconds; the daemon does nothing else."""
+"""Timeout for a daemon's answer, in seconds; the daemon does nothing else."""
 PROGRAM = Path(__file__).parent / "daemon.py"
 MAX_CONNECTIONS = 200
 """Maximum number of connections per daemon, with four descriptors each: the usual limit of a process is 1024."""

@@ -18,8 +18,8 @@ SENT = Upload(name="my-job", files=3, size=30, sent_files=2, sent_size=20)
 def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     return {
         "version": 1, "id": JOB, "state": state, "command": ["python", "-u", "train.py"], "hosts": ["w1", "w2"],
-        "engine": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7, "start": "2026-01-01T00:00:00Z",
-        "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
+        "framework": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7,
+        "submitted_at": "2026-01-01T00:00:00Z", "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
         "detached": True, "later": "unknown here", **changes,
     }  # fmt: skip
 

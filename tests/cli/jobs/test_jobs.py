@@ -9,7 +9,7 @@ import pytest
 from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
-from cli.sizes import question
+from cli.sizes import confirm
 from cli.ssh.remote import CommandResult, ending_with_connection
 from tests.cli.fleet import error_line
 from tests.cli.jobs.master import JOB, Master, record
@@ -29,8 +29,8 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     assert (found["version"], found["cluster"]) == (1, "demo")
     assert found["jobs"][0] == {
         "id": JOB, "name": None, "state": "SUCCEEDED", "command": ["python", "-u", "train.py"], "nodes": ["w1", "w2"],
-        "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
-        "failed_rank": None, "restarts": 0, "place": None, "waiting": None, "durable": False,
+        "submitted_at": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
+        "failed_rank": None, "restarts": 0, "queue_position": None, "waiting": None, "durable": False,
         "local_checkpoints": False, "unknown_checkpoints": False,
         "detached": True, "directory": "/home/ubuntu/my-job", "started_by": None,
     }  # fmt: skip
@@ -57,12 +57,12 @@ def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.C
 
 def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     text = "2nd in the queue, for 2 nodes (job 1 of ann\x1b has them)"
-    master.set_answer("launch list --json", json.dumps([record("WAITING", place=2, waiting=text)]))
+    master.set_answer("launch list --json", json.dumps([record("WAITING", queue_position=2, waiting=text)]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{JOB} is waiting, {text.replace(chr(27), ' ')}"
     assert main(["jobs", "--json"]) == 0
     job = json.loads(capsys.readouterr().out)["jobs"][0]
-    assert (job["state"], job["place"], job["waiting"]) == ("WAITING", 2, text)
+    assert (job["state"], job["queue_position"], job["waiting"]) == ("WAITING", 2, text)
 
 
 def test_jobs_that_would_end_are_named_with_what_they_lose(
@@ -73,10 +73,10 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
         record("WAITING"), record("FAILED"),
     ]  # fmt: skip
     master.set_answer("launch list --json", json.dumps(records))
-    monkeypatch.setattr(question, "find_selected_cluster", lambda selection: None)
-    monkeypatch.setattr(question, "ssh_target", lambda context: None)
-    monkeypatch.setattr(question, "connect", lambda target: nullcontext(master))
-    question.warn_of_running_jobs(Selection())
+    monkeypatch.setattr(confirm, "find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr(confirm, "ssh_target", lambda context: None)
+    monkeypatch.setattr(confirm, "connect", lambda target: nullcontext(master))
+    confirm.warn_of_running_jobs(Selection())
     fates = [line.removeprefix(f"dlcluster: job {JOB} ") for line in capsys.readouterr().err.splitlines()]
     assert fates == [
         "runs and would end, and its checkpoints are on the nodes' disks alone: python -u train.py",

@@ -67,7 +67,7 @@ def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
     stub.add_response("describe_scaling_activities", {"Activities": list(activities)})
 
 
-def test_surplus_nodes_are_reported_as_leaving(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_surplus_nodes_are_reported_as_terminating(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
     assert main(["status"]) == 0
@@ -98,7 +98,7 @@ def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytes
         answer(stub, activity(4, "no capacity"), activity(3), activity(2, "no capacity"), activity(1, "quota"))
         assert below_the_table(capsys) == [
             MISSING,
-            "newest failure of EC2 Auto Scaling: "
+            "latest EC2 Auto Scaling failure: "
             "2026-01-01 00:04:00 workers: Launching a new EC2 instance, Failed: no capacity (2 times)",
         ]
 
@@ -107,10 +107,9 @@ def test_activities_after_the_failure_are_shown(stub: Stubber, capsys: pytest.Ca
     with stub:
         answer(stub, activity(4), activity(3, "no capacity"))
         assert below_the_table(capsys)[1:] == [
-            "newest failure of EC2 Auto Scaling: "
+            "latest EC2 Auto Scaling failure: "
             "2026-01-01 00:03:00 workers: Launching a new EC2 instance, Failed: no capacity",
-            "newest activity of EC2 Auto Scaling: "
-            "2026-01-01 00:04:00 workers: Launching a new EC2 instance, InProgress",
+            "latest EC2 Auto Scaling activity: 2026-01-01 00:04:00 workers: Launching a new EC2 instance, InProgress",
         ]
 
 
@@ -118,7 +117,7 @@ def test_a_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: py
     with stub:
         answer(stub, activity(4))
         (_, message) = below_the_table(capsys)
-    assert message.startswith("newest activity of EC2 Auto Scaling: 2026-01-01 00:04:00 workers")
+    assert message.startswith("latest EC2 Auto Scaling activity: 2026-01-01 00:04:00 workers")
 
 
 def test_status_shows_the_count_without_permission_for_activities(
@@ -183,7 +182,7 @@ def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: 
     assert main(["status"]) == 0
     assert re.findall(r"^\d +(\w+) .*running, draining$", capsys.readouterr().out, re.MULTILINE) == ["worker2"]
     assert main(["status", "--json"]) == 0
-    assert [node["leaving"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True, False]
+    assert [node["draining"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True, False]
 
 
 def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +202,7 @@ def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.Cap
     assert main(["status", "--json"]) == 0
     nodes = json.loads(capsys.readouterr().out)["nodes"]
     assert [node["setup"]["outcome"] for node in nodes] == ["done", "failed", "done"]
-    assert [node["leaving"] for node in nodes] == [False, False, False]
+    assert [node["draining"] for node in nodes] == [False, False, False]
 
 
 def test_status_shows_idle_time_and_pause_time(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def deployed(
     Path("cdk.json").write_text(CDK_JSON)
     made = FakeCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     for command in ("pause", "resume", "resize", "cost", "extend"):
         monkeypatch.setattr(f"cli.commands.cluster.{command}.connect", lambda _: clients)
     monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)

@@ -15,8 +15,8 @@ from botocore.client import BaseClient
 
 from bootstrap.aws.group_sizes import PAUSED, GroupSize
 from bootstrap.contract import MASTER, WORKER
-from cli import settings_file
 from cli.aws.scaling import Activity
+from cli.cdk import settings_file
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import STILL_STARTING
@@ -80,7 +80,7 @@ def test_rerun_completes_a_killed_command(deployed: FakeCluster, command: str, m
             # This step only reads, and its calls would use up the points.
             patch.setattr("cli.commands.cluster.pause.warn_of_running_jobs", lambda selection: None)
             # The stand-in for the CDK calls AWS itself.
-            patch.setattr("cli.sizes.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
+            patch.setattr("cli.cdk.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
             code = main(words)
         killed += killer.killed
         assert code == (EXIT_INTERRUPTED if killer.killed else 0)
@@ -109,13 +109,13 @@ def _apart(patch: pytest.MonkeyPatch, cdk: Call) -> Call:
 
 
 def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = [name for ids in deployed.instances().values() for name in ids]
+    terminated = [name for ids in deployed.instances().values() for name in ids]
     assert main(["pause", "--yes", "--json"]) == 0
     output = capsys.readouterr()
     # No node answers here. A question would name the jobs, and so does --yes.
     assert "dlcluster: cannot tell which jobs run: " in output.err
     assert json.loads(output.out) == {
-        "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "ended": ended,
+        "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "terminated": terminated,
         # A NAT gateway, its address, and the master's: 0.045 + 2 x 0.005.
         "usd_per_hour": 0.055,
     }  # fmt: skip
@@ -156,7 +156,7 @@ def test_no_question_without_a_terminal(deployed: FakeCluster, capsys: pytest.Ca
 def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
     deployed: FakeCluster, answer: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.sizes.question.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("cli.sizes.confirm.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
     assert main(["pause"]) == code
     assert "dlcluster: cannot tell which jobs run: " in capsys.readouterr().err

@@ -45,7 +45,7 @@ def test_an_end_during_the_deploy_is_reported(
             expire(deployed)
         return deployed.cdk(line)
 
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", cdk)
     assert main(["extend", "8h", "--json"]) == 0
     out, output = capsys.readouterr()
     assert "perhaps before the deploy is done: its nodes may end" in output.splitlines()[0]

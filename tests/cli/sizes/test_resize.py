@@ -76,7 +76,7 @@ def test_failed_deploy_leaves_the_sizes_unchanged(
     def refuse(*_words: object, **_options: object) -> object:
         return type("FakeProcess", (), {"returncode": 1})
 
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", refuse)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", refuse)
     assert main(["resize", "3", "--yes"]) == EXIT_FAILED
     assert "cdk deploy failed with exit code 1; cdk.json keeps worker_count 3" in capsys.readouterr().err
     assert deployed.sizes() == DECLARED

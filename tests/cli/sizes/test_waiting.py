@@ -74,7 +74,7 @@ def test_resize_waits_for_the_setup_that_it_deploys(
         deploy_setup(deployed, timeout_s=HOUR)
         return 0
 
-    monkeypatch.setattr("cli.sizes.deploy.run_deploy", deploy)
+    monkeypatch.setattr("cli.cdk.deploy.run_deploy", deploy)
     assert main(["resize", "3", "--yes"]) == EXIT_FAILED
     assert last_line(capsys).startswith("dlcluster: waited 5400 s for 4 of 4 nodes to join the cluster")
     assert '"worker_count": 3' in Path("cdk.json").read_text()

@@ -30,5 +30,5 @@ def test_pause_waits_until_ranks_have_saved_and_nodes_have_shut_down(
     clock = itertools.count(step=STEP_S)
     monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None))
     clients = SimpleNamespace(autoscaling=None)
-    waiting.await_gone(clients, SimpleNamespace(name="demo"))  # type: ignore[arg-type]
+    waiting.wait_until_gone(clients, SimpleNamespace(name="demo"))  # type: ignore[arg-type]
     assert "waiting for 2 of its nodes to end (i-1 Terminating:Wait" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from bootstrap.cluster.records import parse_membership
 from bootstrap.contract import CLUSTER_TAG
 from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.main import main
-from cli.ssh.config import Access, config_text, known_hosts_text, ssh_arguments
+from cli.ssh.config import LoginSettings, config_text, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget
 from tests.bootstrap.forged_records import forged_items
 from tests.bootstrap.identities import NETWORKS
@@ -203,9 +203,9 @@ NAME = r"deeplearning-(?:master|worker\d{1,4})"
 BASE64 = r"[A-Za-z0-9+/]{68}"
 
 
-def access(master: ClusterNode) -> Access:
+def access(master: ClusterNode) -> LoginSettings:
     command = ("/usr/bin/python3", "/opt/dlcluster", "known-hosts", "--table", "table")
-    return Access(
+    return LoginSettings(
         cluster_name="demo",
         login_user="ubuntu",
         master=master,

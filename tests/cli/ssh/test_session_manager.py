@@ -254,7 +254,7 @@ def test_ctrl_c_on_the_terminal_does_not_reach_the_plugin(tmp_path: Path) -> Non
     with (tmp_path / "errors").open("w+b") as errors:
         session = PluginSession(PluginCall(words=(sys.executable, "-c", script), environment={}), errors=errors)
         try:
-            session.await_server()
+            session.wait_for_server()
             line = session.socket.recv(100)
         finally:
             session.end()

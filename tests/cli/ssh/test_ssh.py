@@ -16,7 +16,7 @@ import pytest
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
-from cli.ssh.config import Access, known_hosts_text, ssh_arguments
+from cli.ssh.config import LoginSettings, known_hosts_text, ssh_arguments
 from cli.ssh.remote import SshTarget, connect, run_command
 from tests.cli.fleet import Deploy, Fleet, put_membership, set_addresses
 from tests.launcher.sshd import Node, make_key, sshd_nodes
@@ -138,7 +138,7 @@ def test_agent_is_not_forwarded_to_workers() -> None:
     """The hop through the master does not forward the agent either."""
     master = ClusterNode(node_index=1, instance_id="", address=MASTER, node_type="master", host_key="")
     worker = ClusterNode(node_index=2, instance_id="", address=WORKER, node_type="worker", host_key="")
-    access = Access(
+    access = LoginSettings(
         cluster_name="demo", login_user="ubuntu", master=master, master_address=MASTER, known_hosts_command=("true",)
     )
     words = " ".join(ssh_arguments(access, worker))
@@ -212,7 +212,7 @@ def test_paths_with_special_characters_reach_ssh(
     ]
     (odd / "known").write_text(known_hosts_text(members, None))
     shutil.copy(site.identity, odd / "identity")
-    access = Access(
+    access = LoginSettings(
         cluster_name="demo",
         login_user=getpass.getuser(),
         master=members[0],
@@ -293,5 +293,5 @@ def test_run_fails_without_an_ssh_server(site: Site) -> None:
 def test_a_command_that_does_not_end_is_reported_at_its_deadline(site: Site) -> None:
     with connect(site.target()) as master:
         with pytest.raises(ClusterError, match=f"waited 1 s for a command on {MASTER}, which did not end"):
-            master.output("echo begun; sleep 30", deadline_s=0.6)
-        assert master.output("echo still there", deadline_s=30).stdout == b"still there\n"
+            master.output("echo begun; sleep 30", timeout_s=0.6)
+        assert master.output("echo still there", timeout_s=30).stdout == b"still there\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.aws.clients import Clients
-from cli.up.lock import Lock
+from cli.cluster_lock import Lock
 from tests.cli.sizes.conftest import clients, local_aws
 from tests.cli.up.up_cluster import GONE, SETTINGS, UpCluster, note_changes
 from tests.local.aws.harness import REGION, Aws, Places, Stacks
@@ -37,9 +37,9 @@ def cluster(
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))
     made = UpCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", made.cdk)
-    monkeypatch.setattr("cli.up.placement.require_cdk", lambda: None)
-    monkeypatch.setattr("cli.up.lock._boot", lambda: "boot")
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
+    monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
+    monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")
     monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, process=GONE))
     # The command queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)

@@ -9,10 +9,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
+from cli.cluster_lock import TakenError
 from cli.sizes.groups import GroupState
 from cli.up.attempt import ZoneAttempt
 from cli.up.launch import Launch, Launched, UnansweredError
-from cli.up.lock import TakenError
 from stacks.settings.capacity import declared_sizes
 
 ATTEMPT = ZoneAttempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))

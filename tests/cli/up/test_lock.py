@@ -15,11 +15,11 @@ from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
+from cli.cluster_lock import STALE_S, Lock, TakenError
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
-from cli.up import end_fleet, requirements
+from cli.up import requirements, terminate_fleet
 from cli.up.fleet import Fleet, ZoneOutcome
-from cli.up.lock import STALE_S, Lock, TakenError
 from cli.up.zone_rounds import ZoneRounds
 from stacks.settings.capacity import declared_sizes
 
@@ -67,13 +67,13 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
         made.looked_up += 1
         return SimpleNamespace(table="demo-Table")
 
-    monkeypatch.setattr("cli.up.lock.find_cluster", find)
+    monkeypatch.setattr("cli.cluster_lock.find_cluster", find)
     return made
 
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     later = time.time() + seconds
-    monkeypatch.setattr("cli.up.lock.time.time", lambda: later)
+    monkeypatch.setattr("cli.cluster_lock.time.time", lambda: later)
 
 
 def test_call_that_slept_too_long_cannot_take_its_lock_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.Monke
 
 
 def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.up.lock._boot", lambda: "")
+    monkeypatch.setattr("cli.cluster_lock._boot", lambda: "")
     table.lock().hold()
     with pytest.raises(TakenError):
         table.lock().hold()
@@ -118,7 +118,7 @@ def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: p
 def test_lock_is_kept_when_the_hostname_changes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
     owner.hold()
-    monkeypatch.setattr("cli.up.lock.socket.gethostname", lambda: "another")
+    monkeypatch.setattr("cli.cluster_lock.socket.gethostname", lambda: "another")
     owner.hold()
     assert table.item["host"] == {"S": "another"}
 
@@ -129,8 +129,8 @@ def test_lock_of_an_ended_process_is_free_on_the_same_boot(
 ) -> None:
     boot_id, namespace = tmp_path / "boot_id", tmp_path / "pid"
     namespace.symlink_to("pid:[4026531836]")
-    monkeypatch.setattr("cli.up.lock.BOOT_ID", boot_id)
-    monkeypatch.setattr("cli.up.lock.PROCESS_NAMESPACE", namespace)
+    monkeypatch.setattr("cli.cluster_lock.BOOT_ID", boot_id)
+    monkeypatch.setattr("cli.cluster_lock.PROCESS_NAMESPACE", namespace)
     if boot != "unknown":
         boot_id.write_text("f3d1\n")
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as gone:
@@ -158,7 +158,7 @@ def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatc
     groups = {MASTER: group("demo-master", "i-0"), WORKER: group("demo-worker", "i-1", "i-2")}
     ended: list[str] = []
     monkeypatch.setattr("cli.up.fleet.read_groups", lambda *_: groups)
-    monkeypatch.setattr("cli.up.fleet.end_fleet", lambda *_, **__: ended.append("all"))
+    monkeypatch.setattr("cli.up.fleet.terminate_fleet", lambda *_, **__: ended.append("all"))
     monkeypatch.setattr("cli.up.fleet.begin_attempt", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
     fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
@@ -180,8 +180,8 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
 
     monkeypatch.setattr(ZoneRounds, "_try", refuse)
     monkeypatch.setattr("cli.up.zone_rounds.time.sleep", oversleep)
-    placement: Any = SimpleNamespace(lock=table.lock())
-    assert len([*ZoneRounds(placement=placement, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
+    deployer: Any = SimpleNamespace(lock=table.lock())
+    assert len([*ZoneRounds(deployer=deployer, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
     assert tried == [ZONE]
 
 
@@ -194,42 +194,42 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
         pass_time(monkeypatch, STALE_S + 1)
         other.hold()
 
-    monkeypatch.setattr(end_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
-    monkeypatch.setattr(end_fleet, "await_gone", lambda *_, **__: None)
-    monkeypatch.setattr(end_fleet, "_await_late", take)
-    monkeypatch.setattr("cli.up.end_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
+    monkeypatch.setattr(terminate_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
+    monkeypatch.setattr(terminate_fleet, "wait_until_gone", lambda *_, **__: None)
+    monkeypatch.setattr(terminate_fleet, "_wait_for_late_instances", take)
+    monkeypatch.setattr("cli.up.terminate_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
     with pytest.raises(TakenError):
-        end_fleet.end_fleet(lock.clients, cluster, lock)
+        terminate_fleet.terminate_fleet(lock.clients, cluster, lock)
 
 
 def test_lock_never_becomes_stale_while_a_fleet_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every wait of end_fleet takes as long as its deadline allows."""
+    """Every wait of terminate_fleet takes as long as its deadline allows."""
     clock, held, late_since = [0.0], [0.0], list[float]()
 
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
     def pause(*_: Any) -> None:
-        if clock[0] < end_fleet.CHANGE_TIMEOUT_S:
+        if clock[0] < terminate_fleet.CHANGE_TIMEOUT_S:
             raise ClientError({"Error": {"Code": "ResourceContention", "Message": ""}}, "UpdateAutoScalingGroup")
 
     def running(*_: Any) -> list[str]:
         late_since.append(clock[0])
-        return ["i-late"] if clock[0] - late_since[0] < end_fleet.LATE_TIMEOUT_S else []
+        return ["i-late"] if clock[0] - late_since[0] < terminate_fleet.LATE_TIMEOUT_S else []
 
-    monkeypatch.setattr(end_fleet, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    monkeypatch.setattr(terminate_fleet, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     monkeypatch.setattr(
-        end_fleet, "read_groups", lambda *_: {WORKER: group("demo-worker"), MASTER: group("demo-master")}
+        terminate_fleet, "read_groups", lambda *_: {WORKER: group("demo-worker"), MASTER: group("demo-master")}
     )
-    monkeypatch.setattr(end_fleet, "pause_groups", pause)
-    monkeypatch.setattr(end_fleet, "await_gone", lambda *_, timeout_s: sleep(timeout_s))
-    monkeypatch.setattr(end_fleet, "_running", running)
-    monkeypatch.setattr(end_fleet, "forget_attempt", lambda *_: None)
+    monkeypatch.setattr(terminate_fleet, "pause_groups", pause)
+    monkeypatch.setattr(terminate_fleet, "wait_until_gone", lambda *_, timeout_s: sleep(timeout_s))
+    monkeypatch.setattr(terminate_fleet, "_running", running)
+    monkeypatch.setattr(terminate_fleet, "forget_attempt", lambda *_: None)
     lock: Any = SimpleNamespace(hold=lambda: held.append(clock[0]))
     clients: Any = SimpleNamespace(autoscaling=None)
     cluster: Any = SimpleNamespace(name="demo")
-    end_fleet.end_fleet(clients, cluster, lock, unanswered=True)
+    terminate_fleet.terminate_fleet(clients, cluster, lock, unanswered=True)
     assert held[-1] == clock[0] > STALE_S
     assert max(after - before for before, after in pairwise(held)) < STALE_S
 

@@ -14,14 +14,14 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from bootstrap.contract import MASTER, WORKER, group_name
 from cli.aws.clients import Clients
-from cli.cdk_context import read_props
+from cli.cdk.context import read_props
+from cli.cluster_lock import Lock, TakenError
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
-from cli.up.end_fleet import EMPTY_POLLS_REQUIRED
-from cli.up.lock import Lock, TakenError
-from cli.up.placement import Placement
 from cli.up.requirements import require_quota
+from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
+from cli.up.zone_deployer import ZoneDeployer
 from tests.cli.sizes.fake_cluster import NAME, FakeProcess
 from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.aws.harness import Places
@@ -92,7 +92,7 @@ def test_nodes_that_come_after_an_unanswered_launch_are_waited_for(
             ec2.terminate_instances(InstanceIds=late[1:])
 
     monkeypatch.setattr(clients.autoscaling, "launch_instances", unanswered)
-    monkeypatch.setattr("cli.up.end_fleet.time.sleep", sleep)
+    monkeypatch.setattr("cli.up.terminate_fleet.time.sleep", sleep)
     assert cluster.up() == 1
     assert (len(late), len(pauses), cluster.running()) == (2, PASSES_UNTIL_GONE + PASSES_UNTIL_SURE, 0)
     message = capsys.readouterr().err
@@ -167,7 +167,7 @@ def test_groups_with_nodes_are_not_moved(cluster: UpCluster, clients: Clients) -
     deploys = len(cluster.lines)
     lock = Lock(clients=clients, name=NAME, caller=ANN)
     with pytest.raises(ClusterError, match="has nodes now"):
-        Placement(clients=clients, name=NAME, zones=tuple(ZONES), lock=lock).move(ZONES[0])
+        ZoneDeployer(clients=clients, name=NAME, zones=tuple(ZONES), lock=lock).move(ZONES[0])
     assert len(cluster.lines) == deploys
 
 
@@ -188,7 +188,7 @@ def test_running_nodes_are_reported_after_a_failed_deploy(
         deploys.append("")
         return FakeProcess(1) if len(deploys) == 4 else cluster.cdk(line, **options)
 
-    monkeypatch.setattr("cli.sizes.deploy.subprocess.run", cdk)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", cdk)
     assert cluster.up() == 1
     assert cluster.running() == 3
     assert (
@@ -201,7 +201,7 @@ def test_complete_fleet_without_its_deploy_is_not_ended_for_other_sizes(
     cluster: UpCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Placement, "deploy_in", refuse_deploy)
+        patch.setattr(ZoneDeployer, "deploy_in", refuse_deploy)
         assert cluster.up() == 1
     before = cluster.instances()
     assert sum(map(len, before.values())) == 3
@@ -221,7 +221,7 @@ def test_pausing_a_busy_group_is_retried(cluster: UpCluster, monkeypatch: pytest
             raise ClientError({"Error": {"Code": busy.pop(), "Message": ""}}, "UpdateAutoScalingGroup")
         pause_groups(*arguments)
 
-    monkeypatch.setattr("cli.up.end_fleet.pause_groups", contended)
+    monkeypatch.setattr("cli.up.terminate_fleet.pause_groups", contended)
     assert cluster.up() == 0
     assert not busy
 
@@ -244,7 +244,7 @@ def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
 def test_a_stack_that_is_being_deleted_is_not_created_again(
     cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})
+    monkeypatch.setattr("cli.up.zone_deployer.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})
     assert cluster.up() == 1
     assert "stack demo is DELETE_IN_PROGRESS: wait until it is gone" in capsys.readouterr().err
 
@@ -253,9 +253,9 @@ def test_up_waits_for_a_deploy_as_long_as_the_setup_may_take(
     cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = itertools.count(step=600)
-    monkeypatch.setattr("cli.up.placement.describe_stack", lambda *_: {"StackStatus": "UPDATE_IN_PROGRESS"})
+    monkeypatch.setattr("cli.up.zone_deployer.describe_stack", lambda *_: {"StackStatus": "UPDATE_IN_PROGRESS"})
     time = SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None)
-    monkeypatch.setattr("cli.up.placement.time", time)
+    monkeypatch.setattr("cli.up.zone_deployer.time", time)
     assert cluster.up() == 1
     assert "waited 2700 s for stack demo, which is UPDATE_IN_PROGRESS" in capsys.readouterr().err
     Path("setup.sh").write_text("#!/bin/bash\n")

@@ -27,13 +27,17 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(
     for message in (
         "3 nodes will cost",
         "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
-        "1 were launched and ended again, for which AWS bills a minute each",
-        "2 were launched and ended again",
+        "; 1 node was launched and then terminated, for which AWS bills a minute each",
+        "; 2 nodes were launched and then terminated",
         "each zone that fails costs up to 0.004 USD",
     ):
         assert message in shown.err
-    # Existing nodes are not launched again, and a lost node returns in the only subnet of its group.
+
+
+def test_a_second_call_launches_no_nodes_again(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cluster.up() == 0
     before = cluster.instances()
+    capsys.readouterr()
     Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))  # from another laptop
     assert cluster.up("--json") == 0
     assert (cluster.instances(), cluster.cdk_json()["availability_zone"]) == (before, ZONES[2])
@@ -42,8 +46,12 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(
     assert (found["zone"], [node["index"] for node in found["nodes"]]) == (ZONES[2], [1, 2, 3])
     assert f"already running in {ZONES[2]}; cdk deploy applies other settings" in message
     assert "will cost" not in message
+
+
+def test_a_lost_node_returns_in_the_only_subnet_of_its_group(cluster: UpCluster) -> None:
+    assert cluster.up() == 0
     assert all("," not in subnets for subnets in cluster.subnets().values())
-    lost = before[WORKER][0]
+    lost = cluster.instances()[WORKER][0]
     cluster.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=lost, ShouldDecrementDesiredCapacity=False
     )

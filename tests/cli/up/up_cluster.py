@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from bootstrap.aws.group_sizes import GroupSize
 from bootstrap.contract import IMMUTABLE_ZONE, MASTER, NO_ZONE, NODE_TYPES, WORKER, group_name
 from cli.aws.clients import Clients
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
 from cli.main import main
 from stacks.settings.props import ClusterProps
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster, FakeProcess, template

@@ -9,7 +9,7 @@ SETUP = "#!/bin/bash\nset -euo pipefail\necho ran on $(hostname) at $(date +%s%N
 
 def has_run(node: dict[str, Any]) -> bool:
     """Return whether a node of ``dlcluster status --json`` runs and its setup has succeeded."""
-    return _outcome(node) == "done" and not node["leaving"]
+    return _outcome(node) == "done" and not node["draining"]
 
 
 def has_failed(node: dict[str, Any]) -> bool:

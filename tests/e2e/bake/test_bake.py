@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import CLUSTER_TAG, TABLE_KEY, TABLE_OUTPUT
+from cli.cluster_lock import BAKE_ID
 from cli.errors import EXIT_FAILED
-from cli.up.lock import BAKE_ID
 from launcher.runner.sync.sync_state import RECORDS_DIR
 from local.faults import Faults
 from local.faults.clients import client

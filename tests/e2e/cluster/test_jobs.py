@@ -92,7 +92,7 @@ def test_queued_job_waits_until_another_has_ended(cluster: DeployedCluster) -> N
     user = status(cluster, first)["user"]
     assert waiting == f"launch: waiting, 1st in the queue, for 1 node (job {first} of {user} has them)"
     assert hint == f"launch: follow it with: launch logs -f {job}"
-    assert (status(cluster, job)["state"], status(cluster, job)["place"]) == ("WAITING", 1)
+    assert (status(cluster, job)["state"], status(cluster, job)["queue_position"]) == ("WAITING", 1)
     assert f"  {waiting.removeprefix('launch: ')}\n" in cluster.on(MASTER, "launch list") + "\n"
     assert cluster.on(MASTER, f"launch stop {first}") == f"{first} CANCELLED"
     assert follow(cluster, job).splitlines()[-1] == f"{aliases()[0]} [0] two"

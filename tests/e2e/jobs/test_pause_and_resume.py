@@ -103,9 +103,9 @@ def group_tags(**tags: str) -> Iterator[None]:
 def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: DeployedCluster) -> None:
     job = submit(cluster)
     before = members()
-    ended = json.loads(dlcluster(cluster, "pause", "--yes", "--json"))["ended"]
-    assert {*ended} == before
-    reservations = client("ec2").describe_instances(InstanceIds=ended)["Reservations"]
+    terminated = json.loads(dlcluster(cluster, "pause", "--yes", "--json"))["terminated"]
+    assert {*terminated} == before
+    reservations = client("ec2").describe_instances(InstanceIds=terminated)["Reservations"]
     assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
     deploy(cluster, TAGS)
     assert (members(), sizes()) == (set(), [(0, 0, 0), (0, 0, 0)])

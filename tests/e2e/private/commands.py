@@ -186,7 +186,7 @@ def check_long_commands(commands: Commands, deploying: Commands, *, settings: li
     deploying.json("resize", str(nodes - 2), "--yes", *without_count)
     deploying.text("resize", str(nodes - 1), "--yes", *without_count)
     # A worker of the first size may still be ending, and the last one may only just start.
-    assert len(commands.json("pause", "--yes")["ended"]) >= nodes - 1
+    assert len(commands.json("pause", "--yes")["terminated"]) >= nodes - 1
     assert commands.cluster.instances == []
     assert f"{NAME} is paused" in commands.text("pause", "--yes")
     commands.json("resume")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from bootstrap.contract import MASTER, WORKER, group_name
-from cli.up.lock import UP_ID
+from cli.cluster_lock import UP_ID
 from tests.e2e.deployed_cluster import STACK
 from tests.e2e.laptop import COMMAND_S, Laptop
 

@@ -103,7 +103,7 @@ def test_sync_options_describe_the_files_to_copy(environ: dict[str, str]) -> Non
         directory="a/b",
         excludes=("*.pt",),
         fetches=(Fetch(source="s3://bkt/p", directory="data"),),
-        deadline_s=60,
+        timeout_s=60,
     )
     assert job.command == ("python", "x")
     assert parse("python x", environ).sync is None

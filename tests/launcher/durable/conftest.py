@@ -37,7 +37,7 @@ def submit(home: Path, bucket: JobBucket) -> Submit:
     def run(*words: str, start: str | None = None, user: str | None = None, cwd: Path = home) -> DurableRecord:
         job, arguments = durable_job(*words, home=home)
         record = store(job, arguments, cwd=str(cwd), bucket=bucket)
-        known = replace(record.job, start=start or record.job.start, user=user or record.job.user)
+        known = replace(record.job, submitted_at=start or record.job.submitted_at, user=user or record.job.user)
         record = replace(record, job=known)
         bucket.put(record)
         return record

@@ -17,12 +17,12 @@ from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import directory_of
 from launcher.errors import LaunchError
-from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState, write_record
 from launcher.lifecycle import run_and_record
 from launcher.paths import LOCK_FILE
+from launcher.subcommands import commands, stop
 from launcher.transport.protocol import FrameType
 from tests.launcher.durable.durable_jobs import Submit, durable_job
 
@@ -89,7 +89,7 @@ def test_a_stop_finds_the_launcher_that_has_just_begun(
 ) -> None:
     """The job waits for nodes when the stop checks it, and its launcher starts before the stop's mark."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr(commands, "RECORD_DEADLINE_S", 60.0)
+    monkeypatch.setattr(stop, "RECORD_TIMEOUT_S", 60.0)
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     directory = jobs_directory() / record.job.id

@@ -37,7 +37,7 @@ def test_a_key_exists_once_it_was_put() -> None:
 
 
 def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(horovod_store, "REQUEST_DEADLINE_S", 0.2)
+    monkeypatch.setattr(horovod_store, "REQUEST_TIMEOUT_S", 0.2)
 
     async def talk() -> bytes:
         async with await serve(RendezvousStore({}), address="127.0.0.1") as server:

@@ -120,14 +120,14 @@ def test_deliver_waits_for_the_receiver(name: str) -> None:
     codes: list[int] = []
     bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(name, b"x" * 300_000, seconds=30)))
     bringing.start()
-    assert rendezvous.await_command(name, seconds=30) == "x" * 300_000
+    assert rendezvous.wait_for_command(name, seconds=30) == "x" * 300_000
     bringing.join(60)
     assert codes == [0]
 
 
 def test_waiting_for_a_command_that_never_arrives_times_out(name: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
-        rendezvous.await_command(name, seconds=0.1)
+        rendezvous.wait_for_command(name, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):
         rendezvous.deliver(name, b"true", seconds=0.1)
 
@@ -148,7 +148,7 @@ def test_a_command_comes_only_from_the_same_user(name: str, monkeypatch: pytest.
     own, another = os.getuid(), iter([54321])
     monkeypatch.setattr(os, "getuid", lambda: next(another, own))
     taken: list[str] = []
-    taking = threading.Thread(target=lambda: taken.append(rendezvous.await_command(name, seconds=60)))
+    taking = threading.Thread(target=lambda: taken.append(rendezvous.wait_for_command(name, seconds=60)))
     taking.start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as refused:
         wait_until(lambda: refused.connect_ex(f"\0{name}") == 0, "the receiver to listen", timeout_s=60)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError, UsageError
-from launcher.history import commands, job_lookup
+from launcher.history import job_lookup
 from launcher.history.records import JobState, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
+from launcher.subcommands import commands, stop
 from tests.launcher.job_records import RECORD
 
 GOING = replace(RECORD, detached=True)
@@ -146,5 +147,5 @@ def test_unfinished_job_is_closed_once_the_disk_has_space(disk: Path, uploads: l
 def test_kill_that_a_full_disk_cannot_record_is_reported(disk: Path) -> None:
     fill(disk)
     with pytest.raises(LaunchError) as caught:
-        commands._kill(replace(GOING, pid=os.getpid()))
+        stop._kill(replace(GOING, pid=os.getpid()))
     assert str(caught.value) == f"job {GOING.id} is killed, but its record cannot be written: No space left on device"

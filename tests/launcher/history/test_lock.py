@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.history import commands, job_lookup
+from launcher.history import job_lookup
 from launcher.history.lock import boot_id
 from launcher.history.recorder import JobRecorder
 from launcher.history.records import JobRecord, JobState, read_record, write_record
 from launcher.job_directories import STALE_S, lock_is_fresh, remove_old_jobs
 from launcher.paths import JOBS_DIR, LOCK_FILE
+from launcher.subcommands import commands, stop
 from tests.launcher.job_records import JOB, RECORD
 
 
@@ -122,7 +123,7 @@ def test_a_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pyt
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
     assert lock_is_fresh(directory)
     recorder.on_end(None)
-    recorder.publish()
+    recorder.upload()
     assert not lock_is_fresh(directory)
 
 
@@ -139,8 +140,8 @@ def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> 
 def test_stop_leaves_the_record_of_a_job_that_has_ended(
     directory: Path, monkeypatch: pytest.MonkeyPatch, uploads_s: float
 ) -> None:
-    monkeypatch.setattr(commands, "AFTER_GRACE_S", 0.0)
-    monkeypatch.setattr(commands, "UPLOADS_S", uploads_s)
+    monkeypatch.setattr(stop, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(stop, "UPLOADS_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     # Holds the lock like a launcher that has ended its job and is still uploading.
     uploading = "import pathlib, signal, sys; from launcher.history.lock import acquire_lock; "
@@ -155,7 +156,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
         going = replace(RECORD, pid=launcher.pid, grace_s=0.0)
         ended = replace(going, state=JobState.SUCCEEDED, end="2026-11-22T00:00:01Z", exit_code=0)
         write_record(directory, going)
-        wait = commands._wait_for_end
+        wait = stop._wait_for_end
 
         def end_meanwhile(job: JobRecord, seconds: float) -> bool:
             write_record(directory, ended)
@@ -163,7 +164,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
                 launcher.send_signal(signal.SIGUSR1)
             return wait(job, seconds)
 
-        monkeypatch.setattr(commands, "_wait_for_end", end_meanwhile)
+        monkeypatch.setattr(stop, "_wait_for_end", end_meanwhile)
         assert commands.main(["stop"]) == 0
         assert launcher.wait(60) == (0 if uploads_s else -signal.SIGKILL)
     assert read_record(directory) == ended

@@ -60,7 +60,7 @@ def test_a_hanging_upload_ends_at_its_deadline(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "job.json").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("DEEPLEARNING_BUCKET", "b")
-    monkeypatch.setattr(record_upload, "DEADLINE_S", 0.1)
+    monkeypatch.setattr(record_upload, "TIMEOUT_S", 0.1)
     assert record_upload.upload(tmp_path) == "no answer within 0.1 s"
 
 

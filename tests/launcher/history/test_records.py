@@ -115,7 +115,7 @@ def hung_git(monkeypatch: pytest.MonkeyPatch) -> HungGit:
 
 def test_a_hanging_git_gives_no_revision(hung_git: HungGit) -> None:
     assert RevisionQuery("/").answer() == Revision()
-    assert hung_git.asked == [revision.DEADLINE_S]
+    assert hung_git.asked == [revision.TIMEOUT_S]
     assert hung_git.killed
 
 
@@ -143,7 +143,7 @@ def test_a_hanging_git_does_not_delay_the_job(
     assert uploaded == [[]]
     # The upload at the job's end may wait.
     recorder.on_end(None)
-    assert hung_git.asked == [revision.DEADLINE_S]
+    assert hung_git.asked == [revision.TIMEOUT_S]
 
 
 def test_invalid_job_name_in_a_record_is_ignored() -> None:

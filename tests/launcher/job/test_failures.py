@@ -110,7 +110,7 @@ def test_nothing_starts_if_a_host_accepts_and_never_answers(cluster: SshCluster,
     hangs = f"echo $$ >> {pids}; exec sleep 1000"
     ssh = cluster.program("ssh", f'case "$*" in *" {THIRD} "*) {hangs};; esac; exec {nodes}/bin/ssh "$@"')
     # Long enough for the first node's runner on a busy machine.
-    short_timeout_cluster = with_timeout(cluster, tmp_path, constant="job/connect.READY_DEADLINE_S", seconds=10)
+    short_timeout_cluster = with_timeout(cluster, tmp_path, constant="job/connect.READY_TIMEOUT_S", seconds=10)
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = short_timeout_cluster.run(f"touch {touched}", hosts=[FIRST, THIRD], environment={"PATH": path})
     assert result.code == 1

@@ -16,7 +16,7 @@ from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import Frame, FrameType
 
 LEAVER, OTHER = Host(name="deeplearning-worker3"), Host(name="deeplearning-worker2")
-NOTICE = Failure(exit_code=1, reason="r", preempted=True, preempted_host=LEAVER)
+NOTICE = Failure(exit_code=1, reason="r", preempted=True, departed_host=LEAVER)
 RANK = ProcessSpec(name="rank 0", label="0", command=("x",), environment={})
 
 

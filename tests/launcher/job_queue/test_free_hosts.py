@@ -18,8 +18,8 @@ from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
-from launcher.job_queue.turn import QueueEntry, assign_nodes
-from launcher.lifecycle import start_in_turn
+from launcher.job_queue.turn import QueueContext, assign_nodes
+from launcher.lifecycle import run_in_turn
 from launcher.spec import Job, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
@@ -112,7 +112,7 @@ def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
         directory.rename(jobs.with_name(directory.name))
     waiting = replace(other("one", "two", number=2, waits=True), state=JobState.WAITING)
     others(other("one"), waiting)
-    with pytest.raises(LaunchError, match=f"nothing started, job {waiting.id} "):
+    with pytest.raises(LaunchError, match=f"nothing started: job {waiting.id} "):
         assign_nodes(small, ME, jobs=jobs)
 
 
@@ -126,8 +126,8 @@ def test_job_leaving_the_queue_does_not_limit_the_choice_of_others(
 @pytest.mark.parametrize(
     ("least", "most", "nodes", "line"),
     [
-        (1, 1, ["two"], "1 node: two, because other jobs use the nodes listed before"),
-        (1, 3, ["two", "three"], "2 of 3 nodes: two, three, because other jobs use the others"),
+        (1, 1, ["two"], "1 node: two, because other jobs are using the earlier hosts in the file"),
+        (1, 3, ["two", "three"], "2 of 3 nodes: two, three, because other jobs are using the remaining nodes"),
     ],
     ids=["one node", "one to three"],
 )
@@ -147,14 +147,14 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
 
     lines: list[str] = []
     streams: Any = {FrameType.STDERR: Terminal()}
-    entry = QueueEntry(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
+    queue_context = QueueContext(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
 
     async def start(found: Job, has_waited: bool) -> None:
         started.append(names(found))
         assert not has_waited
 
     policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=(least, most))
-    asyncio.run(start_in_turn(job(source, nodes=most, policy=policy), entry, start=start))
+    asyncio.run(run_in_turn(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
     assert started == [nodes, nodes]
     assert lines == [f"launch: starting on {line}\n"]
 

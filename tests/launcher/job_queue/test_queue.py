@@ -20,7 +20,9 @@ WriteRecord = Callable[..., JobRecord]
 def job(number: int, state: JobState = JobState.WAITING, *, waits: bool = True, **values: Any) -> JobRecord:
     """Return the record of a job submitted in this second."""
     start = f"2026-11-23T10:00:{number:02}Z"
-    return replace(RECORD, id=f"20261123-1000{number:02}-000aaaa", start=start, state=state, waits=waits, **values)
+    return replace(
+        RECORD, id=f"20261123-1000{number:02}-000aaaa", submitted_at=start, state=state, waits=waits, **values
+    )
 
 
 def ids(jobs: list[JobRecord]) -> list[str]:

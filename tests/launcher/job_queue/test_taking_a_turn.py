@@ -18,8 +18,8 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
-from launcher.job_queue.turn import QueueEntry, with_current_hosts
-from launcher.lifecycle import start_in_turn
+from launcher.job_queue.turn import QueueContext, with_current_hosts
+from launcher.lifecycle import run_in_turn
 from launcher.spec import Job, QueuePolicy
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
@@ -48,7 +48,7 @@ class Terminal:
         return False
 
 
-Begin = Callable[..., tuple[JobRecorder, QueueEntry]]
+Begin = Callable[..., tuple[JobRecorder, QueueContext]]
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         start: str,
         terminal: Any = Terminal(),  # noqa: B008  # no state
         job: Job = WAITING,
-    ) -> tuple[JobRecorder, QueueEntry]:
-        recorder = JobRecorder(job, job_id=name, cwd="/", start=start)
+    ) -> tuple[JobRecorder, QueueContext]:
+        recorder = JobRecorder(job, job_id=name, cwd="/", submitted_at=start)
         recorder.begin()
         streams: dict[int, Any] = {FrameType.STDOUT: terminal, FrameType.STDERR: terminal}
-        return recorder, QueueEntry(job_id=name, jobs=jobs_directory(), streams=streams, observer=recorder)
+        return recorder, QueueContext(job_id=name, jobs=jobs_directory(), streams=streams, observer=recorder)
 
     return run
 
@@ -82,7 +82,7 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
     events: list[str] = []
 
     async def run() -> None:
-        later, entry = begin("later", start="2026-11-23T10:00:09Z")
+        later, queue_context = begin("later", start="2026-11-23T10:00:09Z")
         starts, may_end = asyncio.Event(), asyncio.Event()
 
         async def start_later(_job: object, _has_waited: object) -> None:
@@ -94,10 +94,10 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
         async def start_earlier(_job: object, _has_waited: object) -> None:
             events.append("earlier starts")
 
-        tasks = [asyncio.ensure_future(start_in_turn(WAITING, entry, start=start_later))]
+        tasks = [asyncio.ensure_future(run_in_turn(WAITING, queue_context, run_on_nodes=start_later))]
         await starts.wait()
-        _, entry = begin("earlier", start="2026-11-23T10:00:01Z")
-        tasks.append(asyncio.ensure_future(start_in_turn(WAITING, entry, start=start_earlier)))
+        _, queue_context = begin("earlier", start="2026-11-23T10:00:01Z")
+        tasks.append(asyncio.ensure_future(run_in_turn(WAITING, queue_context, run_on_nodes=start_earlier)))
         while not events and "has them" not in waiting("earlier"):
             await asyncio.sleep(0.01)
         may_end.set()
@@ -117,10 +117,10 @@ def test_jobs_take_turns_one_at_a_time(begin: Begin, job: Any) -> None:
         started.append(record.starting)
 
     async def run() -> None:
-        _, entry = begin("one", start="2026-11-23T10:00:01Z")
+        _, queue_context = begin("one", start="2026-11-23T10:00:01Z")
         other = os.open(jobs_directory().with_name("line.lock"), os.O_RDWR | os.O_CREAT)
         fcntl.flock(other, fcntl.LOCK_EX)
-        task = asyncio.ensure_future(start_in_turn(job, entry, start=start))
+        task = asyncio.ensure_future(run_in_turn(job, queue_context, run_on_nodes=start))
         await asyncio.sleep(0.05)
         assert started == []
         os.close(other)
@@ -149,7 +149,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
     started: list[str] = []
 
     async def submit(name: str, job: Job) -> Failure | None:
-        recorder, entry = begin(name, start="2026-11-23T10:00:01Z", job=job)
+        recorder, queue_context = begin(name, start="2026-11-23T10:00:01Z", job=job)
 
         async def start(_job: object, _has_waited: object) -> None:
             started.append(name)
@@ -157,7 +157,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
                 recorder.on_running({"a": []}, restart_count=0, gpus={"a": ["0", "1"]})
             await asyncio.sleep(0.1)  # long enough for the other one to look
 
-        return await start_in_turn(job, entry, start=start)
+        return await run_in_turn(job, queue_context, run_on_nodes=start)
 
     async def both() -> list[Any]:
         jobs = submit("one", one), submit("two", replace(one, **change))
@@ -184,8 +184,8 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
         return None
 
     async def run() -> None:
-        _, entry = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
-        await asyncio.wait_for(start_in_turn(WAITING, entry, start=start), LIMIT_S)
+        _, queue_context = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
+        await asyncio.wait_for(run_in_turn(WAITING, queue_context, run_on_nodes=start), LIMIT_S)
 
     asyncio.run(run())
     assert found == [False]
@@ -217,8 +217,8 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
         loop = asyncio.get_running_loop()
         real = loop.time
         loop.time = lambda: real() + later_s  # type: ignore[method-assign]
-        _, entry = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
-        await start_in_turn(job, entry, start=start)
+        _, queue_context = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
+        await run_in_turn(job, queue_context, run_on_nodes=start)
 
     asyncio.run(run())
     assert tried == ["one", "two", "three", "one"]
@@ -238,9 +238,9 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
     async def run() -> None:
         holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
         holder.on_turn(WAITING)
-        _, entry = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
+        _, queue_context = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=0.05, exclusive=True))
-        await asyncio.wait_for(start_in_turn(job, entry, start=start), LIMIT_S)
+        await asyncio.wait_for(run_in_turn(job, queue_context, run_on_nodes=start), LIMIT_S)
 
     with pytest.raises(QueueTimeoutError, match=r"^not started within 0\.05 s "):
         asyncio.run(run())
@@ -268,9 +268,9 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
                 # Meanwhile the job finds that it must wait longer.
                 loop.call_later(0.05, holder.on_end, None)
 
-        _, entry = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
+        _, queue_context = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=math.inf, exclusive=True))
-        await start_in_turn(job, entry, start=start)
+        await run_in_turn(job, queue_context, run_on_nodes=start)
 
     asyncio.run(run())
     assert len(started) == 1

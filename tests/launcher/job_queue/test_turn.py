@@ -35,12 +35,12 @@ def wait_for_job(cluster: SshCluster, index: int, condition: Callable[[dict[str,
         time.sleep(0.1)
 
 
-def wait_for_places(cluster: SshCluster, *places: int) -> list[dict[str, Any]]:
+def wait_for_queue_positions(cluster: SshCluster, *places: int) -> list[dict[str, Any]]:
     """Wait until the jobs after the first have these places in the queue, in any order; return them by place."""
     until = time.monotonic() + 60
     while True:
-        found = sorted(jobs(cluster)[1:], key=lambda job: job["place"] or 0)
-        if [job["place"] for job in found] == [*places]:
+        found = sorted(jobs(cluster)[1:], key=lambda job: job["queue_position"] or 0)
+        if [job["queue_position"] for job in found] == [*places]:
             return found
         assert time.monotonic() < until, found
         time.sleep(0.1)
@@ -62,7 +62,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: SshC
                 third = wait_for_job(cluster, 2, waits)
                 first, second = (job["id"] for job in jobs(cluster)[:2])
                 user = third["user"]
-                assert (third["place"], third["waiting"]) == (
+                assert (third["queue_position"], third["waiting"]) == (
                     2,
                     f"2nd in the queue, for 1 node (job {first} of {user} has them)",
                 )
@@ -76,7 +76,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: SshC
                 refused = cluster.run("-n", "1", "true")
                 assert (refused.code, refused.reason) == (
                     1,
-                    f"launch: nothing started, job {second} of {user} waits for these nodes "
+                    f"launch: nothing started: job {second} of {user} is waiting for these nodes "
                     "(--wait queues the job behind it, --force starts anyway)",
                 )
                 go.touch()
@@ -86,7 +86,7 @@ def test_jobs_start_one_after_the_other_in_the_order_of_submission(cluster: SshC
                 output = small.stderr.read().decode()
     assert order.read_text() == "large\nsmall\n"
     assert output.startswith(f"launch: waiting, 2nd in the queue, for 1 node (job {first} of {user} has them)\n")
-    ended = [(job["state"], job["place"], job["waiting"]) for job in jobs(cluster)[:3]]
+    ended = [(job["state"], job["queue_position"], job["waiting"]) for job in jobs(cluster)[:3]]
     assert ended == [("SUCCEEDED", None, None)] * 3
 
 
@@ -95,14 +95,14 @@ def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: SshCluster) -> None
         read_lines(holder.stdout, 1)
         wait = ("--wait", "-n", "1", "true")
         with cluster.start(*wait) as one, cluster.start(*wait) as two, cluster.start(*wait) as three:
-            places = wait_for_places(cluster, 1, 2, 3)
+            places = wait_for_queue_positions(cluster, 1, 2, 3)
             by_pid = {launcher.pid: launcher for launcher in (one, two, three)}
             by_pid[places[0]["pid"]].send_signal(signal.SIGINT)
             assert by_pid[places[0]["pid"]].wait(60) == 130
             by_pid[places[1]["pid"]].kill()
             by_pid[places[1]["pid"]].wait(60)
             last = [job["id"] for job in jobs(cluster)].index(places[2]["id"])
-            wait_for_job(cluster, last, lambda job: job["place"] == 1)
+            wait_for_job(cluster, last, lambda job: job["queue_position"] == 1)
             assert subcommand(cluster, "stop", places[2]["id"]) == f"{places[2]['id']} CANCELLED\n"
             assert by_pid[places[2]["pid"]].wait(60) == 143
             states = {job["id"]: job["state"] for job in jobs(cluster)[1:]}
@@ -117,7 +117,7 @@ def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster:
     smi = f"""[ -e {busy} ] || exit 0
 case "$1" in --query-compute-apps=*) echo "GPU-a, 47, /bin/x" ;; *) echo "GPU-a, 0" ;; esac"""
     launcher = copy_launcher(tmp_path / "copy")
-    change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.DEADLINE_S": 60.0})
+    change_constants(launcher, {"job_queue/turn.RETRY_S": 0.5, "runner/gpu_usage.TIMEOUT_S": 60.0})
     environment = {"PATH": f"{cluster.program('nvidia-smi', smi).parent}:{cluster.environment['PATH']}"}
     short = SshCluster(directory=cluster.directory, environment=cluster.environment | environment, launcher=launcher)
     ended = short.run("--wait", "--wait-timeout", "1", "-n", "1", "true")

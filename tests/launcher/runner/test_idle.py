@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.idle import await_wake, report_idle, session_fingerprint
+from launcher.runner.idle import report_idle, session_fingerprint, wait_for_wake
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import HEARTBEAT, WAKE, FrameType, encode
 
@@ -19,7 +19,7 @@ def test_idle_runner_takes_a_job_only_after_a_wake_message(output: bytes, is_cal
     os.write(sends, output)
     if not output:
         os.close(sends)
-    assert await_wake(RunnerChannel(source=source, sink=sink), seconds=20) is is_called
+    assert wait_for_wake(RunnerChannel(source=source, sink=sink), seconds=20) is is_called
     os.close(sink)
     assert os.read(reads, 64) == b""
 
@@ -34,7 +34,7 @@ def test_report_idle_fails_without_a_reader() -> None:
 
 def test_an_idle_runner_stops_waiting_at_its_deadline() -> None:
     (source, _), (_, sink) = os.pipe(), os.pipe()
-    assert not await_wake(RunnerChannel(source=source, sink=sink), seconds=0.01)
+    assert not wait_for_wake(RunnerChannel(source=source, sink=sink), seconds=0.01)
 
 
 @pytest.mark.parametrize("name", [".bashrc", ".profile", ".pam_environment", ".ssh/rc", ".ssh/environment"])

@@ -119,4 +119,4 @@ def test_secret_lookup_fails_at_its_deadline(tmp_path: Path, monkeypatch: pytest
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(LaunchError, match=r"^ssm:x: no answer in time"):
-        read_secrets({"A": "ssm:x"}, deadline_s=0.0)
+        read_secrets({"A": "ssm:x"}, timeout_s=0.0)

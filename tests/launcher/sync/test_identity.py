@@ -22,8 +22,8 @@ def identity() -> str:
 
 @pytest.fixture(autouse=True)
 def _time_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for deadline in ("CONNECT_DEADLINE_S", "HANDSHAKE_DEADLINE_S"):
-        monkeypatch.setattr(relay, deadline, 60.0)
+    for timeout in ("CONNECT_TIMEOUT_S", "HANDSHAKE_TIMEOUT_S"):
+        monkeypatch.setattr(relay, timeout, 60.0)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_node_sends_nothing_to_a_peer_without_the_key(identity: str, listener:
 def test_previous_node_that_does_not_connect_counts_as_lost(
     identity: str, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay, "CONNECT_DEADLINE_S", 0.1)
+    monkeypatch.setattr(relay, "CONNECT_TIMEOUT_S", 0.1)
     with pytest.raises(NeighborLostError, match=r"did not connect within 0\.1 s"):
         accept(listener, identity)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.runner.s3 import share
+from launcher.runner.s3 import shard
 from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
@@ -34,8 +34,8 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield bucket
 
 
-def fetch_to(directory: Path, *, shard: list[int] | None = None, deadline_s: float = 60.0) -> dict[str, Any]:
-    return fetch("s3://bucket/set", directory, shard=shard, deadline_s=deadline_s, report=lambda counts: None)
+def fetch_to(directory: Path, *, shard: list[int] | None = None, timeout_s: float = 60.0) -> dict[str, Any]:
+    return fetch("s3://bucket/set", directory, shard=shard, timeout_s=timeout_s, report=lambda counts: None)
 
 
 def names(directory: Path) -> set[str]:
@@ -88,12 +88,12 @@ def test_nodes_with_one_file_system_may_see_all_shares(tmp_path: Path, monkeypat
     status = tmp_path.stat()
     place = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(share, "MOUNTS", mounts)
-    for kind, strangers in [("nfs4", 0), ("ext4", 1)]:
+    monkeypatch.setattr(shard, "MOUNTS", mounts)
+    for kind, files_of_other_shards in [("nfs4", 0), ("ext4", 1)]:
         mounts.write_text(f"36 35 0:1 / /a rw - {kind}x a rw\n37 35 {place} / /b rw shared:1 - {kind} b rw\n")
-        found = share.Share([0, 2], directory=str(tmp_path))
+        found = shard.Shard([0, 2], directory=str(tmp_path))
         assert [found.has(key, str(mounts)) for key in ("0", "4")].count(True) == 1
-        assert found.strangers == strangers
+        assert found.files_of_other_shards == files_of_other_shards
 
 
 def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_the_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucke
     bucket.fault = lambda key, wanted: Answer(503, b"<Error><Code>SlowDown</Code></Error>")
     late = r"^s3://bucket/set: not fetched in time \(--sync-timeout\); .*; S3 asks for fewer requests: SlowDown$"
     with pytest.raises(LaunchError, match=late):
-        fetch_to(tmp_path / "data", deadline_s=3.0)
+        fetch_to(tmp_path / "data", timeout_s=3.0)
 
 
 def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:

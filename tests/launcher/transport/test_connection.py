@@ -20,7 +20,7 @@ RUNNER = f"import sys; sys.stdout.buffer.write({ANSWERS!r}); sys.stdout.flush();
 
 def test_killing_a_runner_that_has_just_ended_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def end() -> int | None:
-        connection = await RunnerConnection.open(Host(name="node"), [sys.executable, "-c", RUNNER], deadline_s=60)
+        connection = await RunnerConnection.open(Host(name="node"), [sys.executable, "-c", RUNNER], timeout_s=60)
         connection.request_stop()
         await asyncio.sleep(0)
         # It has ended, but nobody has reaped it.
@@ -37,5 +37,5 @@ def test_killing_a_runner_that_has_just_ended_logs_nothing(caplog: pytest.LogCap
 def test_output_of_another_program_is_the_reason_for_the_error() -> None:
     spoken = """echo 'Please login as the user "ubuntu".'; echo; exit 142"""
     with pytest.raises(LaunchError) as caught:
-        asyncio.run(RunnerConnection.open(Host(name="node"), ["bash", "-c", spoken], deadline_s=60))
+        asyncio.run(RunnerConnection.open(Host(name="node"), ["bash", "-c", spoken], timeout_s=60))
     assert str(caught.value) == 'node: Please login as the user "ubuntu".'

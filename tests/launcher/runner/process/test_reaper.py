@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.process.reaper import RUN_ANOTHER, await_end
+from launcher.runner.process.reaper import RUN_ANOTHER, wait_for_end
 
 AGAIN_ONCE = """
 import os
@@ -23,7 +23,7 @@ STOPS_ITSELF = "kill -STOP $$; exit 7"
 
 def test_a_runner_stopped_for_too_long_is_killed() -> None:
     with subprocess.Popen(["bash", "-c", STOPS_ITSELF]) as child:
-        status = await_end(child.pid, stopped_s=0.0)
+        status = wait_for_end(child.pid, stopped_s=0.0)
         child.returncode = 0  # already reaped
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
@@ -38,7 +38,7 @@ def test_a_runner_continued_in_time_ends_by_itself() -> None:
 
         helper = threading.Thread(target=continue_it)
         helper.start()
-        status = await_end(child.pid, stopped_s=30.0)
+        status = wait_for_end(child.pid, stopped_s=30.0)
         helper.join()
         child.returncode = 0
     assert os.waitstatus_to_exitcode(status) == 7

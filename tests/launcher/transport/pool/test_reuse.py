@@ -37,7 +37,7 @@ def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy,
         {
             "job/node.SERVER_EXIT_S": 60.0,
-            "transport/connection.WAKE_DEADLINE_S": 20.0,
+            "transport/connection.WAKE_TIMEOUT_S": 20.0,
             "transport/pool/client.ANSWER_S": 20.0,
             "transport/pool/daemon.CLIENT_S": 20.0,
         },

@@ -1,4 +1,4 @@
-"""Find a zone with capacity for the fleet and record it, or report what was tried and what is left."""
+"""Start the fleet in the first zone with capacity and record the zone, or report what was tried and what is left."""
 
 import sys
 from collections.abc import Mapping
@@ -6,25 +6,25 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
+from cli.cluster_lock import TakenError, interruptible
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
 from cli.up.fleet import ZoneOutcome
-from cli.up.lock import TakenError, interruptible
-from cli.up.placement import Placement
 from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table
 from cli.up.requirements import fleet_rate, sort_by_score
+from cli.up.zone_deployer import ZoneDeployer
 from cli.up.zone_rounds import ZoneRounds
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
 
 @interruptible()
-def find_zone_with_capacity(
-    placement: Placement,
+def start_fleet_in_first_zone(
+    deployer: ZoneDeployer,
     props: ClusterProps,
     zones_without_type: Mapping[str, str],
     *,
@@ -32,7 +32,7 @@ def find_zone_with_capacity(
     prices: PriceList,
     scores: Mapping[str, int] | None = None,
 ) -> str:
-    """Return the zone in which every node was launched.
+    """Launch every node in the first zone that has room for all, and deploy there; return the zone.
 
     `zones_without_type` maps a zone to the reason. If `scores` is given, try the zones in descending order of score,
     otherwise in the order of the settings.
@@ -41,19 +41,19 @@ def find_zone_with_capacity(
     says so.
     """
     try:
-        zone = _find(placement, props, zones_without_type, until=until, prices=prices, scores=scores)
+        zone = _start(deployer, props, zones_without_type, until=until, prices=prices, scores=scores)
     except BaseException as error:
         if not isinstance(error, (TakenError, OtherSizesError)):
-            _warn_of_cost(placement, props, prices)
+            _warn_of_cost(deployer, props, prices)
         if isinstance(error, (Exception, KeyboardInterrupt)):
-            placement.lock.release()
+            deployer.lock.release()
         raise
-    placement.lock.release()
+    deployer.lock.release()
     return zone
 
 
-def _find(
-    placement: Placement,
+def _start(
+    deployer: ZoneDeployer,
     props: ClusterProps,
     zones_without_type: Mapping[str, str],
     *,
@@ -61,14 +61,14 @@ def _find(
     prices: PriceList,
     scores: Mapping[str, int] | None,
 ) -> str:
-    resume_point = recover(placement, props.fleet_sizes)
+    resume_point = recover(deployer, props.fleet_sizes)
     if resume_point.is_recorded:
-        placement.write_zone(resume_point.zone)
+        deployer.write_zone(resume_point.zone)
         return resume_point.zone
     zone = resume_point.zone
     if not resume_point.is_complete:
         zones = sort_by_score([each for each in props.zones if each not in zones_without_type], scores or {})
-        rounds = ZoneRounds(placement=placement, declared=props.fleet_sizes, zones=zones, until=until)
+        rounds = ZoneRounds(deployer=deployer, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
         for outcome in rounds.run(resume_point.zone):
             tried.append(outcome)
@@ -78,15 +78,15 @@ def _find(
             _raise_no_capacity(tried, zones_without_type, props, prices, until=until, scores=scores)
         zone = tried[-1].zone
     print(f"dlcluster: all {props.worker_count + 1} nodes are launched in {zone}", file=sys.stderr)
-    placement.deploy_in(zone)
+    deployer.deploy_in(zone)
     return zone
 
 
-def _warn_of_cost(placement: Placement, props: ClusterProps, prices: PriceList) -> None:
+def _warn_of_cost(deployer: ZoneDeployer, props: ClusterProps, prices: PriceList) -> None:
     """Warn of anything that may keep costing money, unless AWS confirms that nothing does."""
     with suppress(Exception):
         try:
-            groups = read_groups(placement.clients.autoscaling, placement.name)
+            groups = read_groups(deployer.clients.autoscaling, deployer.name)
         except ClusterError:
             return  # the groups do not exist yet
         if is_paused(groups) and not instance_ids(groups) and recorded_attempt(groups) is None:

@@ -11,9 +11,9 @@ import pytest
 from bootstrap.contract import NODE_STATE
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
-from launcher.job import preemption
+from launcher.job import node_loss
 from launcher.job.failure import Failure
-from launcher.job.preemption import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
+from launcher.job.node_loss import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
 from tests.launcher.ssh_cluster import (
     ADDRESSES,
@@ -52,7 +52,7 @@ HOSTS: dict[Host, str | None] = {
 }
 
 
-def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
+def node_loss_reason(text: str, hosts: dict[Host, str | None] | None = None) -> str | None:
     found = node_loss_failure(HOSTS if hosts is None else hosts, parse_cluster_view(text))
     return None if found is None else found.reason
 
@@ -64,7 +64,7 @@ def preempted_host(text: str, hosts: dict[Host, str | None] | None = None) -> st
     (state(draining=[1]), OWN_END),
 ])  # fmt: skip
 def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | None) -> None:
-    assert preempted_host(text) == reason
+    assert node_loss_reason(text) == reason
 
 
 @pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
@@ -84,17 +84,17 @@ def test_a_notice_for_the_launchers_own_node_is_final() -> None:
 
 def test_a_node_that_joins_or_changes_its_index_fails_no_job() -> None:
     two = {host: instance for host, instance in HOSTS.items() if instance != instance_id(2)}
-    assert preempted_host(state(node_indexes=[1, 2, 3]), two) is None
-    assert preempted_host(state(node_indexes=[1, 3], moved=2), two) is None
+    assert node_loss_reason(state(node_indexes=[1, 2, 3]), two) is None
+    assert node_loss_reason(state(node_indexes=[1, 3], moved=2), two) is None
 
 
 def test_a_replacement_under_the_same_name_is_another_node() -> None:
-    assert preempted_host(state(), {Host(name="deeplearning-worker2"): "i-old"}) == "deeplearning-worker2 was lost"
+    assert node_loss_reason(state(), {Host(name="deeplearning-worker2"): "i-old"}) == "deeplearning-worker2 was lost"
 
 
 def test_machines_outside_the_cluster_are_not_watched() -> None:
-    assert preempted_host(state(), {Host(name="10.9.9.9"): None}) is None
-    assert preempted_host(state(), {Host(name="deeplearning-worker9"): None}) == "deeplearning-worker9 was lost"
+    assert node_loss_reason(state(), {Host(name="10.9.9.9"): None}) is None
+    assert node_loss_reason(state(), {Host(name="deeplearning-worker9"): None}) == "deeplearning-worker9 was lost"
 
 
 def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_failure_on_a_leaving_node_does_not_end_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, is_process_exit: bool
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""
-    monkeypatch.setattr(preemption, "LOSS_S", 0.2 if is_process_exit else 60.0)
-    monkeypatch.setattr(preemption, "POLL_S", 0.01)
+    monkeypatch.setattr(node_loss, "LOSS_S", 0.2 if is_process_exit else 60.0)
+    monkeypatch.setattr(node_loss, "POLL_S", 0.01)
     file = tmp_path / "node.json"
     file.write_text(state())
     failure = Failure(exit_code=code, reason="rank 2 ended", is_process_exit=True, instances=HOSTS)

@@ -17,7 +17,7 @@ from launcher.paths import JOB_LOG
 from launcher.transport.ssh import client_command
 from launcher.validate import whole_number
 
-READER = Path(__file__).parent / "reader"
+READER = Path(__file__).parents[1] / "history" / "reader"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ MAX_NAMED: Final = 5
 """Largest number of jobs to name; the others are counted."""
 
 
-def require_yes(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Ask on standard error; on no, end the program. Without a terminal, ``--yes`` is required. Raises UsageError."""
     if yes:
         return

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app import main as synthesize
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
 from cli.errors import UsageError
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 def write(directory: Path, app: Any, looked_up: Any = None) -> Path:

@@ -1,4 +1,4 @@
-"""Choose a node's share of a prefix, and find the files of other shares that its directory holds."""
+"""Choose a node's shard of a prefix, and find the files of other shards that its directory holds."""
 
 import os
 import zlib
@@ -8,24 +8,24 @@ from typing import Final
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
 SHARED_KINDS: Final = frozenset({"nfs", "nfs4", "lustre"})
-"""File systems that several nodes have, so that the directory holds every node's share."""
+"""File systems that several nodes have, so that the directory holds every node's shard."""
 
 
-class Share:
+class Shard:
     """The part of a prefix that one of `count` nodes fetches: all of it without an index."""
 
     def __init__(self, shard: "Sequence[int] | None", *, directory: str) -> None:
         self._index, self._count = shard or (0, 1)
         self._is_only_ours = self._count > 1 and not _is_shared(directory)
-        self.strangers = 0
-        """Number of files of other shares that the directory holds, of the keys so far."""
+        self.files_of_other_shards = 0
+        """Number of files of other shards that the directory holds, of the keys so far."""
 
     def has(self, key: str, path: str) -> bool:
-        """Return True if the object is in this share; otherwise count the file, if it is there."""
+        """Return True if the object is in this shard; otherwise count the file, if it is there."""
         if self._count == 1 or zlib.crc32(key.encode()) % self._count == self._index:
             return True
         if self._is_only_ours and os.path.lexists(path):
-            self.strangers += 1
+            self.files_of_other_shards += 1
         return False
 
 

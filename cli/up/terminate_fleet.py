@@ -11,27 +11,27 @@ from bootstrap.contract import NODE_TYPES, group_name
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
 from cli.aws.nodes import TERMINATE_COMMAND
+from cli.cluster_lock import Lock
 from cli.errors import ClusterError
-from cli.sizes.groups import instance_ids, is_paused, pause_groups, pause_survivors, read_groups
-from cli.sizes.waiting import await_gone
+from cli.sizes.groups import instance_ids, is_paused, pause_groups, protected_instances, read_groups
+from cli.sizes.waiting import wait_until_gone
 from cli.up.attempt import ZoneAttempt, forget_attempt, recorded_attempt
-from cli.up.lock import Lock
 
 POLL_S: Final = 5.0
 EMPTY_POLLS_REQUIRED: Final = 24
 """Number of consecutive polls, over two minutes, that must find no instance after a launch that AWS did not answer."""
-END_TIMEOUT_S: Final = 600.0
-"""Deadline for a fleet to terminate, in seconds.
+TERMINATION_TIMEOUT_S: Final = 600.0
+"""Timeout for a fleet to terminate, in seconds.
 
 It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale (lock.STALE_S).
 """
 LATE_TIMEOUT_S: Final = 600.0
-"""Deadline for the termination of instances that arrived late, in seconds."""
+"""Timeout for the termination of instances that arrived late, in seconds."""
 CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 
 
-def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
+def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
     """Terminate every node, and wait until all are gone. Raises ClusterError.
 
     After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
@@ -43,13 +43,13 @@ def end_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: boo
     if not is_paused(groups):
         _pause(clients, cluster.name)
         lock.hold()  # all waits together are longer than lock.STALE_S
-    if survivors := pause_survivors(groups):
+    if survivors := protected_instances(groups):
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )
-    await_gone(clients, cluster, timeout_s=END_TIMEOUT_S)
+    wait_until_gone(clients, cluster, timeout_s=TERMINATION_TIMEOUT_S)
     lock.hold()
-    _await_late(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
+    _wait_for_late_instances(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
     lock.hold()  # the tag is the next owner's if one took over during the wait
     forget_attempt(clients, cluster.name)
 
@@ -66,7 +66,7 @@ def _pause(clients: Clients, name: str) -> None:
         time.sleep(POLL_S)
 
 
-def _await_late(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, polls: int) -> None:
+def _wait_for_late_instances(clients: Clients, cluster: Cluster, attempt: ZoneAttempt | None, *, polls: int) -> None:
     """Wait until `polls` consecutive polls find no instance of the fleet. Raises ClusterError."""
     deadline, empty = time.monotonic() + LATE_TIMEOUT_S, 0
     if polls > 1:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, IMMUTABLE_ZONE, NO_ZONE
 from cli.aws.clients import Clients
 from cli.aws.stack_history import describe_stack
-from cli.cdk_context import APP_FILE
+from cli.cdk.context import APP_FILE
+from cli.cdk.deploy import deploy_command, require_cdk, run_deploy
+from cli.cdk.settings_file import write_setting
+from cli.cluster_lock import Lock
 from cli.errors import ClusterError
-from cli.settings_file import write_setting
-from cli.sizes.deploy import deploy_command, require_cdk, run_deploy
 from cli.sizes.groups import instance_ids, is_paused, read_groups
-from cli.up.lock import Lock
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackTypeDef
 
 ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
-"""Deadline for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
+"""Timeout for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
 POLL_S: Final = 5.0
 _ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placement:
+class ZoneDeployer:
     """Deployment of the cluster of ./cdk.json with its nodes in a given zone."""
 
     clients: Clients
@@ -39,7 +39,7 @@ class Placement:
     """The -c options of the user's deploys."""
     settle_timeout_s: float = SETTLE_TIMEOUT_S
 
-    def settled_stack(self) -> "StackTypeDef | None":
+    def wait_for_settled_stack(self) -> "StackTypeDef | None":
         """Wait for a deploy that an earlier call started, and return the stack. Raises ClusterError."""
         deadline, last_status = time.monotonic() + self.settle_timeout_s, ""
         while True:

@@ -9,18 +9,18 @@ import click
 
 from bootstrap.contract import SETUP_HASH_LENGTH
 from cli.aws.clusters import deployed_setup
-from cli.cdk_context import read_context, read_props
+from cli.cdk.context import read_context, read_props
+from cli.cdk.deploy import set_and_deploy
+from cli.cluster_lock import BAKE_ID, Lock, interruptible
 from cli.command import cluster_command
 from cli.errors import UsageError
 from cli.image.bake import bake
 from cli.image.baked_workers import terminating_after
-from cli.image.images import await_image, find_image
+from cli.image.images import find_image, wait_for_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
-from cli.sizes.deploy import set_and_deploy
 from cli.ssh.master import connect_to_master
-from cli.up.lock import BAKE_ID, Lock, interruptible
 
 SETTING: Final = "ami"
 
@@ -33,11 +33,11 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
     """Make an image of a worker whose setup has run, and write it to ./cdk.json as the setting ami.
 
     Nodes that are launched after the next cdk deploy have what the setup installed, and whatever jobs changed on that
-    worker; only a new master runs the setup again. The worker, of those with the setup the one launched last, leaves
-    the cluster, and another takes its place; keys, homes, logs and node state are removed from it, and it ends once its
-    image is there. It is refused while a job or another bake runs. A second call completes one that was interrupted,
-    and takes an image of the same setup that exists. Run it in the directory of cdk deploy, with the -c options of your
-    deploys.
+    worker; only a new master runs the setup again. The image is of the most recently launched worker that has the
+    setup. That worker leaves the cluster and is replaced; its keys, home directories, logs and node state are removed,
+    and it is terminated once the image is available. bake is refused while a job or another bake runs. A second call
+    completes one that was interrupted, and takes an image of the same setup that exists. Run it in the directory of cdk
+    deploy, with the -c options of your deploys.
     """
     if any(pair.partition("=")[0] == SETTING for pair in context):
         raise UsageError(f"-c {SETTING} cannot be combined with bake, which sets it")
@@ -58,7 +58,7 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
                 with terminating_after(ec2, lock, cluster_name=name):
-                    await_image(ec2, image_id, keep_alive=lock.hold)
+                    wait_for_image(ec2, image_id, keep_alive=lock.hold)
         finally:
             lock.release()
     set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, UnreadableError
 from launcher.durable.record import JOB_ID, DurableRecord
-from launcher.durable_state import directory_of, is_denied
+from launcher.durable_state import directory_of, is_unreadable
 from launcher.errors import LaunchError
 from launcher.history.recorder import user_name
 from launcher.history.records import JobRecord, JobState, now
@@ -19,7 +19,7 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
 """First and longest back-off between two attempts to read a record; each is twice the previous one."""
 
 
-class DeniedJobs:
+class UnreadableJobs:
     """Jobs whose records cannot be read now."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
@@ -31,13 +31,13 @@ class DeniedJobs:
         """List a job that is not known here, and read its record again later. Raises OSError."""
         if not JOB_ID.fullmatch(job_id):
             log.error("cannot resume: %s", reason)
-        elif job_id not in self._due or not is_denied(job_id):
+        elif job_id not in self._due or not is_unreadable(job_id):
             directory_of(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._back_off(job_id, reason)
 
     def keep_only(self, job_ids: set[str]) -> None:
         """Forget all other jobs: their records can be read by now, or are gone."""
-        for job_id in mirror.denied_jobs():
+        for job_id in mirror.unreadable_jobs():
             if job_id not in job_ids:
                 mirror.remove(job_id)
 
@@ -72,7 +72,7 @@ class DeniedJobs:
         backoff_s = self._backoffs[job_id] = min(2 * self._backoffs.get(job_id, FIRST_BACKOFF_S / 2), MAX_BACKOFF_S)
         self._due[job_id] = self._clock() + backoff_s
         try:
-            mirror.list_as_denied(_listed(job_id, reason, next_try=time.time() + backoff_s))
+            mirror.list_as_unreadable(_listed(job_id, reason, next_try=time.time() + backoff_s))
         except LaunchError:
             self._forget(job_id)
         else:
@@ -84,21 +84,21 @@ class DeniedJobs:
 
 def _listed(job_id: str, reason: str, *, next_try: float) -> JobRecord:
     """Return what ``launch list`` shows: nothing but its id is known of the job."""
-    start = now()
+    submitted_at = now()
     with suppress(ValueError, OverflowError):  # The id does not start with a valid time.
-        submitted = time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S"))
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(submitted))
+        seconds = time.mktime(time.strptime(job_id[:15], "%Y%m%d-%H%M%S"))
+        submitted_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     at = time.strftime("%H:%M:%S UTC", time.gmtime(next_try))
     return JobRecord(
         id=job_id,
         state=JobState.WAITING,
         command=(),
         hosts=(),
-        engine="",
+        framework="",
         cwd="",
         user=user_name(),
         pid=0,
-        start=start,
+        submitted_at=submitted_at,
         detached=True,
         durable=True,
         waiting=f"its record cannot be read, next try at {at}: {reason}",

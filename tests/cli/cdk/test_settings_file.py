@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.cdk.settings_file import with_setting, write_setting
 from cli.errors import UsageError
-from cli.settings_file import with_setting, write_setting
 
 TEXT = """\
 {

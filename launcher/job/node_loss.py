@@ -14,7 +14,7 @@ from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, work
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import NODE_LOST, Failure, set_first_failure
 from launcher.output.notes import note
-from launcher.output.prefixes import Sink
+from launcher.output.sink import Sink
 
 POLL_S = 1.0
 """Seconds between reads of the file."""
@@ -94,7 +94,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
         if not view.has(instance):
             preempted = instance in view.draining_instances
             reason = f"{host} is draining" if preempted else f"{host} was lost"
-            return Failure(exit_code=NODE_LOST, reason=reason, preempted=preempted, preempted_host=host)
+            return Failure(exit_code=NODE_LOST, reason=reason, preempted=preempted, departed_host=host)
     return None
 
 
@@ -128,7 +128,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
     return failure
 
 
-async def watch_for_preemption(
+async def watch_for_node_loss(
     hosts: Sequence[Host], first_failure: "asyncio.Future[Failure]", *, reader: NodeStateReader | None = None
 ) -> None:
     """Fail the job as soon as this node, or any of its nodes, has a notice or is gone."""

@@ -10,14 +10,14 @@ from botocore.exceptions import ClientError
 
 from launcher.durable import mirror, service
 from launcher.durable.bucket import JobBucket
-from launcher.durable.denied import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.service import DurableJobService
+from launcher.durable.unreadable import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from launcher.durable_state import directory_of, mark_ended
 from launcher.errors import LaunchError
-from launcher.history import commands
 from launcher.history.job_lookup import all_jobs
 from launcher.history.records import JobState
+from launcher.subcommands import commands
 from tests.launcher.durable.durable_jobs import LOCATION, Submit
 
 NEVER = 10.0**9
@@ -51,7 +51,7 @@ class NewMaster:
     def pass_time(self, *, until: float) -> None:
         while self.now < until:
             self.now += 5
-            self.service.fetch_denied(lambda: self.bucket)
+            self.service.fetch_unreadable(lambda: self.bucket)
 
     def open_jobs(self) -> list[str]:
         return [record.job.id for record in mirror.open_jobs()]
@@ -125,7 +125,7 @@ def test_empty_job_directory_does_not_hide_the_stored_job(master: NewMaster) -> 
     master.service = DurableJobService(start=lambda _: None, is_running=lambda _: False, clock=lambda: master.now)
     master.service.fetch(master.bucket)
     assert master.open_jobs() == [master.readable]
-    assert mirror.denied_jobs() == [master.denied]
+    assert mirror.unreadable_jobs() == [master.denied]
     master.denied_until = 0
     master.pass_time(until=FIRST_BACKOFF_S)
     assert sorted(master.open_jobs()) == sorted([master.denied, master.readable])
@@ -141,7 +141,7 @@ def test_full_disk_delays_durable_jobs_and_loses_none(master: NewMaster, monkeyp
         with pytest.raises(OSError, match="No space"):
             master.service.fetch(master.bucket)
     master.service.fetch(master.bucket)
-    assert mirror.denied_jobs() == [master.denied]
+    assert mirror.unreadable_jobs() == [master.denied]
     master.denied_until = 0
     with monkeypatch.context() as full:
         full.setattr(mirror, "write_atomically", fail)
@@ -165,15 +165,15 @@ def test_service_makes_one_call_at_a_time_while_s3_is_silent(
         return master.bucket
 
     for number in range(3):
-        master.service._denied.add(f"20261123-10000{number}-000aaaa", DENIAL)
+        master.service._unreadable.add(f"20261123-10000{number}-000aaaa", DENIAL)
     monkeypatch.setattr(master.bucket, "get", get)
     master.now = FIRST_BACKOFF_S
     for _ in range(3):
-        master.service.fetch_denied(connect)
+        master.service.fetch_unreadable(connect)
     assert (len(asked), len(connected)) == (1, 1)
     monkeypatch.setattr(master.bucket, "get", lambda job_id: asked.append(job_id))
     master.now = 10 * FIRST_BACKOFF_S
-    master.service.fetch_denied(connect)
+    master.service.fetch_unreadable(connect)
     assert (len(asked), len(connected)) == (5, 2)
 
 
@@ -212,7 +212,7 @@ class EndOfTestError(Exception):
     pass
 
 
-@pytest.mark.parametrize("failing", ["log_pauses", "step", "delete_ended", "fetch_denied", "old_archives"])
+@pytest.mark.parametrize("failing", ["log_pauses", "step", "delete_ended", "fetch_unreadable", "old_archives"])
 def test_service_asks_s3_last_and_survives_failures(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     done: list[str] = []
 
@@ -230,9 +230,9 @@ def test_service_asks_s3_last_and_survives_failures(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(service, "log_pauses_of_open_jobs", lambda: record("log_pauses"))
     monkeypatch.setattr(DurableJobService, "step", lambda service: record("step"))
     monkeypatch.setattr(service, "delete_ended", lambda: record("delete_ended"))
-    monkeypatch.setattr(DurableJobService, "fetch_denied", lambda service: record("fetch_denied"))
+    monkeypatch.setattr(DurableJobService, "fetch_unreadable", lambda service: record("fetch_unreadable"))
     monkeypatch.setattr(OldArchives, "step", lambda archives: record("old_archives"))
     monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(EndOfTestError):
         service.serve()
-    assert done == ["log_pauses", "step", "delete_ended", "fetch_denied", "old_archives"]
+    assert done == ["log_pauses", "step", "delete_ended", "fetch_unreadable", "old_archives"]

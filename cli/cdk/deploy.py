@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cli.cdk_context import APP_FILE
+from cli.cdk.context import APP_FILE
+from cli.cdk.settings_file import write_setting
 from cli.errors import ClusterError, UsageError
-from cli.settings_file import write_setting
 
 CDK: Final = "cdk"
 

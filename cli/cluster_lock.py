@@ -36,7 +36,7 @@ _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 
 
 class TakenError(ClusterError):
-    """Another call of the command is working on the cluster, so its nodes are not ours to end."""
+    """Another call of the command is working on the cluster, so its nodes are not ours to terminate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

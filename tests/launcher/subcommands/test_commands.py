@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import commands
 from launcher.history.records import JobRecord, JobState, Revision, read_record, write_record
 from launcher.paths import JOBS_DIR
+from launcher.subcommands import commands, stop
 from tests.launcher.job_records import RECORD
 from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Result, SshCluster, read_lines, wait_until_gone
 
@@ -54,10 +54,10 @@ def test_a_finished_job_is_recorded_in_full(cluster: SshCluster, patient_launche
     assert patient.run("-n", "2", "echo", "hello there", cwd=place).code == 0
     job = record(cluster)
     assert (job.state, job.exit_code, job.reason, job.restarts) == (JobState.SUCCEEDED, 0, None, 0)
-    assert (job.command, job.hosts, job.engine) == (("echo", "hello there"), (FIRST, SECOND), "torch")
+    assert (job.command, job.hosts, job.framework) == (("echo", "hello there"), (FIRST, SECOND), "torch")
     assert (job.cwd, job.revision) == (str(place), Revision(commit=head.strip(), dirty=False))
     assert job.end is not None
-    assert job.start <= job.end
+    assert job.submitted_at <= job.end
     assert job.logs == {FIRST: ["rank-0.log"], SECOND: ["rank-1.log"]}
     assert directory(cluster, job).joinpath("job.json").stat().st_mode & 0o077 == 0
 
@@ -122,7 +122,7 @@ def test_a_job_whose_launcher_was_killed_is_shown_as_failed(cluster: SshCluster)
 
 
 def test_stop_kills_a_launcher_that_hangs(cluster: SshCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "AFTER_GRACE_S", 0.0)
+    monkeypatch.setattr(stop, "AFTER_GRACE_S", 0.0)
     monkeypatch.setenv("HOME", str(cluster.directory))
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     with cluster.start("-n", "1", "--grace", "1", "echo up; sleep 1000") as launcher:

@@ -1,4 +1,4 @@
-"""List launch's subcommands; their code in launcher.history.commands is imported only when one runs."""
+"""List launch's subcommands; their code in launcher.subcommands.commands is imported only when one runs."""
 
 SUBCOMMANDS = {
     "close": "Close the connections that are kept for the next launch.",

@@ -1,0 +1,1 @@
+"""Read and change the settings in cdk.json, and deploy with them."""

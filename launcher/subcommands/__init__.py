@@ -1,0 +1,1 @@
+"""Implement the subcommands of ``launch``, such as ``list`` and ``stop``."""
