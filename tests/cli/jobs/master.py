@@ -19,8 +19,8 @@ def record(state: str = "RUNNING", **changes: Any) -> dict[str, Any]:
     return {
         "version": 1, "id": JOB, "state": state, "command": ["python", "-u", "train.py"], "hosts": ["w1", "w2"],
         "framework": "torch", "cwd": "/home/ubuntu/my-job", "user": "ubuntu", "pid": 7,
-        "submitted_at": "2026-01-01T00:00:00Z", "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z", "exit_code": None, "reason": None,
-        "detached": True, "later": "unknown here", **changes,
+        "submitted_at": "2026-01-01T00:00:00Z", "end": None if state == "RUNNING" else "2026-01-01T01:02:03Z",
+        "exit_code": None, "reason": None, "detached": True, "later": "unknown here", **changes,
     }  # fmt: skip
 
 
