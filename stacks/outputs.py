@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 def add_outputs(cluster: "DeepLearningCluster") -> None:
     """Add the outputs to the stack that contains the cluster. Raises ValueError if that stack has another cluster."""
+    from stacks.cluster import DeepLearningCluster
+
     stack = cdk.Stack.of(cluster)
-    clusters = [found.props.cluster_name for found in stack.node.find_all() if isinstance(found, type(cluster))]
-    if len(clusters) > 1:
-        raise ValueError(f"stack {stack.stack_name} must have one DeepLearningCluster, got {' and '.join(clusters)}")
+    clusters = [found for found in stack.node.find_all() if isinstance(found, DeepLearningCluster)]
+    # The search also finds the clusters of stacks below this one.
+    names = [each.props.cluster_name for each in clusters if cdk.Stack.of(each).node.addr == stack.node.addr]
+    if len(names) > 1:
+        raise ValueError(f"stack {stack.stack_name} must have one DeepLearningCluster, got {' and '.join(names)}")
     # Their own scope: the user's stack may have constructs of the same names.
     scope = Construct(cluster, "Outputs")
     for name, value in _outputs(cluster).items():

@@ -35,6 +35,8 @@ def test_a_stack_contains_one_cluster(context: dict[str, Any], tmp_path: Path) -
     app = cdk.App(context=context, outdir=str(tmp_path))
     stack = cdk.Stack(app, "Vision")
     DeepLearningCluster(stack, "Training", props=props("vision"))
+    # A nested stack may have one of its own.
+    DeepLearningCluster(cdk.NestedStack(stack, "Nested"), "Training", props=props("nested"))
     message = "^stack Vision must have one DeepLearningCluster, got vision and speech$"
     with pytest.raises(ValueError, match=message):
         DeepLearningCluster(stack, "Second", props=props("speech"))
