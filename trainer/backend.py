@@ -1,6 +1,7 @@
 """Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the backend.
+train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the framework, and with it
+the backend.
 """
 
 import importlib
@@ -162,9 +163,9 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.connect",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each backend, with a function ``load_backend(config, environment)``."""
+"""Module of each framework, with a function ``load_backend(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
-"""Packages each backend needs, in the order in which they are checked."""
+"""Packages each framework needs, in the order in which they are checked."""
 REMEDY: Final = {
     "torch": "use the image's /opt/pytorch/bin/python",
     "mxnet": "use `launch --engine mxnet` on a cluster deployed with engines=mxnet",
@@ -174,7 +175,7 @@ REMEDY: Final = {
 
 
 def set_library_defaults() -> None:
-    """Set environment variables that the backends' libraries read when they are loaded."""
+    """Set environment variables that the frameworks' libraries read when they are loaded."""
     # OpenMP's threads spin while they wait, by default. On cores shared with another process LeNet then ran at a tenth
     # of its speed.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -183,13 +184,13 @@ def set_library_defaults() -> None:
 
 
 def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
-    """Import the backend of --engine, and determine this process's rank, for which some backends connect the ranks.
+    """Import the framework's backend, and determine this process's rank, for which some backends connect the ranks.
 
-    Raises TrainerError if the backend's packages are not installed.
+    Raises TrainerError if the framework's packages are not installed.
     """
-    for package in PACKAGES[config.backend]:
+    for package in PACKAGES[config.framework]:
         if importlib.util.find_spec(package) is None:
-            remedy = REMEDY[config.backend]
+            remedy = REMEDY[config.framework]
             raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
-    loaded: LoadedBackend = importlib.import_module(MODULES[config.backend]).load_backend(config, environment)
+    loaded: LoadedBackend = importlib.import_module(MODULES[config.framework]).load_backend(config, environment)
     return loaded

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             unblock_signals()
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
-        check_launcher(config.backend, os.environ)
+        check_launcher(config.framework, os.environ)
         config = choose_kv_store(config, os.environ)
         # Until the rank is known; run() replaces it.
         logging.basicConfig(level=logging.INFO, format="%(message)s")

@@ -121,7 +121,7 @@ def all_gather(value: Value) -> list[Value]:
 def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
     """Measure with all ranks; return the report, the same on each."""
     if world.world_size == 1:
-        return Report(facts=[facts], pairs={}, all_nodes_gb_per_s=None, ranks=1, backend="gloo")
+        return Report(facts=[facts], pairs={}, all_nodes_gb_per_s=None, ranks=1, comm_backend="gloo")
     # Connect over gloo first, so that a rank that lacks its GPU can report it.
     join_ranks(torch.device("cpu"), world=world, timeout=CONNECT_TIMEOUT)
     limit = StageLimit(facts.name)
@@ -140,7 +140,7 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
         pairs=pairs,
         all_nodes_gb_per_s=all_nodes_gb_per_s,
         ranks=len(probe.measuring_ranks),
-        backend=probe.comm_backend,
+        comm_backend=probe.comm_backend,
     )
 
 

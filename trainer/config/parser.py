@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from trainer.config.choices import BACKENDS, DTYPES, GC_TYPES, KV_STORES_OF
+from trainer.config.choices import DTYPES, FRAMEWORKS, GC_TYPES, KV_STORES_OF
 from trainer.config.datasets import DATASETS
 from trainer.config.option_parser import OptionParser
 from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
@@ -109,8 +109,13 @@ def _add_training_options(parser: OptionParser) -> None:
         help="label smoothing factor: probability spread evenly over all classes "
         f"(default {default.label_smoothing:g})",
     )
-    add("--engine", dest="backend", metavar="ENGINE", help=f"one of {', '.join(BACKENDS)} (default {default.backend})")
-    stores = "; ".join(f"{backend}: {', '.join(names)}" for backend, names in KV_STORES_OF.items())
+    add(
+        "--engine",
+        dest="framework",
+        metavar="ENGINE",
+        help=f"one of {', '.join(FRAMEWORKS)} (default {default.framework})",
+    )
+    stores = "; ".join(f"{framework}: {', '.join(names)}" for framework, names in KV_STORES_OF.items())
     add(
         "--kv-store",
         help=f"one of {stores} (default dist_sync for several processes, device for one). device and local do not "

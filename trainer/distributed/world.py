@@ -93,12 +93,12 @@ def warn_if_independent(config: TrainConfig, world: World) -> None:
 
 
 def read_restart_count(environment: Mapping[str, str]) -> int:
-    """Return the number of restarts of this job; the launcher sets the variable for every backend."""
+    """Return the number of restarts of this job; the launcher sets the variable for every framework."""
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 
 
 def read_run_id(environment: Mapping[str, str]) -> str:
-    """Return the job's ID from the launcher, which sets the variable for every backend."""
+    """Return the job's ID from the launcher, which sets the variable for every framework."""
     return environment.get("TORCHELASTIC_RUN_ID", "")
 
 

@@ -69,7 +69,7 @@ from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import DataParallelRank
-config = TrainConfig(backend="mxnet", num_classes=10)
+config = TrainConfig(framework="mxnet", num_classes=10)
 connection = load_backend(config, {})
 backend = connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
 """

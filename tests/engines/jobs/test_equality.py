@@ -80,7 +80,7 @@ from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import DataParallelRank
-config = TrainConfig(backend="mxnet", weight_decay=0, num_classes=10)
+config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
 connection = load_backend(config, {})
 backend = connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
@@ -107,7 +107,7 @@ from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
 from trainer.data.sampling import DataParallelRank
-config = TrainConfig(backend="mxnet", num_classes=10)
+config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)
 def create():
     connection = load_backend(config, {})
