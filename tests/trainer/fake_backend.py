@@ -13,14 +13,14 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset, InMemory
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
 from trainer.train import Trainer
 
 SAMPLES = 10
-WHOLE = DataParallelRank()
+WHOLE = DataParallelWorld()
 """The work of a single rank."""
 
 
@@ -124,7 +124,7 @@ def make_trainer(
     backend: RecordingBackend,
     config: TrainConfig,
     *,
-    dp_rank: DataParallelRank = WHOLE,
+    dp: DataParallelWorld = WHOLE,
     global_batch_size: int = 4,
     checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,
@@ -134,7 +134,7 @@ def make_trainer(
         backend=backend,
         data=make_numbered_samples(),
         config=config,
-        dp_rank=dp_rank,
+        dp=dp,
         global_batch_size=global_batch_size,
         checkpoints=checkpoints or RecordingSaver(),
         clock=clock,

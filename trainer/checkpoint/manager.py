@@ -25,7 +25,7 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
@@ -55,7 +55,7 @@ class CheckpointManager:
         self,
         config: TrainConfig,
         *,
-        dp_rank: DataParallelRank,
+        dp: DataParallelWorld,
         store: CheckpointStore | None,
         world: World = SINGLE_PROCESS,
         data_versions: tuple[str, ...] = (),
@@ -64,7 +64,7 @@ class CheckpointManager:
     ) -> None:
         """Read nothing yet. ``store`` is None if another rank reads and writes for this one."""
         self._config = config
-        self._dp_rank = dp_rank
+        self._dp = dp
         self._store = store
         self._world = world
         self._data_versions = data_versions
@@ -90,8 +90,8 @@ class CheckpointManager:
         prefix = self._store.prefix if self._store else None
         return self.resume_from_newest(
             backend,
-            in_another_directory=detect_another_directory(backend, prefix, dp_rank=self._dp_rank),
-            shares_rank_0_directory=detect_shared_directory(backend, prefix, dp_rank=self._dp_rank),
+            in_another_directory=detect_another_directory(backend, prefix, dp=self._dp),
+            shares_rank_0_directory=detect_shared_directory(backend, prefix, dp=self._dp),
         )
 
     def resume_from_newest(
@@ -124,7 +124,7 @@ class CheckpointManager:
         completed = completed_run_start(reports)
         if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
             self._started = completed
-            if self._dp_rank.is_main_process:
+            if self._dp.is_main_process:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
         positions = [report.position for report in ignore_completed_runs(reports)]
@@ -142,23 +142,23 @@ class CheckpointManager:
         own = self._loaded.metadata.progress if self._loaded else Progress()
         completed = self._completed_before_restart(marker)
         report = RankReport(*own.position, marker.started, completed, in_another_directory)
-        return all_gather(backend, report, dp_rank=self._dp_rank)
+        return all_gather(backend, report, dp=self._dp)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
             self._store.delete_all()
         # Rank 0's clock may be behind: start times must increase from run to run.
-        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp_rank=self._dp_rank)
+        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp=self._dp)
         backend.restore(None, source=0)
         return Progress(started=first.started)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
-        loaded = self._loaded if source == self._dp_rank.rank else None
+        loaded = self._loaded if source == self._dp.rank else None
         own = loaded.metadata.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
         row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
-        chosen = all_gather(backend, row, dp_rank=self._dp_rank)[source]
+        chosen = all_gather(backend, row, dp=self._dp)[source]
         if chosen.is_refused:
             # Raise the same message on all ranks, because the launcher repeats the message of any rank.
             raise UsageError(backend.broadcast_object(reason, source=source))
@@ -173,7 +173,7 @@ class CheckpointManager:
                 " ".join(loaded.metadata.data_versions),
                 " ".join(self._data_versions),
             )
-        if self._dp_rank.is_main_process:
+        if self._dp.is_main_process:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
@@ -194,7 +194,7 @@ class CheckpointManager:
 
     def flags(self) -> StopSaveFlags:
         """Return this rank's requests for the next step."""
-        is_due = self._dp_rank.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._dp.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -234,7 +234,7 @@ class CheckpointManager:
             own = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(own, source=holder)
             accuracy = bests[holder].accuracy
-            if self._dp_rank.is_main_process and accuracy == self._best:
+            if self._dp.is_main_process and accuracy == self._best:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
@@ -278,7 +278,7 @@ class CheckpointManager:
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
         best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
-        return all_gather(backend, BestOfRank(best is not None, best or 0.0), dp_rank=self._dp_rank)
+        return all_gather(backend, BestOfRank(best is not None, best or 0.0), dp=self._dp)
 
     def _update_best(self, accuracy: float) -> bool:
         """Remember the accuracy if it is the best of the run, and return True if it is."""

@@ -19,7 +19,7 @@ from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags,
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
@@ -89,7 +89,7 @@ class TorchBackend:
         settings: StepSettings,
         *,
         device: torch.device,
-        dp_rank: DataParallelRank,
+        dp: DataParallelWorld,
         ring: Ring | None = None,
         groups: ProcessGroups | None = None,
         mode: ComputeMode = DEFAULT_MODE,
@@ -101,8 +101,8 @@ class TorchBackend:
         self._settings = settings
         self._model = model.to(device)
         self._device = device
-        self._dp_rank = dp_rank
-        self._collective = Collective(world_size=dp_rank.size, ring=ring, groups=groups)
+        self._dp = dp
+        self._collective = Collective(world_size=dp.world_size, ring=ring, groups=groups)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune
@@ -242,7 +242,7 @@ class TorchBackend:
         return [float(value) for value in copy_to_host(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        is_source = self._dp_rank.rank == source
+        is_source = self._dp.rank == source
         return broadcast_object(
             value, source=source, is_source=is_source, device=self._device, collective=self._collective
         )
