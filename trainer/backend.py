@@ -54,8 +54,8 @@ NO_FLAGS: Final = StopSaveFlags()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchResult:
-    """The outcome of one step's forward and backward pass."""
+class StepResult:
+    """The loss and the flags of a step, over all ranks, and what this rank classified correctly."""
 
     loss_sum: float
     """Sum over the samples of all ranks, identical on every rank.
@@ -69,7 +69,7 @@ class BatchResult:
     """0 for the latest step; 1 for a deferred result, of the step before."""
 
 
-NO_RESULT_YET: Final = BatchResult(loss_sum=0.0, correct=0)
+NO_RESULT_YET: Final = StepResult(loss_sum=0.0, correct=0)
 
 
 class Backend(Protocol):
@@ -89,23 +89,25 @@ class Backend(Protocol):
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
 
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
-        """Make a function that loads batches of this dataset for compute_gradients and count_correct."""
+        """Make a function that loads batches of this dataset for forward_backward and count_correct."""
 
-    def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+    def forward_backward(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
+
+        With dist_async the ranks do not wait for each other, so optimizer_step sends the gradients.
 
         A backend that does not wait for its device returns the previous step's result, and NO_RESULT_YET in the first
         step, on all ranks alike. Such a backend, not its caller, skips the update when the loss is not finite.
         """
 
-    def take_deferred(self) -> BatchResult | None:
-        """Return the deferred result that compute_gradients has not returned yet, if any."""
+    def take_deferred(self) -> StepResult | None:
+        """Return the deferred result that forward_backward has not returned yet, if any."""
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the rate of the next update and those after it."""
 
-    def update(self, *, samples: int) -> None:
-        """Update the weights with the mean gradient; ``samples`` is the global batch size of this step."""
+    def optimizer_step(self, *, global_batch_size: int) -> None:
+        """Update the weights with the mean gradient over this step's ``global_batch_size`` samples of all ranks."""
 
     def count_correct(self, images: Any, labels: Labels) -> int:
         """Return the number of these images that the network classifies correctly."""

@@ -245,13 +245,13 @@ class Trainer:
                 backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, dp=self.dp))
 
                 # Forward, backward, and all-reduce of the gradients.
-                result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
+                result = backend.forward_backward(images, labels, flags=self.checkpoints.flags())
                 progress = replace(progress, samples=progress.samples + global_size)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
                 backend.set_learning_rate(schedule.rate(epoch=epoch, epoch_fraction=progress.samples / total))
-                backend.update(samples=global_size)
+                backend.optimizer_step(global_batch_size=global_size)
                 timer.end("optimizer")
 
                 # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.

@@ -171,8 +171,8 @@ class StepBench:
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):
-            self._backend.compute_gradients(self._device_batch, self._labels)
-            self._backend.update(samples=self._batch)
+            self._backend.forward_backward(self._device_batch, self._labels)
+            self._backend.optimizer_step(global_batch_size=self._batch)
 
 
 def timed(work: Callable[[], None]) -> float:

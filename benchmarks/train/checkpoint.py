@@ -107,7 +107,10 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     checkpoints = CheckpointManager(config, dp=DataParallelWorld(), store=store)
     rounds = Rounds()
     saves = AsyncSaves(directory / "async")
-    step = Step(compute=partial(compute_gradients, backend, config), update=partial(backend.update, samples=BATCH_SIZE))
+    step = Step(
+        compute=partial(forward_backward, backend, config),
+        update=partial(backend.optimizer_step, global_batch_size=BATCH_SIZE),
+    )
     steps = MIN_STEPS
     # The first round loads libraries, allocates memory, and finds how many steps a write takes.
     for number in range(count + 1):
@@ -161,15 +164,15 @@ def save_with_torch(backend: TorchBackend, path: Path) -> float:
 def run_step(backend: TorchBackend, config: TrainConfig) -> float:
     """Run a step; return the seconds it took."""
     start = time.perf_counter()
-    compute_gradients(backend, config)
-    backend.update(samples=BATCH_SIZE)
+    forward_backward(backend, config)
+    backend.optimizer_step(global_batch_size=BATCH_SIZE)
     return time.perf_counter() - start
 
 
-def compute_gradients(backend: TorchBackend, config: TrainConfig) -> None:
+def forward_backward(backend: TorchBackend, config: TrainConfig) -> None:
     """Do the part of a step that precedes the update."""
     images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
-    backend.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
+    backend.forward_backward(images, np.zeros(BATCH_SIZE, np.int64))
 
 
 if __name__ == "__main__":

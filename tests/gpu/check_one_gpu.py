@@ -52,8 +52,8 @@ def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: 
 
 def learned(ours: TorchBackend, steps: int = 3) -> Weights:
     for _ in range(steps):
-        ours.compute_gradients(IMAGES, LABELS)
-        ours.update(samples=len(LABELS))
+        ours.forward_backward(IMAGES, LABELS)
+        ours.optimizer_step(global_batch_size=len(LABELS))
     return ours.weights()
 
 
@@ -83,22 +83,22 @@ class OneGpu(unittest.TestCase):
             read = ours.make_batch_loader(DATA)
             placed, labels = read(DATA.train, np.arange(64))
             for _ in range(3):
-                ours.compute_gradients(placed, labels)
-                ours.update(samples=64)
+                ours.forward_backward(placed, labels)
+                ours.optimizer_step(global_batch_size=64)
             torch.cuda.synchronize()
             with self.subTest(str(mode)):
                 torch.cuda.set_sync_debug_mode("error")
                 try:
                     for _ in range(3):
-                        ours.compute_gradients(placed, labels)
-                        ours.update(samples=64)
+                        ours.forward_backward(placed, labels)
+                        ours.optimizer_step(global_batch_size=64)
                 finally:
                     torch.cuda.set_sync_debug_mode("default")
 
     def test_results_come_a_step_later_and_are_those_of_a_cpu(self) -> None:
         ours, other = backend(GPU), backend(CPU)
-        assert ours.compute_gradients(IMAGES, LABELS).loss_sum == 0
-        late, result = ours.take_deferred(), other.compute_gradients(IMAGES, LABELS)
+        assert ours.forward_backward(IMAGES, LABELS).loss_sum == 0
+        late, result = ours.take_deferred(), other.forward_backward(IMAGES, LABELS)
         assert late is not None
         assert abs(late.loss_sum / result.loss_sum - 1) < 1e-4
         assert abs(late.correct - result.correct) <= 2
@@ -108,10 +108,10 @@ class OneGpu(unittest.TestCase):
             ours = backend(GPU, mode=mode, network="lenet")
             learned(ours)
             before = digest(ours.weights())
-            ours.compute_gradients(np.full_like(IMAGES, np.nan), LABELS)
-            ours.update(samples=len(LABELS))
+            ours.forward_backward(np.full_like(IMAGES, np.nan), LABELS)
+            ours.optimizer_step(global_batch_size=len(LABELS))
             assert digest(ours.weights()) == before
-            result = ours.compute_gradients(IMAGES, LABELS)
+            result = ours.forward_backward(IMAGES, LABELS)
             assert np.isnan(result.loss_sum)
             assert result.delay_steps == 1
 
@@ -125,9 +125,9 @@ class OneGpu(unittest.TestCase):
         assert step is not None
         state = take()
         assert not step.query()  # type: ignore[no-untyped-call]  # torch gives it no types
-        ours.compute_gradients(IMAGES, LABELS)
+        ours.forward_backward(IMAGES, LABELS)
         take = ours.snapshot()
-        Thread(target=ours.update, kwargs={"samples": len(LABELS)}, daemon=True).start()
+        Thread(target=ours.optimizer_step, kwargs={"global_batch_size": len(LABELS)}, daemon=True).start()
         changed = take()
         assert digest(state.weights) == digest(before.weights)
         assert digest(state.optimizer) == digest(before.optimizer) == digest(changed.optimizer)

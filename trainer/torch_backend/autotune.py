@@ -197,8 +197,8 @@ def _make_step(
     batch = DeviceBatch(images=images, targets=targets.to(device))
 
     def step() -> None:
-        backend.compute_gradients(batch, targets.numpy())
-        backend.update(samples=samples)
+        backend.forward_backward(batch, targets.numpy())
+        backend.optimizer_step(global_batch_size=samples)
 
     return step
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
@@ -142,9 +142,9 @@ class TorchBackend:
         self._forward = reduction.module
         self.peak_samples_per_s = find_peak_samples_per_s(self._flops, DTYPES[mode.dtype], device=self._device)
 
-    def compute_gradients(
+    def forward_backward(
         self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
-    ) -> BatchResult:
+    ) -> StepResult:
         self._reducer.begin()
         correct = self._sums.loss.new_zeros(1)
 
@@ -155,14 +155,14 @@ class TorchBackend:
                 is_last = number == self._settings.accumulation
                 with self._reducer.backward_pass(is_last=is_last):
                     if len(batch.targets) or self._sync_bn:
-                        correct += self._forward_backward(batch)
+                        correct += self._accumulate_gradients(batch)
                     elif is_last:
                         with self._precision.autocast():
                             self._reducer.run_without_samples(batch.images)
 
         # Reduce what the backward pass has not reduced.
         if self._collective.is_distributed:
-            # Weight by samples, like the gradients: update() divides both by the samples of all ranks.
+            # Weight by samples, like the gradients: optimizer_step() divides both by the samples of all ranks.
             torch.mul(self._statistics, len(labels), out=self._sums.statistics)
         if flags != NO_FLAGS:
             self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
@@ -184,7 +184,7 @@ class TorchBackend:
             return (move_to_device(*batch) for batch in images)
         return split(move_to_device(images, labels), self._settings.accumulation)
 
-    def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
+    def _accumulate_gradients(self, batch: DeviceBatch) -> torch.Tensor:
         """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
         with self._precision.autocast():
             logits: torch.Tensor = self._forward(batch.images).float()
@@ -196,14 +196,14 @@ class TorchBackend:
         self.timer.end("backward")
         return correct
 
-    def update(self, *, samples: int) -> None:
-        self._reducer.divide(samples=samples)
+    def optimizer_step(self, *, global_batch_size: int) -> None:
+        self._reducer.divide(samples=global_batch_size)
         self.wait_for_snapshot()
         self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._settings.is_deferred else None)
         if self._collective.is_distributed:
             self._statistics.copy_(self._sums.statistics)
 
-    def take_deferred(self) -> BatchResult | None:
+    def take_deferred(self) -> StepResult | None:
         result = self._results.take(timeout_s=self._collective.timeout_s)
         if result is not None:
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)

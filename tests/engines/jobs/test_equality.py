@@ -86,8 +86,8 @@ connection = load_backend(config, {})
 backend = connection.create(config, world=connection.world, dp=DataParallelWorld(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
-    backend.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
-    backend.update(samples=8)
+    backend.forward_backward(*prepare(data, data.train, numpy.arange(samples)))
+    backend.optimizer_step(global_batch_size=8)
     return backend.weights()["9.weight"] - before
 first = step(8)
 backend.set_learning_rate(0.05)
@@ -116,9 +116,9 @@ batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(backend, rates):
     for rate in rates:
-        backend.compute_gradients(*batch)
+        backend.forward_backward(*batch)
         backend.set_learning_rate(rate)
-        backend.update(samples=8)
+        backend.optimizer_step(global_batch_size=8)
     return backend.state()
 whole = create()
 whole.restore(None, source=0)

@@ -73,8 +73,8 @@ def backend() -> TorchBackend:
 
 def step(backend: TorchBackend, samples: int) -> None:
     images = np.random.default_rng(samples).random((samples, 1, 12, 12), np.float32)
-    backend.compute_gradients(images, np.zeros(samples, np.int64))
-    backend.update(samples=samples)
+    backend.forward_backward(images, np.zeros(samples, np.int64))
+    backend.optimizer_step(global_batch_size=samples)
 
 
 def test_checkpoint_holds_the_statistics() -> None:
@@ -91,8 +91,8 @@ def test_batch_without_variance_leaves_statistics_and_weights_finite(samples: in
     ours = backend()
     step(ours, 8)
     images = np.ones((samples, 1, 12, 12), np.float32)
-    ours.compute_gradients(images, np.zeros(samples, np.int64))
-    ours.update(samples=1)
+    ours.forward_backward(images, np.zeros(samples, np.int64))
+    ours.optimizer_step(global_batch_size=1)
     assert all(np.isfinite(value).all() for value in ours.weights().values())
 
 

@@ -109,8 +109,8 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
     backend = TorchBackend(model, DDP_SETTINGS, device=CPU, dp=DataParallelWorld(world_size=RANKS))
 
     def step(samples: int) -> None:
-        backend.compute_gradients(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
-        backend.update(samples=4)
+        backend.forward_backward(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
+        backend.optimizer_step(global_batch_size=4)
 
     # DistributedDataParallel sends its new order of buckets once, in the second step.
     step(4)
@@ -175,7 +175,7 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
     compiled = TorchBackend(
         model, DDP_SETTINGS, device=CPU, dp=DataParallelWorld(world_size=RANKS), mode=ComputeMode(compiled="1")
     )
-    compiled.compute_gradients(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
+    compiled.forward_backward(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
     assert len(graphs) == 2
 
 
