@@ -196,7 +196,7 @@ class Trainer:
                     log.warning("Epoch[%d] %s", epoch, result.slowest)
                 self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_in_epoch())
             log.info("Epoch[%d] weights=%s", epoch, digest(self.backend.weights()))
-            progress = Progress(started=start.started, epoch=epoch + 1)
+            progress = Progress(run_started_at=start.run_started_at, epoch=epoch + 1)
             if progress.epoch < self.config.num_epochs:
                 self.checkpoints.save(self.backend, progress, validation_accuracy=result.validation_accuracy)
         return results

@@ -115,7 +115,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     # The first round loads libraries, allocates memory, and finds how many steps a write takes.
     for number in range(count + 1):
         start = time.perf_counter()
-        checkpoints.save(backend, Progress(started=1.0, epoch=number))
+        checkpoints.save(backend, Progress(run_started_at=1.0, epoch=number))
         stall_s = time.perf_counter() - start
         step.compute()
         start = time.perf_counter()
@@ -125,7 +125,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
         store.wait()
         step_s = statistics.mean(run_step(backend, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
-        checkpoints.save(backend, Progress(started=2.0, epoch=number))
+        checkpoints.save(backend, Progress(run_started_at=2.0, epoch=number))
         while store.is_writing or steps < MIN_STEPS:
             run_step(backend, config)
             steps += 1

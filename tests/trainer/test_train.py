@@ -78,11 +78,11 @@ def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> N
     saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
     make_trainer(
         RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=saver
-    ).train(Progress(started=7))
+    ).train(Progress(run_started_at=7))
     assert saver.saved == [
-        Progress(started=7, epoch=0, samples=8, loss_sum=6, correct=8),
-        Progress(started=7, epoch=1),
-        Progress(started=7, epoch=2),
+        Progress(run_started_at=7, epoch=0, samples=8, loss_sum=6, correct=8),
+        Progress(run_started_at=7, epoch=1),
+        Progress(run_started_at=7, epoch=2),
     ]
 
 

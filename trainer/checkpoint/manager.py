@@ -71,7 +71,7 @@ class CheckpointManager:
         self._stop_requested = stop_requested
         self._clock = clock
         self._saved_at = clock()
-        self._started = 0.0
+        self._run_started_at = 0.0
         self._best: float | None = None
         """Validation accuracy of the best epoch so far, the same on all ranks until the last epoch."""
         self._loaded: Checkpoint | None = None
@@ -107,7 +107,7 @@ class CheckpointManager:
         self._loaded = None
         if begin is None:
             return None
-        self._started = begin.started
+        self._run_started_at = begin.run_started_at
         if begin.epoch or begin.samples:
             if self._store is not None:
                 self._store.read_best_score_from_s3()
@@ -122,8 +122,8 @@ class CheckpointManager:
         all_reports = self._gather_reports(backend, marker, in_another_directory)
         reports = ignore_other_runs(all_reports)
         completed = completed_run_start(reports)
-        if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
-            self._started = completed
+        if completed and self._is_final_checkpoint_stored(backend, run_started_at=completed):
+            self._run_started_at = completed
             if self._dp.is_main_process:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
@@ -141,7 +141,7 @@ class CheckpointManager:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
         own = self._loaded.metadata.progress if self._loaded else Progress()
         completed = self._completed_before_restart(marker)
-        report = RankReport(*own.position, marker.started, completed, in_another_directory)
+        report = RankReport(*own.position, marker.run_started_at, completed, in_another_directory)
         return all_gather(backend, report, dp=self._dp)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
@@ -150,7 +150,7 @@ class CheckpointManager:
         # Rank 0's clock may be behind: start times must increase from run to run.
         [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp=self._dp)
         backend.restore(None, source=0)
-        return Progress(started=first.started)
+        return Progress(run_started_at=first.run_started_at)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
@@ -214,7 +214,7 @@ class CheckpointManager:
         if self._store is None:
             raise ValueError("only a rank with a checkpoint store writes the final checkpoint")
         path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-        progress = Progress(started=self._started, epoch=self._config.num_epochs)
+        progress = Progress(run_started_at=self._run_started_at, epoch=self._config.num_epochs)
         try:
             metadata = self._describe(progress, validation_accuracy)
             save_checkpoint(path, Checkpoint(metadata=metadata, state=backend.state()))
@@ -224,7 +224,7 @@ class CheckpointManager:
         if self._update_best(validation_accuracy):
             self._store.save_best(path)
         best = validation_accuracy if self._best is None else self._best
-        return self._store.upload_final(path, best=Score(self._started, best))
+        return self._store.upload_final(path, best=Score(self._run_started_at, best))
 
     def wait_for_final(self, backend: Backend) -> None:
         """Wait until rank 0 has written the final checkpoint; warn on rank 0 if another machine has the best one."""
@@ -248,12 +248,12 @@ class CheckpointManager:
         Call it once every rank knows that the final checkpoint is stored.
         """
         if self._store is not None:
-            self._store.set_marker(self._make_marker(self._started))
+            self._store.set_marker(self._make_marker(self._run_started_at))
             self._store.delete_all()
 
-    def _make_marker(self, started: float) -> CompletionMarker:
+    def _make_marker(self, run_started_at: float) -> CompletionMarker:
         settings = {**self._config.settings_fixed_on_resume, "num_epochs": self._config.num_epochs}
-        return CompletionMarker(started=started, job=self._world.run_id, settings=settings)
+        return CompletionMarker(run_started_at=run_started_at, job_id=self._world.job_id, settings=settings)
 
     def _completed_before_restart(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
@@ -262,22 +262,22 @@ class CheckpointManager:
     def _clear_job_of_earlier_marker(self, marker: CompletionMarker) -> None:
         """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
         if self._store is not None and self._marker_has_this_job_id(marker) and not self._world.restart_count:
-            self._store.set_marker(replace(marker, job=""))
+            self._store.set_marker(replace(marker, job_id=""))
 
     def _marker_has_this_job_id(self, marker: CompletionMarker) -> bool:
-        return bool(self._world.run_id) and marker == self._make_marker(marker.started)
+        return bool(self._world.job_id) and marker == self._make_marker(marker.run_started_at)
 
-    def _is_final_checkpoint_stored(self, backend: Backend, *, run_started: float) -> bool:
+    def _is_final_checkpoint_stored(self, backend: Backend, *, run_started_at: float) -> bool:
         """Return True if a rank has the run's final checkpoint. With S3 the marker is set only after the upload."""
         has_final = self._config.s3_folder is not None
         if self._store is not None and not has_final:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            has_final = self._store.is_from_run(path, run_started=run_started)
+            has_final = self._store.is_from_run(path, run_started_at=run_started_at)
         [ranks] = backend.all_reduce([has_final])
         return ranks > 0
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
-        best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
+        best = None if self._store is None else self._store.best_accuracy(run_started_at=self._run_started_at)
         return all_gather(backend, BestOfRank(best is not None, best or 0.0), dp=self._dp)
 
     def _update_best(self, accuracy: float) -> bool:

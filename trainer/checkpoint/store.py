@@ -52,7 +52,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
     # The process keeps the lock until it ends.
-    lock_prefix(prefix, run=run_name(world.run_id, os.environ))
+    lock_prefix(prefix, run=run_name(world.job_id, os.environ))
     s3_folder = None
     # All machines store the same checkpoints, so only one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
@@ -115,9 +115,9 @@ class CheckpointStore:
         """Read the score of the best checkpoint in S3; TrainerError if S3 does not answer."""
         self._best.read_score_from_s3()
 
-    def best_accuracy(self, *, run_started: float) -> float | None:
+    def best_accuracy(self, *, run_started_at: float) -> float | None:
         """Return the best validation accuracy of the run with this start time, if its checkpoint is stored."""
-        return self._best.accuracy(run_started=run_started)
+        return self._best.accuracy(run_started_at=run_started_at)
 
     def save(self, make_checkpoint: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
         """Write the checkpoint that ``make_checkpoint`` returns, in another thread, after the previous one.
@@ -180,11 +180,11 @@ class CheckpointStore:
         with _warn_on_failure():
             write_marker(self._marker, marker)
 
-    def is_from_run(self, path: Path, *, run_started: float) -> bool:
+    def is_from_run(self, path: Path, *, run_started_at: float) -> bool:
         """Return True if this file is a checkpoint of the run with this start time."""
         if path.exists():
             with _warn_on_failure():
-                return load_metadata(path).progress.started == run_started
+                return load_metadata(path).progress.run_started_at == run_started_at
         return False
 
     def delete_all(self) -> None:
@@ -225,7 +225,7 @@ def _warn_on_failure(consequence: str = "") -> Iterator[None]:
 
 def _format_position(progress: Progress) -> str:
     """Return a file name that sorts like the position."""
-    return f"{progress.started:017.6f}-{progress.epoch:04d}-{progress.samples:09d}"
+    return f"{progress.run_started_at:017.6f}-{progress.epoch:04d}-{progress.samples:09d}"
 
 
 def _modified(path: Path) -> float:

@@ -26,7 +26,7 @@ class World:
     local_world_size: int = 1
     restart_count: int = 0
     """Number of times that the launcher has restarted this job."""
-    run_id: str = ""
+    job_id: str = ""
     """The job's ID from the launcher, unchanged after each restart; empty without a launcher."""
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class World:
             local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
             local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
             restart_count=read_restart_count(environment),
-            run_id=read_run_id(environment),
+            job_id=read_job_id(environment),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
         if world.world_size > 1 and missing:
@@ -99,7 +99,7 @@ def read_restart_count(environment: Mapping[str, str]) -> int:
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 
 
-def read_run_id(environment: Mapping[str, str]) -> str:
+def read_job_id(environment: Mapping[str, str]) -> str:
     """Return the job's ID from the launcher, which sets the variable for every framework."""
     return environment.get("TORCHELASTIC_RUN_ID", "")
 

@@ -13,7 +13,7 @@ from mxnet import nd
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import DataParallelWorld
-from trainer.distributed.world import World, describe_process, read_restart_count, read_run_id
+from trainer.distributed.world import World, describe_process, read_job_id, read_restart_count
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build
 from trainer.mxnet_backend.watchdog import Watchdog
@@ -39,7 +39,7 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
         local_rank=hvd.local_rank(),
         local_world_size=hvd.local_size(),
         restart_count=read_restart_count(environment),
-        run_id=read_run_id(environment),
+        job_id=read_job_id(environment),
     )
     return LoadedBackend(world=world, create=partial(create_backend, watchdog))
 

@@ -18,8 +18,8 @@ from trainer.errors import TrainerError
 from trainer.progress import Progress
 
 
-def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
-    progress = Progress(started=started, epoch=epoch, samples=samples)
+def checkpoint(*, run_started_at: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
+    progress = Progress(run_started_at=run_started_at, epoch=epoch, samples=samples)
     state = TrainingState(weights={"a": np.full(1000, epoch)})
     return Checkpoint(metadata=CheckpointMetadata(settings={}, progress=progress), state=state)
 
@@ -37,10 +37,10 @@ def newest(store: CheckpointStore) -> Progress:
 
 def test_newest_checkpoint_is_the_latest_runs_last_position(store: CheckpointStore) -> None:
     assert store.load_newest() is None
-    for started, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
-        store.save(partial(checkpoint, started=started, epoch=epoch, samples=samples))
+    for run_started_at, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
+        store.save(partial(checkpoint, run_started_at=run_started_at, epoch=epoch, samples=samples))
     store.wait()
-    assert newest(store) == Progress(started=2, samples=128)
+    assert newest(store) == Progress(run_started_at=2, samples=128)
 
 
 def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: CheckpointStore, tmp_path: Path) -> None:
@@ -56,21 +56,21 @@ def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: Checkpoi
 
 def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: Path) -> None:
     assert store.marker() == CompletionMarker()
-    store.save(partial(checkpoint, started=0.1))
-    store.set_marker(CompletionMarker(started=0.1, job="j"))
+    store.save(partial(checkpoint, run_started_at=0.1))
+    store.set_marker(CompletionMarker(run_started_at=0.1, job_id="j"))
     store.delete_all()
-    assert store.marker() == CompletionMarker(started=0.1, job="j")
+    assert store.marker() == CompletionMarker(run_started_at=0.1, job_id="j")
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 
 
 def test_checkpoint_belongs_to_the_run_with_the_same_start(store: CheckpointStore, tmp_path: Path) -> None:
     end = tmp_path / "net-0003.npz"
-    assert not store.is_from_run(end, run_started=0.1)
-    save_checkpoint(end, checkpoint(started=0.1, epoch=3))
-    assert store.is_from_run(end, run_started=0.1)
-    assert not store.is_from_run(end, run_started=0.2)
+    assert not store.is_from_run(end, run_started_at=0.1)
+    save_checkpoint(end, checkpoint(run_started_at=0.1, epoch=3))
+    assert store.is_from_run(end, run_started_at=0.1)
+    assert not store.is_from_run(end, run_started_at=0.2)
     end.write_bytes(end.read_bytes()[:100])
-    assert not store.is_from_run(end, run_started=0.1)
+    assert not store.is_from_run(end, run_started_at=0.1)
 
 
 def test_only_the_newest_checkpoint_is_read_completely(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,12 +217,12 @@ def test_new_checkpoint_stays_with_a_wrong_clock(store: CheckpointStore, tmp_pat
 
 
 def test_older_checkpoint_with_a_later_name_is_deleted_first(store: CheckpointStore, tmp_path: Path) -> None:
-    store.save(partial(checkpoint, started=9e9))
+    store.save(partial(checkpoint, run_started_at=9e9))
     store.wait()
     [wrong] = tmp_path.iterdir()
     os.utime(wrong, (1, 1))
     for epoch in (1, 2):
-        store.save(partial(checkpoint, started=5, epoch=epoch))
+        store.save(partial(checkpoint, run_started_at=5, epoch=epoch))
     store.wait()
     kept = sorted(load_checkpoint(path).metadata.progress.epoch for path in tmp_path.iterdir())
     assert (kept, wrong.exists()) == ([1, 2], False)

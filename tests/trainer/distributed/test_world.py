@@ -28,8 +28,8 @@ def test_world_is_read_from_the_launchers_variables() -> None:
 
 def test_job_and_restarts_are_read_from_the_environment() -> None:
     again = World.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_RUN_ID": "j"})
-    assert (again.run_id, again.restart_count) == ("j", 2)
-    assert World.from_environment(LAUNCHED).run_id == ""
+    assert (again.job_id, again.restart_count) == ("j", 2)
+    assert World.from_environment(LAUNCHED).job_id == ""
 
 
 def test_without_a_launcher_the_world_has_one_process() -> None:
