@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
-from trainer.checkpoint import CheckpointManager, CheckpointSaver, flush_on_exit, open_checkpoint_store
+from trainer.checkpoint import CheckpointManager, CheckpointSaver, finish_saving_on_exit, open_checkpoint_store
 from trainer.config.parser import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
@@ -150,7 +150,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             bar=bar,
             profiler=profiler,
         )
-        with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
+        with signals.deferred(), finish_saving_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.set_timeout(shutdown_timeout_s(config))

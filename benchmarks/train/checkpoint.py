@@ -122,7 +122,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
         backend.wait_for_snapshot()
         stall_s += time.perf_counter() - start
         step.update()
-        store.wait()
+        store.wait_until_written()
         step_s = statistics.mean(run_step(backend, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
         checkpoints.save(backend, Progress(run_started_at=2.0, epoch=number))
@@ -130,7 +130,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
             run_step(backend, config)
             steps += 1
         total_cost_s = time.perf_counter() - start - steps * step_s
-        store.wait()
+        store.wait_until_written()
         torch_save_s = save_with_torch(backend, directory / "peer.pt")
         async_stall_s, async_cost_s = measure_async(saves, tensors_of(backend), step, steps=steps, least=MIN_STEPS)
         if number:

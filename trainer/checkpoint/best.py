@@ -65,14 +65,14 @@ class BestCheckpoint:
         if self._folder is not None and not is_queued:
             self._copying = self._copier.submit(self._copy_or_warn, self._folder)
 
-    def wait(self) -> None:
+    def wait_until_uploaded(self) -> None:
         """Wait until no upload is running."""
         if self._copying is not None:
             self._copying.result()
 
     def upload_if_missing(self, best: Score) -> None:
         """Upload the checkpoint with this score if this machine has it and S3 does not; TrainerError on failure."""
-        self.wait()
+        self.wait_until_uploaded()
         if self._folder is not None and self._in_s3 != best and _score(self.path) == best:
             self._copy(self._folder)
 

@@ -220,7 +220,7 @@ class CheckpointManager:
             save_checkpoint(path, Checkpoint(metadata=metadata, state=backend.state()))
         except TrainerError as error:
             raise TrainerError(f"{error}; rerun the same command to resume from the previous checkpoint") from error
-        self._store.wait()
+        self._store.wait_until_written()
         if self._update_best(validation_accuracy):
             self._store.save_best(path)
         best = validation_accuracy if self._best is None else self._best

@@ -61,16 +61,16 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
 
 
 @contextlib.contextmanager
-def flush_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
+def finish_saving_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
     """Wait after the block until the last checkpoint is written and, after an error, also uploaded to S3."""
     try:
         yield
     except BaseException:
         if store is not None:
-            store.flush()
+            store.upload_newest_and_wait()
         raise
     if store is not None:
-        store.wait()
+        store.wait_until_written()
 
 
 class CheckpointStore:
@@ -124,7 +124,7 @@ class CheckpointStore:
 
         A failure is a warning: training continues, and the previous checkpoints remain.
         """
-        self.wait()
+        self.wait_until_written()
         self._writing = self._writer.submit(self._write, make_checkpoint, is_best)
 
     @property
@@ -137,7 +137,7 @@ class CheckpointStore:
         with _warn_on_failure("the previous best stays"):
             self._best.save(path)
 
-    def wait(self) -> None:
+    def wait_until_written(self) -> None:
         """Wait until the last checkpoint is written; TrainerError after half an hour."""
         writing, self._writing = self._writing, None
         if writing is None:
@@ -151,18 +151,18 @@ class CheckpointStore:
                 raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_S:.0f} s")
         writing.result()
 
-    def flush(self) -> None:
+    def upload_newest_and_wait(self) -> None:
         """Wait until the last checkpoint is written and uploaded to S3, for a run that will resume later."""
-        self.wait()
+        self.wait_until_written()
         if self._s3_checkpoints is not None:
-            self._s3_checkpoints.flush(max(self._paths(), default=None))
-        self._best.wait()
+            self._s3_checkpoints.upload_newest_and_wait(max(self._paths(), default=None))
+        self._best.wait_until_uploaded()
 
     def wait_for_uploads(self) -> None:
         """Wait until no upload to S3 is running; only tests need that."""
         if self._s3_checkpoints is not None:
-            self._s3_checkpoints.wait()
-        self._best.wait()
+            self._s3_checkpoints.wait_until_uploaded()
+        self._best.wait_until_uploaded()
 
     def upload_final(self, path: Path, *, best: Score) -> str:
         """Upload the final and the best checkpoint if there is an S3 folder; return the final one's path or URL."""
@@ -189,7 +189,7 @@ class CheckpointStore:
 
     def delete_all(self) -> None:
         """Delete all checkpoints but the best, after a completed run or before a new one."""
-        self.wait()
+        self.wait_until_written()
         for path in self._paths():
             path.unlink(missing_ok=True)
         if self._s3_checkpoints is not None:

@@ -63,7 +63,7 @@ class FakeStore:
         self.uploaded_best = best
         return str(path)
 
-    def wait(self) -> None:
+    def wait_until_written(self) -> None:
         pass
 
     def marker(self) -> CompletionMarker:

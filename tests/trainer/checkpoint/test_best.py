@@ -87,7 +87,7 @@ def test_slow_upload_does_not_block_and_the_newest_follows(tmp_path: Path) -> No
     for accuracy in (0.2, 0.3):
         best.save(written(tmp_path, accuracy))
     folder.open.set()
-    best.wait()
+    best.wait_until_uploaded()
     # Each upload is complete and matches its metadata, and overtaken checkpoints are not uploaded.
     assert folder.stored == [(0.1, "0.1"), (0.3, "0.3")]
     assert not list(tmp_path.glob(".*"))
@@ -105,7 +105,7 @@ def test_failing_upload_is_a_warning_until_the_end(tmp_path: Path, caplog: pytes
     best = best_in(tmp_path, folder)
     with caplog.at_level(logging.WARNING):
         best.save(written(tmp_path, 0.9))
-        best.wait()
+        best.wait_until_uploaded()
     assert caplog.messages == ["at first"]
     with pytest.raises(TrainerError, match="again"):
         best.upload_if_missing(Score(5.5, 0.9))
