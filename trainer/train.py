@@ -4,10 +4,10 @@ Trainer.train_steps() shows one training step. With PyTorch and the default opti
 
 - train.py: this file
 - torch_backend/backend.py: forward, loss, backward
-- distributed/reduce/all_reduce.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
+- distributed/reduce/reducers.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
 - torch_backend/optimizer.py: the update of the weights
 
-Around the step, torch_backend/reduction.py chooses how to sum, data/batches.py prepares the batches, and
+Around the step, torch_backend/reducer_setup.py chooses how to sum, data/batches.py prepares the batches, and
 torch_backend/deferred_results.py fetches results from a GPU one step late. With MXNet: mxnet_backend/gluon_backend.py.
 """
 

@@ -20,7 +20,7 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import DataParallelWorld
 from trainer.data.synthetic import make_synthetic
-from trainer.distributed.reduce.all_reduce import Ring
+from trainer.distributed.reduce.reducers import Ring
 from trainer.progress import Progress
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.train import Trainer

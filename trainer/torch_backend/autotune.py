@@ -21,7 +21,7 @@ from torch import nn
 from trainer.backend import Backend, TrainingState
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
 from trainer.models import ImageShape

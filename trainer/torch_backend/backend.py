@@ -1,7 +1,7 @@
 """Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet_backend/gluon_backend.py.
 
 One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass, and
-between CPUs a ring of TCP connections sums them after it, as part of a flat tensor (distributed/reduce/all_reduce.py).
+between CPUs a ring of TCP connections sums them after it, as part of a flat tensor (distributed/reduce/reducers.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
-from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
+from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import StepTimer
 from trainer.side_stream import copy_to_host
@@ -41,7 +41,7 @@ from trainer.torch_backend.device_loader import (
 )
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.optimizer import SGD, Precision
-from trainer.torch_backend.reduction import make_ddp_reduction, make_flat_reduction
+from trainer.torch_backend.reducer_setup import make_ddp_reduction, make_flat_reduction
 from trainer.torch_backend.saved_state import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, Snapshots, load_weights, pack_state
 from trainer.torch_backend.step_errors import report_failed_step
 

@@ -12,8 +12,8 @@ from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.process_groups import create_process_groups
-from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.compressed import TYPES
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World
@@ -24,7 +24,7 @@ from trainer.torch_backend.autotune import make_autotuner
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import configured_mode
 from trainer.torch_backend.device import prepare_device
-from trainer.torch_backend.reduction import choose_reduction
+from trainer.torch_backend.reducer_setup import choose_reduction
 
 
 def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:

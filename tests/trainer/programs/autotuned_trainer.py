@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from trainer.backend import StepResult
-from trainer.distributed.reduce.all_reduce import Ring, Vector
+from trainer.distributed.reduce.reducers import Ring, Vector
 from trainer.torch_backend import autotune
 from trainer.torch_backend.backend import TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode

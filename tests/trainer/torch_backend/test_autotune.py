@@ -17,7 +17,7 @@ from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import DataParallelWorld
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.models import build
 from trainer.timeouts import RENDEZVOUS_S, STEP_S

@@ -1,4 +1,4 @@
-"""Connect each rank to its two neighbors in the ring, over which CPUs sum (trainer.distributed.reduce.all_reduce)."""
+"""Connect each rank to its two neighbors in the ring, over which CPUs sum (trainer.distributed.reduce.reducers)."""
 
 import fcntl
 import hmac
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import torch.distributed
 
-from trainer.distributed.reduce.all_reduce import Ring
+from trainer.distributed.reduce.reducers import Ring
 from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
 

@@ -19,13 +19,13 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.batch_norm import batch_norms
-from trainer.distributed.reduce.all_reduce import Collective, DdpReducer
+from trainer.distributed.reduce.reducers import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients
 from trainer.torch_backend.optimizer import FIRST_SCALE, SGD
-from trainer.torch_backend.reduction import choose_reduction
+from trainer.torch_backend.reducer_setup import choose_reduction
 from trainer.torch_backend.saved_state import SCALE
 
 RANKS = 2

@@ -2,7 +2,7 @@
 
 These are the defaults; gradient_buckets.py is for options that they do not support. A reducer takes the gradients from
 the backward pass. It sums them, and the other values of the step, with Collective: NCCL between GPUs, gloo or the ring
-between CPUs.
+between CPUs. All of them are in this file, so that a step can be read in four.
 """
 
 import gc
