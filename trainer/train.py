@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 
 from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
 from trainer.checkpoint import CheckpointManager, CheckpointSaver, finish_saving_on_exit, open_checkpoint_store
-from trainer.config.parser import parse
+from trainer.config.command_line import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
 from trainer.data.dataset import Dataset

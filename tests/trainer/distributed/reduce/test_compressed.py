@@ -9,7 +9,7 @@ from tests.trainer.distributed.weights import OPTIONS, distance
 from tests.trainer.programs.processes import run
 from trainer.checkpoint.format import load_checkpoint
 from trainer.checkpoint.manager import CheckpointManager
-from trainer.config.parser import parse
+from trainer.config.command_line import parse
 from trainer.data.open_dataset import open_data
 from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.process_groups import ProcessGroups

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainer.config.choices import option_name
-from trainer.config.parser import _build_parser, parse
+from trainer.config.command_line import _build_parser, parse
 from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
 from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.world import World, data_parallel_layout
