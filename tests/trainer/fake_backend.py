@@ -20,8 +20,8 @@ from trainer.progress import Progress
 from trainer.train import Trainer
 
 SAMPLES = 10
-WHOLE = DataParallelWorld()
-"""The work of a single rank."""
+SINGLE_RANK = DataParallelWorld()
+"""The only rank of its model, which computes every batch."""
 
 
 def make_numbered_samples() -> Dataset:
@@ -124,7 +124,7 @@ def make_trainer(
     backend: RecordingBackend,
     config: TrainConfig,
     *,
-    dp: DataParallelWorld = WHOLE,
+    dp: DataParallelWorld = SINGLE_RANK,
     global_batch_size: int = 4,
     checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,
