@@ -21,7 +21,7 @@ def count_correct_validation(
     Use the batch size of training, which is known to fit into the device's memory.
     """
     batch_size = max(1, global_batch_size // dp.world_size)
-    own = dp.select(np.arange(len(validation.labels)))
-    parts = (own[start : start + batch_size] for start in range(0, len(own), batch_size))
+    share = dp.select(np.arange(len(validation.labels)))
+    parts = (share[start : start + batch_size] for start in range(0, len(share), batch_size))
     with closing(prefetch(parts, lambda part: load_batch(validation, part))) as batches:
         return sum(backend.count_correct(images, labels) for images, labels in batches)

@@ -139,9 +139,9 @@ class CheckpointManager:
         self, backend: Backend, marker: CompletionMarker, in_another_directory: bool
     ) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
-        own = self._loaded.metadata.progress if self._loaded else Progress()
+        progress = self._loaded.metadata.progress if self._loaded else Progress()
         completed = self._completed_before_restart(marker)
-        report = RankReport(*own.position, marker.run_started_at, completed, in_another_directory)
+        report = RankReport(*progress.position, marker.run_started_at, completed, in_another_directory)
         return all_gather(backend, report, dp=self._dp)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
@@ -155,9 +155,9 @@ class CheckpointManager:
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
         loaded = self._loaded if source == self._dp.rank else None
-        own = loaded.metadata.progress if loaded else Progress()
+        stored = loaded.metadata.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
-        row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
+        row = SourceProgress(*stored.position, stored.loss_sum, stored.correct, is_refused=reason is not None)
         chosen = all_gather(backend, row, dp=self._dp)[source]
         if chosen.is_refused:
             # Raise the same message on all ranks, because the launcher repeats the message of any rank.
@@ -184,8 +184,8 @@ class CheckpointManager:
 
     def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
         """Raise UsageError: only the user knows whether this is another run, or this one with rank 0's disk lost."""
-        own = "" if self._store is None else checkpoint_directory(self._store.prefix)
-        directory = backend.broadcast_object(own, source=source)
+        directory = "" if self._store is None else checkpoint_directory(self._store.prefix)
+        directory = backend.broadcast_object(directory, source=source)
         raise UsageError(
             f"rank {source} has the checkpoint of an interrupted run in {directory}, which is not rank 0's "
             "directory, and rank 0 has none: to resume, start it where both directories are the same; to start over, "
@@ -231,8 +231,8 @@ class CheckpointManager:
         bests = self._gather_bests(backend)
         holder = bests.index(max(bests))
         if holder:
-            own = "" if self._store is None else str(self._store.best_path)
-            path = backend.broadcast_object(own, source=holder)
+            path = "" if self._store is None else str(self._store.best_path)
+            path = backend.broadcast_object(path, source=holder)
             accuracy = bests[holder].accuracy
             if self._dp.is_main_process and accuracy == self._best:
                 log.warning(

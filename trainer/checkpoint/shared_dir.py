@@ -43,9 +43,9 @@ def detect_another_directory(backend: Backend, prefix: str | None, *, dp: DataPa
 
     ``prefix`` is None on a rank whose machine another rank writes for. All ranks must call it together.
     """
-    own = "" if prefix is None else checkpoint_directory(prefix)
-    first = backend.broadcast_object(own, source=0)
-    in_another_directory = bool(own) and own != first
+    directory = "" if prefix is None else checkpoint_directory(prefix)
+    first = backend.broadcast_object(directory, source=0)
+    in_another_directory = bool(directory) and directory != first
     reports = all_gather(backend, DirectoryReport(in_another_directory), dp=dp)
     others = [str(rank) for rank, report in enumerate(reports) if report.in_another_directory]
     if others and dp.is_main_process:
@@ -68,8 +68,8 @@ def detect_shared_directory(backend: Backend, prefix: str | None, *, dp: DataPar
     its network file system caches the directory, writes redundant checkpoints, which is harmless. ``prefix`` is None on
     a rank whose machine another rank writes for. All ranks must call it together.
     """
-    with _probe_file(prefix) if prefix and dp.is_main_process else contextlib.nullcontext("") as own:
-        name = backend.broadcast_object(own, source=0)
+    with _probe_file(prefix) if prefix and dp.is_main_process else contextlib.nullcontext("") as probe:
+        name = backend.broadcast_object(probe, source=0)
         shares = prefix is not None and not dp.is_main_process and _exists(_directory(prefix) / name)
         # Barrier: delete the file after every rank has looked for it.
         backend.all_reduce([0])

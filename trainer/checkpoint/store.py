@@ -99,8 +99,8 @@ class CheckpointStore:
         Raises TrainerError if S3 does not answer.
         """
         if self._s3_checkpoints is not None:
-            own = max((path.name for path in self._paths()), default="")
-            self._s3_checkpoints.download_newer(self._name_prefix, than=own, into=self._directory)
+            newest = max((path.name for path in self._paths()), default="")
+            self._s3_checkpoints.download_newer(self._name_prefix, than=newest, into=self._directory)
         for path in sorted(self._paths(), reverse=True):
             with _warn_on_failure():
                 return load_checkpoint(path)
@@ -205,8 +205,8 @@ class CheckpointStore:
                 self.save_best(path)
             # By modification time: with a wrong clock an older run may have a later name.
             others = sorted((other for other in self._paths() if other != path), key=_modified)
-            for old in others[: 1 - KEEP_LATEST]:
-                old.unlink(missing_ok=True)
+            for outdated in others[: 1 - KEEP_LATEST]:
+                outdated.unlink(missing_ok=True)
             if self._s3_checkpoints is not None:
                 self._s3_checkpoints.upload_if_due(path)
 

@@ -221,11 +221,11 @@ class TrainConfig(RateSettings, TorchSettings):
     @property
     def augmented(self) -> tuple[str, ...]:
         """Return the augmentation of training images: resized-crop, crop, mirror."""
-        given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
+        chosen = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
         encoded = DATASETS[self.dataset].encoded
-        if self.augment == "standard" or (self.augment == "auto" and encoded and not given):
+        if self.augment == "standard" or (self.augment == "auto" and encoded and not chosen):
             return ("resized-crop" if encoded else "crop", "mirror")
-        return given
+        return chosen
 
     def _check_augmentation(self) -> None:
         """Raise UsageError unless augmentation and label smoothing are valid."""
@@ -248,10 +248,10 @@ class TrainConfig(RateSettings, TorchSettings):
     def _check_torch_settings(self) -> None:
         """Raise UsageError unless the framework supports these settings."""
         if self.framework != "torch":
-            own = (each for each in fields(self) if each.name in TORCH_ONLY_SETTINGS)
-            given = [each.name for each in own if getattr(self, each.name) != each.default]
-            if given:
-                raise UsageError(f"{option_name(given[0])} requires --engine torch, got --engine {self.framework}")
+            torch_only = (field for field in fields(self) if field.name in TORCH_ONLY_SETTINGS)
+            changed = [field.name for field in torch_only if getattr(self, field.name) != field.default]
+            if changed:
+                raise UsageError(f"{option_name(changed[0])} requires --engine torch, got --engine {self.framework}")
         self.check_torch_settings(sync_bn=self.sync_bn)
 
     def schedule(self, *, global_batch_size: int) -> LRSchedule:

@@ -20,13 +20,13 @@ class Checksums(NamedTuple):
 
 def check_same_data(backend: AllReduces, data: Dataset, *, dp: DataParallelWorld, source: str) -> None:
     """Raise TrainerError on every rank unless all ranks have the same labels and class names."""
-    own = Checksums(
+    checksums = Checksums(
         train_labels=zlib.crc32(data.train.labels.tobytes()),
         validation_labels=zlib.crc32(data.validation.labels.tobytes()),
         class_names=zlib.crc32("/".join(data.names).encode()),
         versions=zlib.crc32("/".join(data.versions).encode()),
     )
-    if len(set(all_gather(backend, own, dp=dp))) > 1:
+    if len(set(all_gather(backend, checksums, dp=dp))) > 1:
         raise TrainerError(
             f"{source} is not the same on all ranks, here it has {data.describe_counts()}: "
             "copy the same files to every node"

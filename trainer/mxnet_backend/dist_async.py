@@ -167,7 +167,7 @@ class AsyncBackend(GluonBackend):
         if self._has_begun:
             self._servers.synchronize(self._trained_weights())
             if self._statistics:
-                self._servers.broadcast([each.data() for each in self._statistics], source=0)
+                self._servers.broadcast([statistic.data() for statistic in self._statistics], source=0)
             self._collective.use_step_timeout()
         return sums
 

@@ -69,22 +69,22 @@ class GluonBackend:
         self.peak_samples_per_s = None
         self._network = network
         self._network.hybridize(static_alloc=True)
-        self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+        self._loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
         self._collective = collective
         self._settings = {"lr": learning_rate, "momentum": momentum}
         self._parameters = named_parameters(network)
-        self._trained = [each for each in self._parameters.values() if each.grad_req != "null"]
+        self._trained = [parameter for parameter in self._parameters.values() if parameter.grad_req != "null"]
         # Vectors do not decay: BatchNorm's factors and all biases.
-        self._decays = [weight_decay if decay_all or len(each.shape) > 1 else 0.0 for each in self._trained]
-        self._momenta = [nd.zeros_like(each.data()) for each in self._trained]
-        self._statistics = [each for each in self._parameters.values() if each.grad_req == "null"]
+        self._decays = [weight_decay if decay_all or len(parameter.shape) > 1 else 0.0 for parameter in self._trained]
+        self._momenta = [nd.zeros_like(parameter.data()) for parameter in self._trained]
+        self._statistics = [parameter for parameter in self._parameters.values() if parameter.grad_req == "null"]
         """Running means and variances of BatchNorm."""
         self._statistics_sums: list[nd.NDArray] = []
 
     def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
         logits, loss = self._backpropagate(images, labels)
         # Weight by samples, like the gradients: optimizer_step() turns both into means.
-        self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
+        self._statistics_sums = [statistic.data() * len(labels) for statistic in self._statistics]
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
         loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
         self.timer.end("communication")
@@ -103,7 +103,7 @@ class GluonBackend:
             return None, nd.zeros((1,))
         with autograd.record():
             logits = self._network(nd.array(images))
-            loss = self._loss_of(logits, nd.array(labels)).sum()
+            loss = self._loss_function(logits, nd.array(labels)).sum()
         loss.backward()
         # MXNet computes in its own threads: forward is done when the loss is available, backward at a later wait.
         loss.wait_to_read()
@@ -201,8 +201,8 @@ def seed(number: int) -> None:
 def named_parameters(network: gluon.HybridBlock) -> dict[str, gluon.Parameter]:
     """Return the parameters by their names in torch, in torch's order."""
     # As in save_parameters(), a name is the path of attributes to the layer. A parameter's own name counts layers.
-    found = network._collect_params_with_prefix()
-    return {_name_in_torch(name): parameter for name, parameter in found.items()}
+    parameters = network._collect_params_with_prefix()
+    return {_name_in_torch(name): parameter for name, parameter in parameters.items()}
 
 
 def _name_in_torch(name: str) -> str:

@@ -75,9 +75,9 @@ class HorovodCollective:
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sum of each value over all ranks, as float64; wait for all of them."""
-        own = nd.array(np.array(values, np.float64), dtype="float64")
+        array = nd.array(np.array(values, np.float64), dtype="float64")
         with self._watchdog.waiting("the all-reduce"):
-            sums = hvd.allreduce(own, op=hvd.Sum, name=f"values{len(values)}").asnumpy()
+            sums = hvd.allreduce(array, op=hvd.Sum, name=f"values{len(values)}").asnumpy()
             # Wait for the gradients too, while the watchdog watches.
             nd.waitall()
         return [float(value) for value in sums]

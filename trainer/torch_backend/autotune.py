@@ -228,7 +228,7 @@ def decode(numbers: Sequence[float]) -> ComputeMode:
     return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
 
 
-def mode_of(state: TrainingState | None) -> ComputeMode | None:
+def read_mode(state: TrainingState | None) -> ComputeMode | None:
     """Return the mode in a checkpoint, if its run picked one."""
     if state is None or MODE_KEY not in state.optimizer:
         return None

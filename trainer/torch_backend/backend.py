@@ -27,7 +27,7 @@ from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatRedu
 from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import StepTimer
 from trainer.side_stream import copy_to_host
-from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
+from trainer.torch_backend.autotune import MODE_KEY, decode, encode, read_mode
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch_backend.deferred_results import DeferredResults
 from trainer.torch_backend.device import seed_device
@@ -287,8 +287,8 @@ class TorchBackend:
 
     def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: TrainingState | None, *, source: int) -> None:
         """Use the mode in the checkpoint of the rank ``source``, or let all ranks measure one."""
-        own = mode_of(state)
-        stored = self.broadcast_object(None if own is None else encode(own), source=source)
+        mode = read_mode(state)
+        stored = self.broadcast_object(None if mode is None else encode(mode), source=source)
         self._apply_mode(autotune() if stored is None else decode(stored))
 
     def set_timeout(self, seconds: float) -> None:
