@@ -103,13 +103,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         make_folder(Path(directory))
         config = replace(CONFIG, data_dir=directory)
-        found = {
+        accuracies_by_augment = {
             augment: [learn(replace(config, augment=augment, seed=seed)) for seed in SEEDS]
             for augment in ("none", "standard")
         }
-    for augment, accuracies in found.items():
+    for augment, accuracies in accuracies_by_augment.items():
         print(f"{augment}: accuracy {', '.join(f'{accuracy:.3f}' for accuracy in accuracies)}", flush=True)
-    print(f"augmentation_accuracy {fmean(found['standard']) / fmean(found['none']):.2f} ratio")
+    plain, augmented = (fmean(accuracies_by_augment[augment]) for augment in ("none", "standard"))
+    print(f"augmentation_accuracy {augmented / plain:.2f} ratio")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,9 @@ def main() -> int:
             ("async_save stall", rounds.async_stall_s),
             ("async_save total cost", rounds.async_cost_s),
         ):
-            print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
+            print(
+                f"{config.network} {what}: {' '.join(f'{1000 * time_s:.2f}' for time_s in seconds)} ms", file=sys.stderr
+            )
         peer_s = statistics.median(rounds.torch_save_s)
         figures.append(f"checkpoint_stall{name} {statistics.median(rounds.stall_s) / peer_s:.3f} ratio")
         figures.append(f"checkpoint_cost{name} {statistics.median(rounds.total_cost_s) / peer_s:.2f} ratio")
@@ -132,7 +134,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
         total_cost_s = time.perf_counter() - start - steps * step_s
         store.wait_until_written()
         torch_save_s = save_with_torch(backend, directory / "peer.pt")
-        async_stall_s, async_cost_s = measure_async(saves, tensors_of(backend), step, steps=steps, least=MIN_STEPS)
+        async_stall_s, async_cost_s = measure_async(saves, state_tensors(backend), step, steps=steps, least=MIN_STEPS)
         if number:
             rounds.stall_s.append(stall_s)
             rounds.total_cost_s.append(total_cost_s)
@@ -144,7 +146,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     return rounds
 
 
-def tensors_of(backend: TorchBackend) -> dict[str, torch.Tensor]:
+def state_tensors(backend: TorchBackend) -> dict[str, torch.Tensor]:
     """Return the weights and momentum."""
     state = backend.state()
     return {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
@@ -152,7 +154,7 @@ def tensors_of(backend: TorchBackend) -> dict[str, torch.Tensor]:
 
 def save_with_torch(backend: TorchBackend, path: Path) -> float:
     """Save the weights and momentum; return the seconds it took."""
-    tensors = tensors_of(backend)
+    tensors = state_tensors(backend)
     start = time.perf_counter()
     torch.save(tensors, path)
     took = time.perf_counter() - start

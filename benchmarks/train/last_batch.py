@@ -73,15 +73,15 @@ def main() -> None:
         ratios = []
         for tail in TAILS:
             data = cut(digits, FULL_BATCHES * BATCH + tail)
-            found = {
+            results_by_way = {
                 way: [learn(data, last_batch=way, rate=rate, seed=seed) for seed in SEEDS] for way in ("keep", "drop")
             }
-            for way, results in found.items():
+            for way, results in results_by_way.items():
                 losses, accuracies = (
                     ", ".join(f"{value:.3f}" for value in values) for values in zip(*results, strict=True)
                 )
                 print(f"rate {rate} tail {tail} {way}: loss {losses} accuracy {accuracies}", flush=True)
-            kept, dropped = (fmean(accuracy for _, accuracy in found[way]) for way in ("keep", "drop"))
+            kept, dropped = (fmean(accuracy for _, accuracy in results_by_way[way]) for way in ("keep", "drop"))
             ratios.append(dropped / kept)
         every += ratios
         figures.append(f"last_batch_{rate:g} {fmean(ratios):.2f} ratio".replace(".", "_", 1))
