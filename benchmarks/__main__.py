@@ -61,12 +61,12 @@ is above 1 at the start; older rows may have more.
 
 def modules() -> dict[str, str]:
     """Return the module of each benchmark by its name."""
-    found = {
+    names = {
         path.stem: f"benchmarks.{path.parent.name}.{path.stem}"
         for path in FOLDER.glob("*/[a-z]*.py")
         if path.parent.name != HARNESS
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(names.items()))
 
 
 def run(name: str) -> dict[str, tuple[str, str]]:

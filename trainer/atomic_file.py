@@ -55,11 +55,11 @@ def remove_temporaries(directory: Path, prefix: str) -> None:
     """Remove temporary files with this prefix that dead processes of this machine left behind."""
     # The AWS command line adds its own suffix to a file that it has not downloaded completely (s3transfer,
     # get_temp_filename).
-    name = re.compile(rf"\.+{re.escape(prefix)}.*\.{re.escape(os.uname().nodename)}-(\d+)\.tmp(\.[0-9A-Fa-f]{{8}})?")
+    pattern = re.compile(rf"\.+{re.escape(prefix)}.*\.{re.escape(os.uname().nodename)}-(\d+)\.tmp(\.[0-9A-Fa-f]{{8}})?")
     try:
         for path in directory.iterdir():
-            found = name.fullmatch(path.name)
-            if found and not Path("/proc", found[1]).exists():
+            match = pattern.fullmatch(path.name)
+            if match and not Path("/proc", match[1]).exists():
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise TrainerError(f"cannot clear up {directory}, {error.strerror}") from error

@@ -1,6 +1,7 @@
 """Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the backend.
+train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the framework, and with it
+the backend.
 """
 
 import importlib
@@ -18,7 +19,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import LoadBatch
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer
@@ -53,8 +54,8 @@ NO_FLAGS: Final = StopSaveFlags()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BatchResult:
-    """The outcome of one step's forward and backward pass."""
+class StepResult:
+    """The loss and the flags of a step, over all ranks, and what this rank classified correctly."""
 
     loss_sum: float
     """Sum over the samples of all ranks, identical on every rank.
@@ -68,7 +69,7 @@ class BatchResult:
     """0 for the latest step; 1 for a deferred result, of the step before."""
 
 
-NO_RESULT_YET: Final = BatchResult(loss_sum=0.0, correct=0)
+NO_RESULT_YET: Final = StepResult(loss_sum=0.0, correct=0)
 
 
 class Backend(Protocol):
@@ -88,23 +89,25 @@ class Backend(Protocol):
         """Seed this rank's random numbers, such as those of dropout; ``number`` has 31 bits."""
 
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
-        """Make a function that loads batches of this dataset for compute_gradients and count_correct."""
+        """Make a function that loads batches of this dataset for forward_backward and count_correct."""
 
-    def compute_gradients(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+    def forward_backward(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
+
+        With dist_async the ranks do not wait for each other, so optimizer_step sends the gradients.
 
         A backend that does not wait for its device returns the previous step's result, and NO_RESULT_YET in the first
         step, on all ranks alike. Such a backend, not its caller, skips the update when the loss is not finite.
         """
 
-    def take_deferred(self) -> BatchResult | None:
-        """Return the deferred result that compute_gradients has not returned yet, if any."""
+    def take_deferred(self) -> StepResult | None:
+        """Return the deferred result that forward_backward has not returned yet, if any."""
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the rate of the next update and those after it."""
 
-    def update(self, *, samples: int) -> None:
-        """Update the weights with the mean gradient; ``samples`` is the global batch size of this step."""
+    def optimizer_step(self, *, global_batch_size: int) -> None:
+        """Update the weights with the mean gradient over this step's ``global_batch_size`` samples of all ranks."""
 
     def count_correct(self, images: Any, labels: Labels) -> int:
         """Return the number of these images that the network classifies correctly."""
@@ -143,9 +146,7 @@ class Backend(Protocol):
 class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
-    def __call__(
-        self, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
-    ) -> Backend:
+    def __call__(self, config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float) -> Backend:
         """Build the network; connect the ranks if load_backend has not."""
 
 
@@ -162,9 +163,9 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.connect",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each backend, with a function ``load_backend(config, environment)``."""
+"""Module of each framework, with a function ``load_backend(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
-"""Packages each backend needs, in the order in which they are checked."""
+"""Packages each framework needs, in the order in which they are checked."""
 REMEDY: Final = {
     "torch": "use the image's /opt/pytorch/bin/python",
     "mxnet": "use `launch --engine mxnet` on a cluster deployed with engines=mxnet",
@@ -174,7 +175,7 @@ REMEDY: Final = {
 
 
 def set_library_defaults() -> None:
-    """Set environment variables that the backends' libraries read when they are loaded."""
+    """Set environment variables that the frameworks' libraries read when they are loaded."""
     # OpenMP's threads spin while they wait, by default. On cores shared with another process LeNet then ran at a tenth
     # of its speed.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -183,13 +184,13 @@ def set_library_defaults() -> None:
 
 
 def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
-    """Import the backend of --engine, and determine this process's rank, for which some backends connect the ranks.
+    """Import the framework's backend, and determine this process's rank, for which some backends connect the ranks.
 
-    Raises TrainerError if the backend's packages are not installed.
+    Raises TrainerError if the framework's packages are not installed.
     """
-    for package in PACKAGES[config.backend]:
+    for package in PACKAGES[config.framework]:
         if importlib.util.find_spec(package) is None:
-            remedy = REMEDY[config.backend]
+            remedy = REMEDY[config.framework]
             raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
-    loaded: LoadedBackend = importlib.import_module(MODULES[config.backend]).load_backend(config, environment)
+    loaded: LoadedBackend = importlib.import_module(MODULES[config.framework]).load_backend(config, environment)
     return loaded

@@ -10,8 +10,9 @@ from trainer.errors import TrainerError
 class Progress:
     """A position between two steps, the same on all ranks."""
 
-    started: float = 0.0
-    """Start time of the run, which identifies it; in seconds since 1970 on rank 0's clock."""
+    run_started_at: float = 0.0
+    """Start time of the training run, in seconds since 1970 on rank 0's clock. It identifies the run, which later jobs
+    may continue; World.job_id names the job."""
     epoch: int = 0
     """The current epoch, counted from 0."""
     samples: int = 0
@@ -24,7 +25,7 @@ class Progress:
     @property
     def position(self) -> tuple[float, int, int]:
         """Return the sort key of positions: a later run, or a later step of the same run, is greater."""
-        return self.started, self.epoch, self.samples
+        return self.run_started_at, self.epoch, self.samples
 
     def add_loss(self, loss_sum: float, *, batch: int) -> "Progress":
         """Add the loss of a batch. Raises TrainerError if it is not finite, so that no checkpoint stores the result.

@@ -1,4 +1,4 @@
-"""Define how long a rank waits for the others, for every backend."""
+"""Define how long a rank waits for the others, for every framework."""
 
 from typing import Final
 

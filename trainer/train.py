@@ -4,10 +4,10 @@ Trainer.train_steps() shows one training step. With PyTorch and the default opti
 
 - train.py: this file
 - torch_backend/backend.py: forward, loss, backward
-- distributed/reduce/all_reduce.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
+- distributed/reduce/reducers.py: the sum of the gradients, over DistributedDataParallel or a ring of CPUs
 - torch_backend/optimizer.py: the update of the weights
 
-Around the step, torch_backend/reduction.py chooses how to sum, data/batches.py prepares the batches, and
+Around the step, torch_backend/reducer_setup.py chooses how to sum, data/batches.py prepares the batches, and
 torch_backend/deferred_results.py fetches results from a GPU one step late. With MXNet: mxnet_backend/gluon_backend.py.
 """
 
@@ -23,17 +23,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 from trainer.backend import NO_FLAGS, Backend, load_backend, set_library_defaults
-from trainer.checkpoint import CheckpointManager, CheckpointSaver, flush_on_exit, open_checkpoint_store
-from trainer.config.parser import parse
+from trainer.checkpoint import CheckpointManager, CheckpointSaver, finish_saving_on_exit, open_checkpoint_store
+from trainer.config.command_line import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
 from trainer.data.dataset import Dataset
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelRank, epoch_end, step_seed
+from trainer.data.sampling import DataParallelWorld, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
 from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
-from trainer.distributed.world import dp_rank_and_global_batch_size, warn_if_independent
+from trainer.distributed.world import data_parallel_layout, warn_if_independent
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
 from trainer.metrics.profiler import Profiler
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             unblock_signals()
             importlib.import_module("mxnet")
         config = parse(sys.argv[1:] if arguments is None else arguments)
-        check_launcher(config.backend, os.environ)
+        check_launcher(config.framework, os.environ)
         config = choose_kv_store(config, os.environ)
         # Until the rank is known; run() replaces it.
         logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -109,7 +109,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     bar = make_progress_bar(sys.stderr, rank=world.rank)
     line = f"rank {world} %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[LogHandler(sys.stderr, bar)], force=True)
-    dp_rank, global_batch_size = dp_rank_and_global_batch_size(config, world)
+    dp, global_batch_size = data_parallel_layout(config, world)
     learning_rate = config.schedule(global_batch_size=global_batch_size).peak
 
     # Checkpoints. Load the newest one of this machine or in S3. A restarted job must resume its own first attempt,
@@ -121,7 +121,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     writers = MetricWriters() if world.rank else open_writers(metrics=config.metrics, tensorboard=config.tensorboard)
     checkpoints = CheckpointManager(
         config,
-        dp_rank=dp_rank,
+        dp=dp,
         store=checkpoint_store,
         world=world,
         data_versions=data.versions,
@@ -130,9 +130,9 @@ def run(config: TrainConfig, signals: Signals) -> None:
     checkpoints.load_newest()
 
     # Model and optimizer.
-    backend = loaded.create(config, world=world, dp_rank=dp_rank, learning_rate=learning_rate)
+    backend = loaded.create(config, world=world, dp=dp, learning_rate=learning_rate)
     log.info("global batch size %d, peak learning rate %g", global_batch_size, learning_rate)
-    check_same_data(backend, data, dp_rank=dp_rank, source=config.dataset)
+    check_same_data(backend, data, dp=dp, source=config.dataset)
     if world.rank == 0:
         log.info("dataset %s: %s", config.dataset, data.describe_counts())
     start = checkpoints.resume_unless_completed(backend)
@@ -143,18 +143,18 @@ def run(config: TrainConfig, signals: Signals) -> None:
             backend=backend,
             data=data,
             config=config,
-            dp_rank=dp_rank,
+            dp=dp,
             global_batch_size=global_batch_size,
             checkpoints=checkpoints,
             writers=writers,
             bar=bar,
             profiler=profiler,
         )
-        with signals.deferred(), flush_on_exit(checkpoint_store), writers, bar, profiler:
+        with signals.deferred(), finish_saving_on_exit(checkpoint_store), writers, bar, profiler:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.set_timeout(shutdown_timeout_s(config))
-        if dp_rank.is_main_process:
+        if dp.is_main_process:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.wait_for_final(backend)
@@ -171,7 +171,7 @@ class Trainer:
     backend: Backend
     data: Dataset
     config: TrainConfig
-    dp_rank: DataParallelRank
+    dp: DataParallelWorld
     global_batch_size: int
     checkpoints: CheckpointSaver
     writers: MetricWriters = NO_WRITERS
@@ -189,21 +189,21 @@ class Trainer:
         for epoch in range(start.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
             results.append(result)
-            if self.dp_rank.is_main_process:
+            if self.dp.is_main_process:
                 log.info("Epoch[%d] %s", epoch, result)
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
                     log.warning("Epoch[%d] %s", epoch, result.slowest)
                 self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_in_epoch())
             log.info("Epoch[%d] weights=%s", epoch, digest(self.backend.weights()))
-            progress = Progress(started=start.started, epoch=epoch + 1)
+            progress = Progress(run_started_at=start.run_started_at, epoch=epoch + 1)
             if progress.epoch < self.config.num_epochs:
                 self.checkpoints.save(self.backend, progress, validation_accuracy=result.validation_accuracy)
         return results
 
     def train_epoch(self, progress: Progress) -> EpochResult:
         """Train from ``progress`` to the end of its epoch, and validate."""
-        backend, dp_rank = self.backend, self.dp_rank
+        backend, dp = self.backend, self.dp
         started = self.clock()
         total = self.samples_in_epoch(resumed_at=progress.samples)
         samples_trained = total - progress.samples
@@ -211,9 +211,9 @@ class Trainer:
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
-        phases = all_gather(backend, backend.timer.read_and_reset(), dp_rank=dp_rank)
+        phases = all_gather(backend, backend.timer.read_and_reset(), dp=dp)
         own_val_correct = count_correct_validation(
-            backend, self.load_batch, self.data.validation, dp_rank=dp_rank, global_batch_size=self.global_batch_size
+            backend, self.load_batch, self.data.validation, dp=dp, global_batch_size=self.global_batch_size
         )
         train_correct, val_correct = backend.all_reduce([own_correct, own_val_correct])
         peak = backend.peak_samples_per_s
@@ -223,7 +223,7 @@ class Trainer:
             train_accuracy=train_correct / total,
             validation_accuracy=val_correct / len(self.data.validation.labels),
             seconds=seconds,
-            mfu=None if peak is None else samples_trained / seconds / (self.dp_rank.size * peak),
+            mfu=None if peak is None else samples_trained / seconds / (self.dp.world_size * peak),
             phases=mean(phases),
             slowest=describe_slowest(phases),
         )
@@ -234,7 +234,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
-        own_correct = progress.correct if self.dp_rank.is_main_process else 0
+        own_correct = progress.correct if self.dp.is_main_process else 0
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, total=total)) as batches:
@@ -242,16 +242,16 @@ class Trainer:
                 timer.end("data")
                 self.profiler.begin_step()
                 # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
-                backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, dp_rank=self.dp_rank))
+                backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, dp=self.dp))
 
                 # Forward, backward, and all-reduce of the gradients.
-                result = backend.compute_gradients(images, labels, flags=self.checkpoints.flags())
+                result = backend.forward_backward(images, labels, flags=self.checkpoints.flags())
                 progress = replace(progress, samples=progress.samples + global_size)
                 progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
                 backend.set_learning_rate(schedule.rate(epoch=epoch, epoch_fraction=progress.samples / total))
-                backend.update(samples=global_size)
+                backend.optimizer_step(global_batch_size=global_size)
                 timer.end("optimizer")
 
                 # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.
@@ -285,7 +285,7 @@ class Trainer:
             self.data.train,
             self.load_batch,
             augmentation=Augmentation.of(self.config),
-            dp_rank=self.dp_rank,
+            dp=self.dp,
             global_batch_size=self.global_batch_size,
             seed=self.config.seed,
             epoch=progress.epoch,

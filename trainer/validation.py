@@ -10,18 +10,18 @@ import numpy as np
 from trainer.backend import Backend
 from trainer.data.batches import LoadBatch, prefetch
 from trainer.data.dataset import Samples
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 
 
 def count_correct_validation(
-    backend: Backend, load_batch: LoadBatch, validation: Samples, *, dp_rank: DataParallelRank, global_batch_size: int
+    backend: Backend, load_batch: LoadBatch, validation: Samples, *, dp: DataParallelWorld, global_batch_size: int
 ) -> int:
     """Return how many of this rank's validation images the network classifies correctly.
 
     Use the batch size of training, which is known to fit into the device's memory.
     """
-    batch_size = max(1, global_batch_size // dp_rank.size)
-    own = dp_rank.select(np.arange(len(validation.labels)))
-    parts = (own[start : start + batch_size] for start in range(0, len(own), batch_size))
+    batch_size = max(1, global_batch_size // dp.world_size)
+    share = dp.select(np.arange(len(validation.labels)))
+    parts = (share[start : start + batch_size] for start in range(0, len(share), batch_size))
     with closing(prefetch(parts, lambda part: load_batch(validation, part))) as batches:
         return sum(backend.count_correct(images, labels) for images, labels in batches)

@@ -52,7 +52,7 @@ def rejoin(user: User, before: Observation, node_index: int) -> tuple[float, Obs
     faults = Faults.current()
     faults.kill(before.instances[node_index])
     after = replacement(user, before, node_index)
-    written = [faults.node(each).path(HOSTS_FILE).stat().st_mtime for each in after.instances.values()]
+    written = [faults.node(instance_id).path(HOSTS_FILE).stat().st_mtime for instance_id in after.instances.values()]
     return max(written) - user_data_began(faults.node(after.instances[node_index])), after
 
 

@@ -107,12 +107,12 @@ def measure(mbit: int) -> dict[str, Any]:
 
 def measure_methods(user: User, nodes: Sequence[NodeHandle], *, workers: int) -> dict[str, StepLog]:
     """Train with each method."""
-    found: dict[str, StepLog] = {}
+    logs: dict[str, StepLog] = {}
     for name, method in (BASELINES | METHODS).items():
         # With one worker, two of the methods are the same: one server.
-        same = [other for other in found if (BASELINES | METHODS)[other].command(workers) == method.command(workers)]
-        found[name] = found[same[0]] if same else train(user, nodes, method, workers=workers)
-    return found
+        same = [other for other in logs if (BASELINES | METHODS)[other].command(workers) == method.command(workers)]
+        logs[name] = logs[same[0]] if same else train(user, nodes, method, workers=workers)
+    return logs
 
 
 def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, workers: int) -> StepLog:
@@ -128,7 +128,7 @@ def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, wo
     login = shlex.join(["bash", "-lc", f"export OMP_NUM_THREADS=1; {command} 2>&1"])
     began = time.monotonic()
     try:
-        found = follow(
+        result = follow(
             user.ssh_command("deeplearning-master", login),
             environment=user.environment,
             workers=workers,
@@ -139,11 +139,11 @@ def train(user: User, nodes: Sequence[NodeHandle], method: TrainingMethod, *, wo
     except ValueError as error:
         raise SystemExit(f"{command}: {error}") from error
     print(
-        f"{workers} workers, {method.label}: {found.images_per_s:.1f} images/s, {found.cpu_s_per_step:.2f} processor "
+        f"{workers} workers, {method.label}: {result.images_per_s:.1f} images/s, {result.cpu_s_per_step:.2f} processor "
         f"seconds per step; took {time.monotonic() - began:.0f} s",
         file=sys.stderr,
     )
-    return found
+    return result
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def _speed(bucket_bytes: int, *, batch: int) -> float:
             for rank in ranks:
                 rank.kill()
             claim.close()
-    found = re.search(r"images/s=([\d.]+)", outputs[0])
-    if found is None:
+    match = re.search(r"images/s=([\d.]+)", outputs[0])
+    if match is None:
         raise SystemExit("error: a run with two GPUs failed")
-    return float(found[1])
+    return float(match[1])

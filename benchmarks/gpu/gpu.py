@@ -79,7 +79,7 @@ def main() -> int:
     del bench
     small, graphs = StepBench(resnext110), StepBench(replace(resnext110, compile="graphs"))
     speeds = [(small.speed(), graphs.speed()) for _ in range(options.rounds)]
-    best_small, best_graphs = (max(each) for each in zip(*speeds, strict=True))
+    best_small, best_graphs = (max(rounds) for rounds in zip(*speeds, strict=True))
     print_floor(resnext110, speed=max(best_small, best_graphs))
     print(f"gpu_resnet50 {best:.0f} per_s")
     print(f"gpu_resnext110 {best_small:.0f} per_s")
@@ -129,8 +129,8 @@ def stall_ratio(rounds: Sequence[CheckpointTimes]) -> float:
 
     The smallest difference within a round would select noise that had slowed down only the steps alone.
     """
-    steps, steps_with_copy = min(each.steps for each in rounds), min(each.steps_with_copy for each in rounds)
-    return (steps_with_copy - steps) / min(each.save for each in rounds)
+    steps, steps_with_copy = min(times.steps for times in rounds), min(times.steps_with_copy for times in rounds)
+    return (steps_with_copy - steps) / min(times.save for times in rounds)
 
 
 class StepBench:
@@ -165,14 +165,14 @@ class StepBench:
 
         steps, steps_with_copy = timed(lambda: self._run(STEPS)), timed(run_with_copy)
         state = self._backend.state()
-        tensors = [torch.from_numpy(each).cuda() for each in (*state.weights.values(), *state.optimizer.values())]
+        tensors = [torch.from_numpy(array).cuda() for array in (*state.weights.values(), *state.optimizer.values())]
         save = timed(lambda: torch.save(tensors, io.BytesIO()))
         return CheckpointTimes(steps=steps, steps_with_copy=steps_with_copy, save=save)
 
     def _run(self, steps: int) -> None:
         for _ in range(steps):
-            self._backend.compute_gradients(self._device_batch, self._labels)
-            self._backend.update(samples=self._batch)
+            self._backend.forward_backward(self._device_batch, self._labels)
+            self._backend.optimizer_step(global_batch_size=self._batch)
 
 
 def timed(work: Callable[[], None]) -> float:
@@ -187,11 +187,11 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def new_backend(config: Any) -> Any:
-    from trainer.data.sampling import DataParallelRank
+    from trainer.data.sampling import DataParallelWorld
     from trainer.distributed.world import World
     from trainer.torch_backend.connect import create_backend
 
-    return create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.01)
+    return create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.01)
 
 
 def loop_speeds(config: Any) -> dict[str, float]:
@@ -231,7 +231,7 @@ def random_data(config: Any) -> Any:
 def loop_speed(config: Any, data: Any, *, share: float) -> float:
     """Return images/s of the training loop in its second epoch; the dataset may take ``share`` of the GPU's memory."""
     from trainer.checkpoint.manager import CheckpointManager
-    from trainer.data.sampling import DataParallelRank
+    from trainer.data.sampling import DataParallelWorld
     from trainer.train import Trainer
 
     with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", share):
@@ -239,9 +239,9 @@ def loop_speed(config: Any, data: Any, *, share: float) -> float:
             backend=new_backend(config),
             data=data,
             config=config,
-            dp_rank=DataParallelRank(),
+            dp=DataParallelWorld(),
             global_batch_size=config.batch_size_per_node,
-            checkpoints=CheckpointManager(config, dp_rank=DataParallelRank(), store=None),
+            checkpoints=CheckpointManager(config, dp=DataParallelWorld(), store=None),
         ).train()
     return float(results[-1].speed)
 
@@ -269,8 +269,8 @@ def print_floor(config: Any, *, speed: float) -> None:
 
 def find_timm() -> Path | None:
     """Return timm's benchmark script if the package is installed from its checkout."""
-    found = importlib.util.find_spec("timm")
-    script = Path(found.origin).parents[1] / "benchmark.py" if found and found.origin else None
+    spec = importlib.util.find_spec("timm")
+    script = Path(spec.origin).parents[1] / "benchmark.py" if spec and spec.origin else None
     return script if script and script.exists() else None
 
 
@@ -285,8 +285,8 @@ def timm_speed(script: Path, *, batch: int) -> float:
         capture_output=True,
         text=True,
     ).stdout
-    found = json.loads(output.partition("--result")[2])
-    result = found[0] if isinstance(found, list) else found
+    printed = json.loads(output.partition("--result")[2])
+    result = printed[0] if isinstance(printed, list) else printed
     if int(result["train_batch_size"]) != batch:
         raise SystemExit(f"error: timm used batch size {result['train_batch_size']}, want {batch}: try --batch-size")
     return float(result["train_samples_per_sec"])

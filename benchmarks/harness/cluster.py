@@ -95,7 +95,7 @@ def user_data_took(node: NodeHandle) -> float:
 def _logged(node: NodeHandle, pattern: str) -> float:
     """Return the time of cloud-init's first log line that matches `pattern`; its clock is UTC here."""
     line = re.compile(rf"^(\S+ \S+) - .*{pattern}", re.MULTILINE)
-    found = line.search(Path(node.path(CLOUD_INIT_LOG)).read_text())
-    if found is None:
+    match = line.search(Path(node.path(CLOUD_INIT_LOG)).read_text())
+    if match is None:
         raise LookupError(f"{CLOUD_INIT_LOG} of {node.instance_id} has no line like {pattern}")
-    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=timezone.utc).timestamp()
+    return datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=timezone.utc).timestamp()

@@ -77,7 +77,7 @@ def running_nodes(count: int, *, programs: Path | None = None) -> Iterator[Path]
 
 def machine() -> str:
     """Describe the machine, which determines the times."""
-    load = " ".join(f"{one:.1f}" for one in os.getloadavg())
+    load = " ".join(f"{average:.1f}" for average in os.getloadavg())
     return f"{os.cpu_count()} cores, load {load}, Python {sys.version.split()[0]}"
 
 

@@ -116,7 +116,7 @@ class Contestant:
         print(f"  {self.name}: {self.speeds[-1]:.1f} images/s", file=sys.stderr)
 
     def __str__(self) -> str:
-        rounds = " ".join(f"{one:.1f}" for one in self.speeds)
+        rounds = " ".join(f"{speed:.1f}" for speed in self.speeds)
         epochs = f"; over whole epochs {self.best_epoch_speed:.1f}" if self.epoch_speeds else ""
         return f"{self.name}: best {self.best:.1f} images/s; rounds {rounds}{epochs}"
 
@@ -142,13 +142,15 @@ def run_on_both(contestant: Contestant, directory: Path) -> list[list[Line]]:
     outputs: list[list[Line]] = [[] for _ in NODES]
     try:
         for node, lines in zip(NODES, outputs, strict=True):
-            own = directory / node.name
-            own.mkdir()
+            node_directory = directory / node.name
+            node_directory.mkdir()
             others += [
-                _start(contestant, node, own, extra, stdout=subprocess.DEVNULL)
+                _start(contestant, node, node_directory, extra, stdout=subprocess.DEVNULL)
                 for extra in contestant.extra_processes(node)
             ]
-            workers.append(_start(contestant, node, own, contestant.environment(node), stdout=subprocess.PIPE))
+            workers.append(
+                _start(contestant, node, node_directory, contestant.environment(node), stdout=subprocess.PIPE)
+            )
             readers.append(Thread(target=_read_output, args=(workers[-1], lines)))
             readers[-1].start()
         for worker in workers:

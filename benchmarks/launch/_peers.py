@@ -50,8 +50,8 @@ def launch_py(hosts_file: Path) -> list[str]:
 def versions() -> str:
     """Describe the versions of all programs."""
     commands: tuple[Sequence[str], ...] = ([*clush("x")[:2], "--version"], [*pdsh("x")[:1], "-V"], ["ssh", "-V"])
-    done = (subprocess.run(one, check=True, timeout=60, capture_output=True, text=True) for one in commands)
-    return ", ".join((one.stdout or one.stderr).splitlines()[0].strip() for one in done)
+    runs = (subprocess.run(command, check=True, timeout=60, capture_output=True, text=True) for command in commands)
+    return ", ".join((run.stdout or run.stderr).splitlines()[0].strip() for run in runs)
 
 
 def _build_clush(tree: Path) -> None:

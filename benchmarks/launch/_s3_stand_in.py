@@ -95,21 +95,21 @@ class Connection(asyncio.Protocol):
             self._get(key, head, is_head=method == "HEAD")
 
     def _list(self, query: str) -> None:
-        values = {name: found[0] for name, found in parse_qs(query).items()}
+        values = {name: texts[0] for name, texts in parse_qs(query).items()}
         body = self._store.page(values.get("prefix", ""), int(values.get("continuation-token", 0)))
         self._write("200 OK", body, "Content-Type: application/xml\r\n")
 
     def _get(self, key: str, head: bytes, *, is_head: bool) -> None:
-        size, found = self._store.sizes[key], RANGE.search(head)
+        size, requested = self._store.sizes[key], RANGE.search(head)
         start, stop = 0, size
-        if found:
-            start, stop = int(found[1]), min(int(found[2]) + 1 if found[2] else size, size)
+        if requested:
+            start, stop = int(requested[1]), min(int(requested[2]) + 1 if requested[2] else size, size)
         fields = (
             f'Content-Type: binary/octet-stream\r\nAccept-Ranges: bytes\r\nETag: "{self._store.etags[key]}"\r\n'
             f"Last-Modified: {formatdate(MODIFIED_S, usegmt=True)}\r\n"
         )
         status = "200 OK"
-        if found:
+        if requested:
             status, fields = "206 Partial Content", f"{fields}Content-Range: bytes {start}-{stop - 1}/{size}\r\n"
         if is_head:
             self._write(status, b"", fields, length=stop - start)

@@ -79,7 +79,7 @@ class FanoutCommand:
 
     def __str__(self) -> str:
         share = 1000 / len(self.seconds) / NODES
-        rounds = " ".join(f"{one:.2f}" for one in self.seconds)
+        rounds = " ".join(f"{seconds:.2f}" for seconds in self.seconds)
         return (
             f"{self.name}: best {self.best:.2f} s; processor time per node: {self.local_cpu_s * share:.0f} ms here, "
             f"{self.node_cpu_s * share:.0f} ms there; rounds {rounds}"

@@ -38,13 +38,13 @@ def measure(rounds: int) -> None:
     """Measure, and print the result."""
     with running_nodes(NODES) as hosts_file:
         # One more, because the first round loads libraries into the page cache.
-        found = [first_step(hosts_file) for _ in range(rounds + 1)][1:]
+        times = [first_step(hosts_file) for _ in range(rounds + 1)][1:]
         print(machine(), file=sys.stderr)
-    best = min(found, key=lambda parts: parts[-1])
+    best = min(times, key=lambda parts: parts[-1])
     begins = [0.0, *best[:-1]]
     for name, begin, end in zip(PARTS, begins, best, strict=True):
         print(f"  {name}: {end - begin:.2f} s", file=sys.stderr)
-    print(f"  rounds {' '.join(f'{parts[-1]:.2f}' for parts in found)}", file=sys.stderr)
+    print(f"  rounds {' '.join(f'{parts[-1]:.2f}' for parts in times)}", file=sys.stderr)
     print(f"first_step_{NODES} {best[-1]:.2f} s")
 
 

@@ -59,8 +59,11 @@ def measure(rounds: int) -> None:
             for name, command in commands.items():
                 times[name].append(first_all_reduce(command))
         print(machine(), file=sys.stderr)
-    for name, found in times.items():
-        print(f"{name}: best {min(found):.2f} s; rounds {' '.join(f'{one:.2f}' for one in found)}", file=sys.stderr)
+    for name, seconds in times.items():
+        print(
+            f"{name}: best {min(seconds):.2f} s; rounds {' '.join(f'{time_s:.2f}' for time_s in seconds)}",
+            file=sys.stderr,
+        )
     print(f"start_{NODES} {min(times['launch']) / min(times['by hand']):.2f} ratio")
 
 

@@ -24,7 +24,7 @@ from PIL import Image, ImageDraw
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
@@ -85,12 +85,12 @@ def make_folder(directory: Path) -> None:
 def learn(config: TrainConfig) -> float:
     """Return the validation accuracy after the last epoch."""
     [*_, last] = Trainer(
-        backend=create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.02),
+        backend=create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.02),
         data=open_data(config),
         config=config,
-        dp_rank=DataParallelRank(),
+        dp=DataParallelWorld(),
         global_batch_size=config.batch_size_per_node,
-        checkpoints=CheckpointManager(config, dp_rank=DataParallelRank(), store=None),
+        checkpoints=CheckpointManager(config, dp=DataParallelWorld(), store=None),
     ).train()
     return last.validation_accuracy
 
@@ -103,13 +103,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         make_folder(Path(directory))
         config = replace(CONFIG, data_dir=directory)
-        found = {
+        accuracies_by_augment = {
             augment: [learn(replace(config, augment=augment, seed=seed)) for seed in SEEDS]
             for augment in ("none", "standard")
         }
-    for augment, accuracies in found.items():
+    for augment, accuracies in accuracies_by_augment.items():
         print(f"{augment}: accuracy {', '.join(f'{accuracy:.3f}' for accuracy in accuracies)}", flush=True)
-    print(f"augmentation_accuracy {fmean(found['standard']) / fmean(found['none']):.2f} ratio")
+    plain, augmented = (fmean(accuracies_by_augment[augment]) for augment in ("none", "standard"))
+    print(f"augmentation_accuracy {augmented / plain:.2f} ratio")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from benchmarks.train._async_save import measure as measure_async
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.world import World
 from trainer.progress import Progress
 from trainer.torch_backend.backend import TorchBackend
@@ -88,7 +88,9 @@ def main() -> int:
             ("async_save stall", rounds.async_stall_s),
             ("async_save total cost", rounds.async_cost_s),
         ):
-            print(f"{config.network} {what}: {' '.join(f'{1000 * one:.2f}' for one in seconds)} ms", file=sys.stderr)
+            print(
+                f"{config.network} {what}: {' '.join(f'{1000 * time_s:.2f}' for time_s in seconds)} ms", file=sys.stderr
+            )
         peer_s = statistics.median(rounds.torch_save_s)
         figures.append(f"checkpoint_stall{name} {statistics.median(rounds.stall_s) / peer_s:.3f} ratio")
         figures.append(f"checkpoint_cost{name} {statistics.median(rounds.total_cost_s) / peer_s:.2f} ratio")
@@ -102,34 +104,37 @@ def main() -> int:
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     """Save twice between steps, then with torch in both ways."""
-    backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=1e-6)
+    backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=1e-6)
     store = CheckpointStore(str(directory / "net"))
-    checkpoints = CheckpointManager(config, dp_rank=DataParallelRank(), store=store)
+    checkpoints = CheckpointManager(config, dp=DataParallelWorld(), store=store)
     rounds = Rounds()
     saves = AsyncSaves(directory / "async")
-    step = Step(compute=partial(compute_gradients, backend, config), update=partial(backend.update, samples=BATCH_SIZE))
+    step = Step(
+        compute=partial(forward_backward, backend, config),
+        update=partial(backend.optimizer_step, global_batch_size=BATCH_SIZE),
+    )
     steps = MIN_STEPS
     # The first round loads libraries, allocates memory, and finds how many steps a write takes.
     for number in range(count + 1):
         start = time.perf_counter()
-        checkpoints.save(backend, Progress(started=1.0, epoch=number))
+        checkpoints.save(backend, Progress(run_started_at=1.0, epoch=number))
         stall_s = time.perf_counter() - start
         step.compute()
         start = time.perf_counter()
         backend.wait_for_snapshot()
         stall_s += time.perf_counter() - start
         step.update()
-        store.wait()
+        store.wait_until_written()
         step_s = statistics.mean(run_step(backend, config) for _ in range(steps))
         start, steps = time.perf_counter(), 0
-        checkpoints.save(backend, Progress(started=2.0, epoch=number))
+        checkpoints.save(backend, Progress(run_started_at=2.0, epoch=number))
         while store.is_writing or steps < MIN_STEPS:
             run_step(backend, config)
             steps += 1
         total_cost_s = time.perf_counter() - start - steps * step_s
-        store.wait()
+        store.wait_until_written()
         torch_save_s = save_with_torch(backend, directory / "peer.pt")
-        async_stall_s, async_cost_s = measure_async(saves, tensors_of(backend), step, steps=steps, least=MIN_STEPS)
+        async_stall_s, async_cost_s = measure_async(saves, state_tensors(backend), step, steps=steps, least=MIN_STEPS)
         if number:
             rounds.stall_s.append(stall_s)
             rounds.total_cost_s.append(total_cost_s)
@@ -141,7 +146,7 @@ def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     return rounds
 
 
-def tensors_of(backend: TorchBackend) -> dict[str, torch.Tensor]:
+def state_tensors(backend: TorchBackend) -> dict[str, torch.Tensor]:
     """Return the weights and momentum."""
     state = backend.state()
     return {name: torch.from_numpy(value) for name, value in {**state.weights, **state.optimizer}.items()}
@@ -149,7 +154,7 @@ def tensors_of(backend: TorchBackend) -> dict[str, torch.Tensor]:
 
 def save_with_torch(backend: TorchBackend, path: Path) -> float:
     """Save the weights and momentum; return the seconds it took."""
-    tensors = tensors_of(backend)
+    tensors = state_tensors(backend)
     start = time.perf_counter()
     torch.save(tensors, path)
     took = time.perf_counter() - start
@@ -161,15 +166,15 @@ def save_with_torch(backend: TorchBackend, path: Path) -> float:
 def run_step(backend: TorchBackend, config: TrainConfig) -> float:
     """Run a step; return the seconds it took."""
     start = time.perf_counter()
-    compute_gradients(backend, config)
-    backend.update(samples=BATCH_SIZE)
+    forward_backward(backend, config)
+    backend.optimizer_step(global_batch_size=BATCH_SIZE)
     return time.perf_counter() - start
 
 
-def compute_gradients(backend: TorchBackend, config: TrainConfig) -> None:
+def forward_backward(backend: TorchBackend, config: TrainConfig) -> None:
     """Do the part of a step that precedes the update."""
     images = np.zeros((BATCH_SIZE, *config.input_shape), np.float32)
-    backend.compute_gradients(images, np.zeros(BATCH_SIZE, np.int64))
+    backend.forward_backward(images, np.zeros(BATCH_SIZE, np.int64))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.dataset import Dataset, InMemory
 from trainer.data.digits import load_digits
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
@@ -52,12 +52,12 @@ def learn(data: Dataset, *, last_batch: str, rate: float, seed: int) -> tuple[fl
         last_batch=last_batch,
     )
     [*_, last] = Trainer(
-        backend=create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=rate),
+        backend=create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=rate),
         data=data,
         config=config,
-        dp_rank=DataParallelRank(),
+        dp=DataParallelWorld(),
         global_batch_size=BATCH,
-        checkpoints=CheckpointManager(config, dp_rank=DataParallelRank(), store=None),
+        checkpoints=CheckpointManager(config, dp=DataParallelWorld(), store=None),
     ).train()
     return last.loss, last.validation_accuracy
 
@@ -73,15 +73,15 @@ def main() -> None:
         ratios = []
         for tail in TAILS:
             data = cut(digits, FULL_BATCHES * BATCH + tail)
-            found = {
+            results_by_way = {
                 way: [learn(data, last_batch=way, rate=rate, seed=seed) for seed in SEEDS] for way in ("keep", "drop")
             }
-            for way, results in found.items():
+            for way, results in results_by_way.items():
                 losses, accuracies = (
                     ", ".join(f"{value:.3f}" for value in values) for values in zip(*results, strict=True)
                 )
                 print(f"rate {rate} tail {tail} {way}: loss {losses} accuracy {accuracies}", flush=True)
-            kept, dropped = (fmean(accuracy for _, accuracy in found[way]) for way in ("keep", "drop"))
+            kept, dropped = (fmean(accuracy for _, accuracy in results_by_way[way]) for way in ("keep", "drop"))
             ratios.append(dropped / kept)
         every += ratios
         figures.append(f"last_batch_{rate:g} {fmean(ratios):.2f} ratio".replace(".", "_", 1))

@@ -110,7 +110,7 @@ def parse_report(output: str, members: Iterable[ClusterNode]) -> CheckReport:
     try:
         found = json.loads(text)
         return CheckReport(
-            comm_backend=printable(str(found["backend"])),
+            comm_backend=printable(str(found["comm_backend"])),
             ranks=int(found["ranks"]),
             gb_per_s=_number(found["gb_per_s"]),
             median_gb_per_s=_number(found["median_gb_per_s"]),

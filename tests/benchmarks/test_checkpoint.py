@@ -18,13 +18,13 @@ def test_async_save_writes_the_state_that_ours_saves(tmp_path: Path, monkeypatch
     # The trainer would change this process's number of threads.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     states: list[dict[str, torch.Tensor]] = []
-    real = checkpoint.tensors_of
+    real = checkpoint.state_tensors
 
-    def tensors_of(backend: TorchBackend) -> dict[str, torch.Tensor]:
+    def state_tensors(backend: TorchBackend) -> dict[str, torch.Tensor]:
         states.append(real(backend))
         return states[-1]
 
-    monkeypatch.setattr(checkpoint, "tensors_of", tensors_of)
+    monkeypatch.setattr(checkpoint, "state_tensors", state_tensors)
     rounds = measure(CONFIGS["_lenet"], tmp_path, 1)
     assert len(rounds.async_stall_s) == len(rounds.async_cost_s) == len(rounds.stall_s) == 1
     assert rounds.async_stall_s[0] > 0

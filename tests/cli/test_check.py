@@ -32,7 +32,7 @@ def node(name: str, figure: float = 40.0) -> dict[str, Any]:
 def report(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     nodes = [node("master"), node("worker2"), node("worker3", 1.25 if findings else 40.0)]
     figures = {"gb_per_s": 38.5, "median_gb_per_s": 40.0, "nodes": nodes}
-    return {"backend": "nccl", "ranks": 24, **figures, "findings": [*findings], **changes}
+    return {"comm_backend": "nccl", "ranks": 24, **figures, "findings": [*findings], **changes}
 
 
 @dataclass
@@ -125,7 +125,7 @@ def test_report_written_by_the_nodes_is_read_back(
     facts = [NodeFacts(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
     poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
     pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}
-    written = Report(facts=[*facts, poor], pairs=pairs, all_nodes_gb_per_s=1.0, ranks=21, backend="nccl")
+    written = Report(facts=[*facts, poor], pairs=pairs, all_nodes_gb_per_s=1.0, ranks=21, comm_backend="nccl")
     assert check(monkeypatch, Master(check_output(json.loads(written.json())))) == EXIT_FAILED
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "worker3  i-3       7 of 8  0 of 0  1.25  master 1.25, worker2 1",
@@ -136,7 +136,7 @@ def test_report_written_by_the_nodes_is_read_back(
         "nccl with 21 ranks on 3 nodes", "master", "worker2", "worker3", "worker3 has 7 GPUs, it should have 8",
         "worker3 is slow",
     ]  # fmt: skip
-    alone = Report(facts=[facts[0]], pairs={}, all_nodes_gb_per_s=None, ranks=1, backend="gloo")
+    alone = Report(facts=[facts[0]], pairs={}, all_nodes_gb_per_s=None, ranks=1, comm_backend="gloo")
     assert check(monkeypatch, Master(check_output(json.loads(alone.json())))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no node lacks devices; it takes three nodes to name a slow one"
 
@@ -185,7 +185,7 @@ def test_failed_check_prints_the_jobs_own_reason(
             check_output(report(gb_per_s=float("inf"))),
             "the check on the nodes printed a report that cannot be used: ValueErr",
         ),
-        (check_output({}), "the check on the nodes printed a report that cannot be used: KeyError('backend')"),
+        (check_output({}), "the check on the nodes printed a report that cannot be used: KeyError('comm_backend')"),
     ],
 )
 def test_a_report_that_cannot_be_used_is_one_line(

@@ -82,7 +82,7 @@ class TwoGpus(unittest.TestCase):
     def test_a_rank_lost_at_the_end_of_an_epoch_is_one_line(self) -> None:
         program = made(
             "from datetime import timedelta; "
-            "patch('trainer.distributed.reduce.all_reduce.STEP_TIMEOUT', timedelta(seconds=5)).start(); "
+            "patch('trainer.distributed.reduce.reducers.STEP_TIMEOUT', timedelta(seconds=5)).start(); "
             "stop = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP); "
             "os.environ['RANK'] == '1' and patch('trainer.train.all_gather', stop).start()"
         )

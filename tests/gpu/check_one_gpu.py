@@ -19,7 +19,7 @@ from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
@@ -47,13 +47,13 @@ def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: 
     torch.backends.cudnn.allow_tf32 = False
     model = build(network, classes=10, image_shape=SHAPE)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.0001, is_deferred=device == GPU)
-    return TorchBackend(model, settings, device=device, dp_rank=DataParallelRank(), mode=mode)
+    return TorchBackend(model, settings, device=device, dp=DataParallelWorld(), mode=mode)
 
 
 def learned(ours: TorchBackend, steps: int = 3) -> Weights:
     for _ in range(steps):
-        ours.compute_gradients(IMAGES, LABELS)
-        ours.update(samples=len(LABELS))
+        ours.forward_backward(IMAGES, LABELS)
+        ours.optimizer_step(global_batch_size=len(LABELS))
     return ours.weights()
 
 
@@ -83,22 +83,22 @@ class OneGpu(unittest.TestCase):
             read = ours.make_batch_loader(DATA)
             placed, labels = read(DATA.train, np.arange(64))
             for _ in range(3):
-                ours.compute_gradients(placed, labels)
-                ours.update(samples=64)
+                ours.forward_backward(placed, labels)
+                ours.optimizer_step(global_batch_size=64)
             torch.cuda.synchronize()
             with self.subTest(str(mode)):
                 torch.cuda.set_sync_debug_mode("error")
                 try:
                     for _ in range(3):
-                        ours.compute_gradients(placed, labels)
-                        ours.update(samples=64)
+                        ours.forward_backward(placed, labels)
+                        ours.optimizer_step(global_batch_size=64)
                 finally:
                     torch.cuda.set_sync_debug_mode("default")
 
     def test_results_come_a_step_later_and_are_those_of_a_cpu(self) -> None:
         ours, other = backend(GPU), backend(CPU)
-        assert ours.compute_gradients(IMAGES, LABELS).loss_sum == 0
-        late, result = ours.take_deferred(), other.compute_gradients(IMAGES, LABELS)
+        assert ours.forward_backward(IMAGES, LABELS).loss_sum == 0
+        late, result = ours.take_deferred(), other.forward_backward(IMAGES, LABELS)
         assert late is not None
         assert abs(late.loss_sum / result.loss_sum - 1) < 1e-4
         assert abs(late.correct - result.correct) <= 2
@@ -108,10 +108,10 @@ class OneGpu(unittest.TestCase):
             ours = backend(GPU, mode=mode, network="lenet")
             learned(ours)
             before = digest(ours.weights())
-            ours.compute_gradients(np.full_like(IMAGES, np.nan), LABELS)
-            ours.update(samples=len(LABELS))
+            ours.forward_backward(np.full_like(IMAGES, np.nan), LABELS)
+            ours.optimizer_step(global_batch_size=len(LABELS))
             assert digest(ours.weights()) == before
-            result = ours.compute_gradients(IMAGES, LABELS)
+            result = ours.forward_backward(IMAGES, LABELS)
             assert np.isnan(result.loss_sum)
             assert result.delay_steps == 1
 
@@ -125,9 +125,9 @@ class OneGpu(unittest.TestCase):
         assert step is not None
         state = take()
         assert not step.query()  # type: ignore[no-untyped-call]  # torch gives it no types
-        ours.compute_gradients(IMAGES, LABELS)
+        ours.forward_backward(IMAGES, LABELS)
         take = ours.snapshot()
-        Thread(target=ours.update, kwargs={"samples": len(LABELS)}, daemon=True).start()
+        Thread(target=ours.optimizer_step, kwargs={"global_batch_size": len(LABELS)}, daemon=True).start()
         changed = take()
         assert digest(state.weights) == digest(before.weights)
         assert digest(state.optimizer) == digest(before.optimizer) == digest(changed.optimizer)
@@ -161,7 +161,7 @@ class OneGpu(unittest.TestCase):
 
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
-        ours = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
+        ours = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
         with self.assertLogs("trainer.torch_backend.autotune", "INFO") as printed:
             ours.restore(None, source=0)
         assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(printed.output))

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from trainer.backend import NO_FLAGS, Backend, BatchResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, Backend, StepResult, StopSaveFlags, TrainingState, Weights
 from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset, InMemory
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
 from trainer.train import Trainer
 
 SAMPLES = 10
-WHOLE = DataParallelRank()
-"""The work of a single rank."""
+SINGLE_RANK = DataParallelWorld()
+"""The only rank of its model, which computes every batch."""
 
 
 def make_numbered_samples() -> Dataset:
@@ -58,13 +58,13 @@ class RecordingBackend:
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
         return partial(prepare, data)
 
-    def take_deferred(self) -> BatchResult | None:
+    def take_deferred(self) -> StepResult | None:
         return None
 
-    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
         self._now += STEP_S
         self.seen.append(images.ravel().tolist())
-        return BatchResult(loss_sum=next(self._losses), correct=len(labels), flags=flags)
+        return StepResult(loss_sum=next(self._losses), correct=len(labels), flags=flags)
 
     def seed(self, number: int) -> None:
         self.seeds.append(number)
@@ -76,8 +76,8 @@ class RecordingBackend:
         if rate not in self.rates[-1:]:
             self.rates.append(rate)
 
-    def update(self, *, samples: int) -> None:
-        self.updates.append(samples)
+    def optimizer_step(self, *, global_batch_size: int) -> None:
+        self.updates.append(global_batch_size)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
         self._now += VALIDATION_S
@@ -124,7 +124,7 @@ def make_trainer(
     backend: RecordingBackend,
     config: TrainConfig,
     *,
-    dp_rank: DataParallelRank = WHOLE,
+    dp: DataParallelWorld = SINGLE_RANK,
     global_batch_size: int = 4,
     checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,
@@ -134,7 +134,7 @@ def make_trainer(
         backend=backend,
         data=make_numbered_samples(),
         config=config,
-        dp_rank=dp_rank,
+        dp=dp,
         global_batch_size=global_batch_size,
         checkpoints=checkpoints or RecordingSaver(),
         clock=clock,

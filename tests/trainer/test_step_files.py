@@ -18,9 +18,9 @@ from tests.trainer.distributed.rings import joined, on_all
 from tests.trainer.networks import perceptron
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.data.synthetic import make_synthetic
-from trainer.distributed.reduce.all_reduce import Ring
+from trainer.distributed.reduce.reducers import Ring
 from trainer.progress import Progress
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.train import Trainer
@@ -81,13 +81,11 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None = None) -> set[str]:
     """Train steps as this rank of several; return the files whose functions take part in them."""
     config = TrainConfig()
-    dp_rank = DataParallelRank(rank=rank, size=RANKS)
+    dp = DataParallelWorld(rank=rank, world_size=RANKS)
     network = perceptron(classes=DATA.classes, image_shape=DATA.image_shape)
-    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp_rank=dp_rank, ring=ring)
-    saver = CheckpointManager(config, dp_rank=dp_rank, store=None)
-    loop = Trainer(
-        backend=backend, data=DATA, config=config, dp_rank=dp_rank, global_batch_size=RANKS, checkpoints=saver
-    )
+    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, ring=ring)
+    saver = CheckpointManager(config, dp=dp, store=None)
+    loop = Trainer(backend=backend, data=DATA, config=config, dp=dp, global_batch_size=RANKS, checkpoints=saver)
     # The first steps load modules, which takes seconds under a profiler.
     loop.train_steps(Progress(), total=STEPS * RANKS)
     profile = StepProfile(backend)

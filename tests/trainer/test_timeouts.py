@@ -11,7 +11,7 @@ PREFIX = {"model_prefix": "s3://bucket/net"}
 
 
 def config(options: dict[str, str], *, engine: str) -> TrainConfig:
-    return TrainConfig(backend=engine, **options)  # type: ignore[arg-type]  # options of any kind
+    return TrainConfig(framework=engine, **options)  # type: ignore[arg-type]  # options of any kind
 
 
 @pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.trainer.fake_backend import RecordingBackend, RecordingSaver, make_trainer
-from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.errors import StoppedError, TrainerError
@@ -15,13 +15,13 @@ from trainer.progress import Progress
 
 
 class DeferredBackend(RecordingBackend):
-    _late: BatchResult | None = None
+    _late: StepResult | None = None
 
-    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
-        before, self._late = self._late, super().compute_gradients(images, labels, flags=flags)
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+        before, self._late = self._late, super().forward_backward(images, labels, flags=flags)
         return replace(before, delay_steps=1) if before else NO_RESULT_YET
 
-    def take_deferred(self) -> BatchResult | None:
+    def take_deferred(self) -> StepResult | None:
         late, self._late = self._late, None
         return late
 

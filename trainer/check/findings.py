@@ -68,10 +68,10 @@ def measure_confirmed(measure: Callable[[], Mapping[Pair, float]], nodes: int) -
 def list_findings(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Finding]:
     """Return all findings: first the nodes that lack devices, then the slow ones."""
     counts = [
-        (node.name, what, found, expected)
+        (node.name, what, count, expected)
         for node in facts
-        for what, found, expected in (("gpus", node.gpus, node.expected_gpus), ("efa", node.efa, node.expected_efa))
-        if expected is not None and found < expected
+        for what, count, expected in (("gpus", node.gpus, node.expected_gpus), ("efa", node.efa, node.expected_efa))
+        if expected is not None and count < expected
     ]
     bandwidths = fastest_bandwidths(len(facts), pairs) if pairs else []
     slow = [(facts[node].name, "slow", bandwidths[node], median(bandwidths)) for node in slow_nodes(len(facts), pairs)]

@@ -71,7 +71,7 @@ def _nvidia_smi() -> str:
 def _read(path: Path) -> Mapping[str, Any]:
     """Return a JSON object; an empty one outside of a cluster, which has no such file."""
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

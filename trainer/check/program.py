@@ -44,35 +44,39 @@ class RankFacts:
 class BandwidthProbe:
     """Measures the bandwidth between the job's nodes on one rank, with groups of the measuring ranks."""
 
-    def __init__(self, ranks: Sequence[RankFacts], *, own: int, limit: StageLimit) -> None:
+    def __init__(self, ranks: Sequence[RankFacts], *, rank: int, limit: StageLimit) -> None:
         # If a node lacks a GPU, some of its ranks have none: all nodes use as many as the one with the fewest.
-        gpus = min(rank.cuda_devices for rank in ranks)
+        gpus = min(facts.cuda_devices for facts in ranks)
         self.comm_backend = "nccl" if gpus else "gloo"
         self._members = [
-            [number for number, rank in enumerate(ranks) if rank.node_rank == node and rank.local_rank < max(gpus, 1)]
-            for node in sorted({rank.node_rank for rank in ranks})
+            [
+                number
+                for number, facts in enumerate(ranks)
+                if facts.node_rank == node and facts.local_rank < max(gpus, 1)
+            ]
+            for node in sorted({facts.node_rank for facts in ranks})
         ]
         self.facts = [ranks[members[0]].node for members in self._members]
         self.measuring_ranks = [number for members in self._members for number in members]
-        self._own, self._limit = own, limit
-        self._device = torch.device("cuda", ranks[own].local_rank) if gpus else torch.device("cpu")
+        self._rank, self._limit = rank, limit
+        self._device = torch.device("cuda", ranks[rank].local_rank) if gpus else torch.device("cpu")
         self._groups: dict[tuple[int, ...], ProcessGroup] = {}
 
     def measure_pairs(self) -> dict[Pair, float]:
         """Return the GB/s of each pair; every rank gets the same result."""
         bandwidths: dict[Pair, float] = {}
         for number, pairs in enumerate(pair_rounds(len(self.facts)), start=1):
-            own: dict[Pair, float] = {}
+            measured: dict[Pair, float] = {}
             # Every rank must create a group in each round; see _group.
             for pausing in {*range(len(self.facts))} - {node for pair in pairs for node in pair}:
-                if self._own in self._members[pausing]:
+                if self._rank in self._members[pausing]:
                     self._group(self._members[pausing])
             for a, b in pairs:
                 ranks = [*self._members[a], *self._members[b]]
                 bandwidth = self._bandwidth(ranks, f"round {number}, {self._names(a, b)}")
-                own |= {} if bandwidth is None else {(a, b): bandwidth}
-            for measured in self._gather(own, f"round {number}"):
-                bandwidths |= measured
+                measured |= {} if bandwidth is None else {(a, b): bandwidth}
+            for rank_bandwidths in self._gather(measured, f"round {number}"):
+                bandwidths |= rank_bandwidths
         return bandwidths
 
     def measure_all(self) -> float | None:
@@ -83,7 +87,7 @@ class BandwidthProbe:
 
     def _bandwidth(self, ranks: list[int], stage: str) -> float | None:
         """Return the bus bandwidth of these ranks in GB/s; None on the others, and for a single one."""
-        if self._own not in ranks or len(ranks) == 1:
+        if self._rank not in ranks or len(ranks) == 1:
             return None
         self._limit.enter(stage)
         if self._device.type == "cuda":
@@ -121,15 +125,15 @@ def all_gather(value: Value) -> list[Value]:
 def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
     """Measure with all ranks; return the report, the same on each."""
     if world.world_size == 1:
-        return Report(facts=[facts], pairs={}, all_nodes_gb_per_s=None, ranks=1, backend="gloo")
+        return Report(facts=[facts], pairs={}, all_nodes_gb_per_s=None, ranks=1, comm_backend="gloo")
     # Connect over gloo first, so that a rank that lacks its GPU can report it.
     join_ranks(torch.device("cpu"), world=world, timeout=CONNECT_TIMEOUT)
     limit = StageLimit(facts.name)
-    own = RankFacts(
+    rank_facts = RankFacts(
         node_rank=node_rank, local_rank=world.local_rank, cuda_devices=torch.cuda.device_count(), node=facts
     )
     with report_lost_ranks("measuring", timeout=COLLECTIVE_TIMEOUT):
-        probe = BandwidthProbe(all_gather(own), own=world.rank, limit=limit)
+        probe = BandwidthProbe(all_gather(rank_facts), rank=world.rank, limit=limit)
         pairs = measure_confirmed(probe.measure_pairs, len(probe.facts))
         all_nodes_gb_per_s = probe.measure_all()
         limit.enter("the last barrier of the ranks", waits=True)
@@ -140,7 +144,7 @@ def check(world: World, facts: NodeFacts, *, node_rank: int) -> Report:
         pairs=pairs,
         all_nodes_gb_per_s=all_nodes_gb_per_s,
         ranks=len(probe.measuring_ranks),
-        backend=probe.comm_backend,
+        comm_backend=probe.comm_backend,
     )
 
 

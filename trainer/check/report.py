@@ -21,7 +21,7 @@ class Report:
     """GB/s between all nodes; None for a single rank."""
     ranks: int
     """Number of ranks that measured."""
-    backend: str
+    comm_backend: str
     """``nccl`` or ``gloo``."""
 
     @property
@@ -43,7 +43,7 @@ class Report:
         findings = [{**asdict(finding), "sentence": finding.sentence} for finding in self.findings]
         return json.dumps(
             {
-                "backend": self.backend,
+                "comm_backend": self.comm_backend,
                 "ranks": self.ranks,
                 "gb_per_s": self.all_nodes_gb_per_s,
                 "median_gb_per_s": fastest and median(fastest),
@@ -54,7 +54,7 @@ class Report:
 
     def text(self) -> str:
         """Return the same as lines of text."""
-        lines = [f"{self.backend} with {self.ranks} ranks on {len(self.facts)} nodes"]
+        lines = [f"{self.comm_backend} with {self.ranks} ranks on {len(self.facts)} nodes"]
         if self.all_nodes_gb_per_s is not None:
             lines[0] += f": all-reduce between all of them at {self.all_nodes_gb_per_s:.3g} GB/s"
         for position, facts in enumerate(self.facts):

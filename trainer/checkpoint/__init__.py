@@ -5,6 +5,6 @@ one machine (store, format, best, completion_marker, prefix_lock, shared_dir) an
 """
 
 from trainer.checkpoint.manager import CheckpointManager, CheckpointSaver
-from trainer.checkpoint.store import flush_on_exit, open_checkpoint_store
+from trainer.checkpoint.store import finish_saving_on_exit, open_checkpoint_store
 
-__all__ = ["CheckpointManager", "CheckpointSaver", "flush_on_exit", "open_checkpoint_store"]
+__all__ = ["CheckpointManager", "CheckpointSaver", "finish_saving_on_exit", "open_checkpoint_store"]

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 class Score(NamedTuple):
     """The result of an epoch."""
 
-    started: float
-    """Start time of its run; see Progress.started."""
+    run_started_at: float
+    """Start time of its run; see Progress.run_started_at."""
     accuracy: float
     """Validation accuracy."""
 
@@ -44,10 +44,12 @@ class BestCheckpoint:
             if {"started", "accuracy"} <= metadata.keys():
                 self._in_s3 = Score(float(metadata["started"]), float(metadata["accuracy"]))
 
-    def accuracy(self, *, run_started: float) -> float | None:
+    def accuracy(self, *, run_started_at: float) -> float | None:
         """Return the accuracy of the run's best epoch that is stored here or known to be in S3."""
         scores = (_score(self.path), self._in_s3)
-        return max((score.accuracy for score in scores if score and score.started == run_started), default=None)
+        return max(
+            (score.accuracy for score in scores if score and score.run_started_at == run_started_at), default=None
+        )
 
     def save(self, path: Path) -> None:
         """Make the checkpoint in this file the best, and upload it in another thread; TrainerError on failure.
@@ -55,7 +57,7 @@ class BestCheckpoint:
         Keep the old one if it is better and from the same run: in a shared directory, another machine may write late.
         """
         new, previous = _score(path), _score(self.path)
-        if new and previous and new.started == previous.started and new.accuracy < previous.accuracy:
+        if new and previous and new.run_started_at == previous.run_started_at and new.accuracy < previous.accuracy:
             return
         link_or_copy(path, self.path)
         is_queued = self._copying is not None and not self._copying.running() and not self._copying.done()
@@ -63,14 +65,14 @@ class BestCheckpoint:
         if self._folder is not None and not is_queued:
             self._copying = self._copier.submit(self._copy_or_warn, self._folder)
 
-    def wait(self) -> None:
+    def wait_until_uploaded(self) -> None:
         """Wait until no upload is running."""
         if self._copying is not None:
             self._copying.result()
 
     def upload_if_missing(self, best: Score) -> None:
         """Upload the checkpoint with this score if this machine has it and S3 does not; TrainerError on failure."""
-        self.wait()
+        self.wait_until_uploaded()
         if self._folder is not None and self._in_s3 != best and _score(self.path) == best:
             self._copy(self._folder)
 
@@ -89,7 +91,7 @@ class BestCheckpoint:
         try:
             score = _score(link)
             if score is not None and score != self._in_s3:
-                metadata = {name: repr(value) for name, value in score._asdict().items()}
+                metadata = {"started": repr(score.run_started_at), "accuracy": repr(score.accuracy)}
                 folder.upload(link, self.path.name, metadata=metadata)
                 self._in_s3 = score
         finally:
@@ -105,5 +107,5 @@ def _score(path: Path) -> Score | None:
             log.warning("%s", error)
         else:
             if metadata.validation_accuracy is not None:
-                return Score(metadata.progress.started, metadata.validation_accuracy)
+                return Score(metadata.progress.run_started_at, metadata.validation_accuracy)
     return None

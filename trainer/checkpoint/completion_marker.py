@@ -16,10 +16,10 @@ from trainer.atomic_file import atomic_write
 class CompletionMarker:
     """The last completed run; the defaults mean none."""
 
-    started: float = 0.0
-    """Start time of the run; see Progress.started."""
-    job: str = ""
-    """The job's ID from the launcher, World.run_id; empty without a launcher, or once the job no longer matters."""
+    run_started_at: float = 0.0
+    """Start time of the run; see Progress.run_started_at."""
+    job_id: str = ""
+    """The job's ID from the launcher, World.job_id; empty without a launcher, or once the job no longer matters."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """TrainConfig.settings_fixed_on_resume and the number of epochs."""
 

@@ -25,7 +25,7 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
@@ -55,7 +55,7 @@ class CheckpointManager:
         self,
         config: TrainConfig,
         *,
-        dp_rank: DataParallelRank,
+        dp: DataParallelWorld,
         store: CheckpointStore | None,
         world: World = SINGLE_PROCESS,
         data_versions: tuple[str, ...] = (),
@@ -64,14 +64,14 @@ class CheckpointManager:
     ) -> None:
         """Read nothing yet. ``store`` is None if another rank reads and writes for this one."""
         self._config = config
-        self._dp_rank = dp_rank
+        self._dp = dp
         self._store = store
         self._world = world
         self._data_versions = data_versions
         self._stop_requested = stop_requested
         self._clock = clock
         self._saved_at = clock()
-        self._started = 0.0
+        self._run_started_at = 0.0
         self._best: float | None = None
         """Validation accuracy of the best epoch so far, the same on all ranks until the last epoch."""
         self._loaded: Checkpoint | None = None
@@ -90,8 +90,8 @@ class CheckpointManager:
         prefix = self._store.prefix if self._store else None
         return self.resume_from_newest(
             backend,
-            in_another_directory=detect_another_directory(backend, prefix, dp_rank=self._dp_rank),
-            shares_rank_0_directory=detect_shared_directory(backend, prefix, dp_rank=self._dp_rank),
+            in_another_directory=detect_another_directory(backend, prefix, dp=self._dp),
+            shares_rank_0_directory=detect_shared_directory(backend, prefix, dp=self._dp),
         )
 
     def resume_from_newest(
@@ -107,7 +107,7 @@ class CheckpointManager:
         self._loaded = None
         if begin is None:
             return None
-        self._started = begin.started
+        self._run_started_at = begin.run_started_at
         if begin.epoch or begin.samples:
             if self._store is not None:
                 self._store.read_best_score_from_s3()
@@ -122,9 +122,9 @@ class CheckpointManager:
         all_reports = self._gather_reports(backend, marker, in_another_directory)
         reports = ignore_other_runs(all_reports)
         completed = completed_run_start(reports)
-        if completed and self._is_final_checkpoint_stored(backend, run_started=completed):
-            self._started = completed
-            if self._dp_rank.is_main_process:
+        if completed and self._is_final_checkpoint_stored(backend, run_started_at=completed):
+            self._run_started_at = completed
+            if self._dp.is_main_process:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
         positions = [report.position for report in ignore_completed_runs(reports)]
@@ -139,26 +139,26 @@ class CheckpointManager:
         self, backend: Backend, marker: CompletionMarker, in_another_directory: bool
     ) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
-        own = self._loaded.metadata.progress if self._loaded else Progress()
+        progress = self._loaded.metadata.progress if self._loaded else Progress()
         completed = self._completed_before_restart(marker)
-        report = RankReport(*own.position, marker.started, completed, in_another_directory)
-        return all_gather(backend, report, dp_rank=self._dp_rank)
+        report = RankReport(*progress.position, marker.run_started_at, completed, in_another_directory)
+        return all_gather(backend, report, dp=self._dp)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
             self._store.delete_all()
         # Rank 0's clock may be behind: start times must increase from run to run.
-        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp_rank=self._dp_rank)
+        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp=self._dp)
         backend.restore(None, source=0)
-        return Progress(started=first.started)
+        return Progress(run_started_at=first.run_started_at)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
-        loaded = self._loaded if source == self._dp_rank.rank else None
-        own = loaded.metadata.progress if loaded else Progress()
+        loaded = self._loaded if source == self._dp.rank else None
+        stored = loaded.metadata.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
-        row = SourceProgress(*own.position, own.loss_sum, own.correct, is_refused=reason is not None)
-        chosen = all_gather(backend, row, dp_rank=self._dp_rank)[source]
+        row = SourceProgress(*stored.position, stored.loss_sum, stored.correct, is_refused=reason is not None)
+        chosen = all_gather(backend, row, dp=self._dp)[source]
         if chosen.is_refused:
             # Raise the same message on all ranks, because the launcher repeats the message of any rank.
             raise UsageError(backend.broadcast_object(reason, source=source))
@@ -173,7 +173,7 @@ class CheckpointManager:
                 " ".join(loaded.metadata.data_versions),
                 " ".join(self._data_versions),
             )
-        if self._dp_rank.is_main_process:
+        if self._dp.is_main_process:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
@@ -184,8 +184,8 @@ class CheckpointManager:
 
     def _refuse_other_directory(self, backend: Backend, source: int) -> NoReturn:
         """Raise UsageError: only the user knows whether this is another run, or this one with rank 0's disk lost."""
-        own = "" if self._store is None else checkpoint_directory(self._store.prefix)
-        directory = backend.broadcast_object(own, source=source)
+        directory = "" if self._store is None else checkpoint_directory(self._store.prefix)
+        directory = backend.broadcast_object(directory, source=source)
         raise UsageError(
             f"rank {source} has the checkpoint of an interrupted run in {directory}, which is not rank 0's "
             "directory, and rank 0 has none: to resume, start it where both directories are the same; to start over, "
@@ -194,7 +194,7 @@ class CheckpointManager:
 
     def flags(self) -> StopSaveFlags:
         """Return this rank's requests for the next step."""
-        is_due = self._dp_rank.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._dp.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StopSaveFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -214,27 +214,27 @@ class CheckpointManager:
         if self._store is None:
             raise ValueError("only a rank with a checkpoint store writes the final checkpoint")
         path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-        progress = Progress(started=self._started, epoch=self._config.num_epochs)
+        progress = Progress(run_started_at=self._run_started_at, epoch=self._config.num_epochs)
         try:
             metadata = self._describe(progress, validation_accuracy)
             save_checkpoint(path, Checkpoint(metadata=metadata, state=backend.state()))
         except TrainerError as error:
             raise TrainerError(f"{error}; rerun the same command to resume from the previous checkpoint") from error
-        self._store.wait()
+        self._store.wait_until_written()
         if self._update_best(validation_accuracy):
             self._store.save_best(path)
         best = validation_accuracy if self._best is None else self._best
-        return self._store.upload_final(path, best=Score(self._started, best))
+        return self._store.upload_final(path, best=Score(self._run_started_at, best))
 
     def wait_for_final(self, backend: Backend) -> None:
         """Wait until rank 0 has written the final checkpoint; warn on rank 0 if another machine has the best one."""
         bests = self._gather_bests(backend)
         holder = bests.index(max(bests))
         if holder:
-            own = "" if self._store is None else str(self._store.best_path)
-            path = backend.broadcast_object(own, source=holder)
+            path = "" if self._store is None else str(self._store.best_path)
+            path = backend.broadcast_object(path, source=holder)
             accuracy = bests[holder].accuracy
-            if self._dp_rank.is_main_process and accuracy == self._best:
+            if self._dp.is_main_process and accuracy == self._best:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
@@ -248,12 +248,12 @@ class CheckpointManager:
         Call it once every rank knows that the final checkpoint is stored.
         """
         if self._store is not None:
-            self._store.set_marker(self._make_marker(self._started))
+            self._store.set_marker(self._make_marker(self._run_started_at))
             self._store.delete_all()
 
-    def _make_marker(self, started: float) -> CompletionMarker:
+    def _make_marker(self, run_started_at: float) -> CompletionMarker:
         settings = {**self._config.settings_fixed_on_resume, "num_epochs": self._config.num_epochs}
-        return CompletionMarker(started=started, job=self._world.run_id, settings=settings)
+        return CompletionMarker(run_started_at=run_started_at, job_id=self._world.job_id, settings=settings)
 
     def _completed_before_restart(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
@@ -262,23 +262,23 @@ class CheckpointManager:
     def _clear_job_of_earlier_marker(self, marker: CompletionMarker) -> None:
         """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
         if self._store is not None and self._marker_has_this_job_id(marker) and not self._world.restart_count:
-            self._store.set_marker(replace(marker, job=""))
+            self._store.set_marker(replace(marker, job_id=""))
 
     def _marker_has_this_job_id(self, marker: CompletionMarker) -> bool:
-        return bool(self._world.run_id) and marker == self._make_marker(marker.started)
+        return bool(self._world.job_id) and marker == self._make_marker(marker.run_started_at)
 
-    def _is_final_checkpoint_stored(self, backend: Backend, *, run_started: float) -> bool:
+    def _is_final_checkpoint_stored(self, backend: Backend, *, run_started_at: float) -> bool:
         """Return True if a rank has the run's final checkpoint. With S3 the marker is set only after the upload."""
         has_final = self._config.s3_folder is not None
         if self._store is not None and not has_final:
             path = final_checkpoint_path(self._store.prefix, epochs=self._config.num_epochs)
-            has_final = self._store.is_from_run(path, run_started=run_started)
+            has_final = self._store.is_from_run(path, run_started_at=run_started_at)
         [ranks] = backend.all_reduce([has_final])
         return ranks > 0
 
     def _gather_bests(self, backend: Backend) -> list[BestOfRank]:
-        best = None if self._store is None else self._store.best_accuracy(run_started=self._started)
-        return all_gather(backend, BestOfRank(best is not None, best or 0.0), dp_rank=self._dp_rank)
+        best = None if self._store is None else self._store.best_accuracy(run_started_at=self._run_started_at)
+        return all_gather(backend, BestOfRank(best is not None, best or 0.0), dp=self._dp)
 
     def _update_best(self, accuracy: float) -> bool:
         """Remember the accuracy if it is the best of the run, and return True if it is."""

@@ -40,11 +40,11 @@ def lock_prefix(prefix: str, *, run: str) -> int | None:
     return file
 
 
-def run_name(run_id: str, environment: Mapping[str, str]) -> str:
+def run_name(job_id: str, environment: Mapping[str, str]) -> str:
     """Return the name of this process's run: its job's ID, or the address of its rendezvous."""
     place = [environment[name] for name in RENDEZVOUS_VARIABLES if environment.get(name)]
-    if run_id:
-        return f"job {run_id}"
+    if job_id:
+        return f"job {job_id}"
     return f"ranks at {':'.join(place)}" if place else f"process {os.getpid()}"
 
 

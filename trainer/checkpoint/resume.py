@@ -13,9 +13,12 @@ from trainer.progress import Progress
 
 
 class RankReport(NamedTuple):
-    """Contents of one rank's checkpoint directory."""
+    """Contents of one rank's checkpoint directory, as numbers, because all ranks exchange them in one all_gather.
 
-    started: float = 0.0
+    So 1 stands for true, and a run is identified by its start time.
+    """
+
+    run_started_at: float = 0.0
     """Start time of the run of the newest checkpoint; 0 without a checkpoint."""
     epoch: float = 0.0
     samples: float = 0.0
@@ -29,7 +32,7 @@ class RankReport(NamedTuple):
     @property
     def position(self) -> tuple[float, float, float]:
         """Return the sort key of the newest checkpoint; greater is newer."""
-        return self.started, self.epoch, self.samples
+        return self.run_started_at, self.epoch, self.samples
 
 
 class BestOfRank(NamedTuple):
@@ -42,13 +45,13 @@ class BestOfRank(NamedTuple):
 class StartTime(NamedTuple):
     """Start of a run, in seconds since 1970 on rank 0's clock; identifies the run."""
 
-    started: float
+    run_started_at: float
 
 
 class SourceProgress(NamedTuple):
     """Progress of the chosen checkpoint; ``is_refused`` is 1 if it belongs to a run with other settings."""
 
-    started: float = 0.0
+    run_started_at: float = 0.0
     epoch: float = 0.0
     samples: float = 0.0
     loss_sum: float = 0.0
@@ -59,7 +62,7 @@ class SourceProgress(NamedTuple):
     def progress(self) -> Progress:
         """Return the position to resume from."""
         return Progress(
-            started=self.started,
+            run_started_at=self.run_started_at,
             epoch=int(self.epoch),
             samples=int(self.samples),
             loss_sum=self.loss_sum,
@@ -72,12 +75,12 @@ def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
 
     The list keeps one report per rank.
     """
-    first = reports[0].started
+    first = reports[0].run_started_at
     result = []
     for report in reports:
         if first and report.in_another_directory:
-            if report.started != first:
-                report = report._replace(started=0.0, epoch=0.0, samples=0.0)
+            if report.run_started_at != first:
+                report = report._replace(run_started_at=0.0, epoch=0.0, samples=0.0)
             if report.completed != first:
                 report = report._replace(completed=0.0)
         result.append(report)
@@ -92,7 +95,7 @@ def ignore_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
     """
     completed = max(0.0 if report.completed_in_this_job else report.completed for report in reports)
     return [
-        report if report.started > completed else report._replace(started=0.0, epoch=0.0, samples=0.0)
+        report if report.run_started_at > completed else report._replace(run_started_at=0.0, epoch=0.0, samples=0.0)
         for report in reports
     ]
 

@@ -47,7 +47,7 @@ class S3Checkpoints:
 
     def upload(self, path: Path) -> None:
         """Upload the file in the thread, then delete the previous upload."""
-        self.wait()
+        self.wait_until_uploaded()
         self._last_upload_at = self._clock()
         # Upload from a second link, because newer checkpoints replace the file.
         link = temporary_path(path)
@@ -63,14 +63,14 @@ class S3Checkpoints:
         finally:
             link.unlink(missing_ok=True)
 
-    def flush(self, path: Path | None) -> None:
+    def upload_newest_and_wait(self, path: Path | None) -> None:
         """Wait until this file, the last one, is in S3."""
-        self.wait()
+        self.wait_until_uploaded()
         if path is not None and path.name != self._last_name:
             self.upload(path)
-            self.wait()
+            self.wait_until_uploaded()
 
-    def wait(self) -> None:
+    def wait_until_uploaded(self) -> None:
         """Wait until no upload is running. A failed upload is a warning: the machines have the file."""
         if self._upload is not None:
             try:
@@ -81,13 +81,13 @@ class S3Checkpoints:
 
     def upload_final(self, path: Path) -> str:
         """Upload the final checkpoint and return its URL; TrainerError on failure."""
-        self.wait()
+        self.wait_until_uploaded()
         self._folder.upload(path, path.name)
         return f"{self._folder}/{path.name}"
 
     def delete_all(self, prefix: str) -> None:
         """Delete all checkpoints with this prefix from S3."""
-        self.wait()
+        self.wait_until_uploaded()
         self._last_name = None
         for name in self._folder.names(prefix):
             self._folder.delete(name)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from trainer.atomic_file import temporary_path
 from trainer.backend import Backend
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.all_gather import all_gather
 
 log = logging.getLogger(__name__)
@@ -38,17 +38,17 @@ def checkpoint_directory(prefix: str) -> str:
     return str(directory)
 
 
-def detect_another_directory(backend: Backend, prefix: str | None, *, dp_rank: DataParallelRank) -> bool:
+def detect_another_directory(backend: Backend, prefix: str | None, *, dp: DataParallelWorld) -> bool:
     """Return True if this rank's directory differs from rank 0's; rank 0 warns in one line.
 
     ``prefix`` is None on a rank whose machine another rank writes for. All ranks must call it together.
     """
-    own = "" if prefix is None else checkpoint_directory(prefix)
-    first = backend.broadcast_object(own, source=0)
-    in_another_directory = bool(own) and own != first
-    reports = all_gather(backend, DirectoryReport(in_another_directory), dp_rank=dp_rank)
+    directory = "" if prefix is None else checkpoint_directory(prefix)
+    first = backend.broadcast_object(directory, source=0)
+    in_another_directory = bool(directory) and directory != first
+    reports = all_gather(backend, DirectoryReport(in_another_directory), dp=dp)
     others = [str(rank) for rank, report in enumerate(reports) if report.in_another_directory]
-    if others and dp_rank.is_main_process:
+    if others and dp.is_main_process:
         listed = ", ".join(others[:MAX_LISTED])
         if len(others) > MAX_LISTED:
             listed += f" and {len(others) - MAX_LISTED} more"
@@ -61,16 +61,16 @@ def detect_another_directory(backend: Backend, prefix: str | None, *, dp_rank: D
     return in_another_directory
 
 
-def detect_shared_directory(backend: Backend, prefix: str | None, *, dp_rank: DataParallelRank) -> bool:
+def detect_shared_directory(backend: Backend, prefix: str | None, *, dp: DataParallelWorld) -> bool:
     """Return True if this rank shares rank 0's checkpoint directory; False on rank 0.
 
     Rank 0 creates a file with a random name there, and every other rank looks for it. A rank that misses it, because
     its network file system caches the directory, writes redundant checkpoints, which is harmless. ``prefix`` is None on
     a rank whose machine another rank writes for. All ranks must call it together.
     """
-    with _probe_file(prefix) if prefix and dp_rank.is_main_process else contextlib.nullcontext("") as own:
-        name = backend.broadcast_object(own, source=0)
-        shares = prefix is not None and not dp_rank.is_main_process and _exists(_directory(prefix) / name)
+    with _probe_file(prefix) if prefix and dp.is_main_process else contextlib.nullcontext("") as probe:
+        name = backend.broadcast_object(probe, source=0)
+        shares = prefix is not None and not dp.is_main_process and _exists(_directory(prefix) / name)
         # Barrier: delete the file after every rank has looked for it.
         backend.all_reduce([0])
     return shares

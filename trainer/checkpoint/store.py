@@ -52,7 +52,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
     # The process keeps the lock until it ends.
-    lock_prefix(prefix, run=run_name(world.run_id, os.environ))
+    lock_prefix(prefix, run=run_name(world.job_id, os.environ))
     s3_folder = None
     # All machines store the same checkpoints, so only one uploads.
     if config.s3_folder is not None and (world.rank == 0 or not config.distributed):
@@ -61,16 +61,16 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
 
 
 @contextlib.contextmanager
-def flush_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
+def finish_saving_on_exit(store: "CheckpointStore | None") -> Iterator[None]:
     """Wait after the block until the last checkpoint is written and, after an error, also uploaded to S3."""
     try:
         yield
     except BaseException:
         if store is not None:
-            store.flush()
+            store.upload_newest_and_wait()
         raise
     if store is not None:
-        store.wait()
+        store.wait_until_written()
 
 
 class CheckpointStore:
@@ -99,8 +99,8 @@ class CheckpointStore:
         Raises TrainerError if S3 does not answer.
         """
         if self._s3_checkpoints is not None:
-            own = max((path.name for path in self._paths()), default="")
-            self._s3_checkpoints.download_newer(self._name_prefix, than=own, into=self._directory)
+            newest = max((path.name for path in self._paths()), default="")
+            self._s3_checkpoints.download_newer(self._name_prefix, than=newest, into=self._directory)
         for path in sorted(self._paths(), reverse=True):
             with _warn_on_failure():
                 return load_checkpoint(path)
@@ -115,16 +115,16 @@ class CheckpointStore:
         """Read the score of the best checkpoint in S3; TrainerError if S3 does not answer."""
         self._best.read_score_from_s3()
 
-    def best_accuracy(self, *, run_started: float) -> float | None:
+    def best_accuracy(self, *, run_started_at: float) -> float | None:
         """Return the best validation accuracy of the run with this start time, if its checkpoint is stored."""
-        return self._best.accuracy(run_started=run_started)
+        return self._best.accuracy(run_started_at=run_started_at)
 
     def save(self, make_checkpoint: Callable[[], Checkpoint], *, is_best: bool = False) -> None:
         """Write the checkpoint that ``make_checkpoint`` returns, in another thread, after the previous one.
 
         A failure is a warning: training continues, and the previous checkpoints remain.
         """
-        self.wait()
+        self.wait_until_written()
         self._writing = self._writer.submit(self._write, make_checkpoint, is_best)
 
     @property
@@ -137,7 +137,7 @@ class CheckpointStore:
         with _warn_on_failure("the previous best stays"):
             self._best.save(path)
 
-    def wait(self) -> None:
+    def wait_until_written(self) -> None:
         """Wait until the last checkpoint is written; TrainerError after half an hour."""
         writing, self._writing = self._writing, None
         if writing is None:
@@ -151,18 +151,18 @@ class CheckpointStore:
                 raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_S:.0f} s")
         writing.result()
 
-    def flush(self) -> None:
+    def upload_newest_and_wait(self) -> None:
         """Wait until the last checkpoint is written and uploaded to S3, for a run that will resume later."""
-        self.wait()
+        self.wait_until_written()
         if self._s3_checkpoints is not None:
-            self._s3_checkpoints.flush(max(self._paths(), default=None))
-        self._best.wait()
+            self._s3_checkpoints.upload_newest_and_wait(max(self._paths(), default=None))
+        self._best.wait_until_uploaded()
 
     def wait_for_uploads(self) -> None:
         """Wait until no upload to S3 is running; only tests need that."""
         if self._s3_checkpoints is not None:
-            self._s3_checkpoints.wait()
-        self._best.wait()
+            self._s3_checkpoints.wait_until_uploaded()
+        self._best.wait_until_uploaded()
 
     def upload_final(self, path: Path, *, best: Score) -> str:
         """Upload the final and the best checkpoint if there is an S3 folder; return the final one's path or URL."""
@@ -180,16 +180,16 @@ class CheckpointStore:
         with _warn_on_failure():
             write_marker(self._marker, marker)
 
-    def is_from_run(self, path: Path, *, run_started: float) -> bool:
+    def is_from_run(self, path: Path, *, run_started_at: float) -> bool:
         """Return True if this file is a checkpoint of the run with this start time."""
         if path.exists():
             with _warn_on_failure():
-                return load_metadata(path).progress.started == run_started
+                return load_metadata(path).progress.run_started_at == run_started_at
         return False
 
     def delete_all(self) -> None:
         """Delete all checkpoints but the best, after a completed run or before a new one."""
-        self.wait()
+        self.wait_until_written()
         for path in self._paths():
             path.unlink(missing_ok=True)
         if self._s3_checkpoints is not None:
@@ -205,8 +205,8 @@ class CheckpointStore:
                 self.save_best(path)
             # By modification time: with a wrong clock an older run may have a later name.
             others = sorted((other for other in self._paths() if other != path), key=_modified)
-            for old in others[: 1 - KEEP_LATEST]:
-                old.unlink(missing_ok=True)
+            for outdated in others[: 1 - KEEP_LATEST]:
+                outdated.unlink(missing_ok=True)
             if self._s3_checkpoints is not None:
                 self._s3_checkpoints.upload_if_due(path)
 
@@ -225,7 +225,7 @@ def _warn_on_failure(consequence: str = "") -> Iterator[None]:
 
 def _format_position(progress: Progress) -> str:
     """Return a file name that sorts like the position."""
-    return f"{progress.started:017.6f}-{progress.epoch:04d}-{progress.samples:09d}"
+    return f"{progress.run_started_at:017.6f}-{progress.epoch:04d}-{progress.samples:09d}"
 
 
 def _modified(path: Path) -> float:

@@ -11,7 +11,7 @@ KV_STORES_OF: Final = {
     "horovod": ("horovod",),
 }
 """kv-stores of each --engine by MXNet's names, its default first."""
-BACKENDS: Final = tuple(KV_STORES_OF)
+FRAMEWORKS: Final = tuple(KV_STORES_OF)
 KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
 RESUME: Final = ("auto", "never")
 DTYPES: Final = ("float32", "bfloat16", "float16")
@@ -30,7 +30,7 @@ TORCH_ONLY_SETTINGS: Final = (
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
-    "backend": "--engine",
+    "framework": "--engine",
     "batch_size_per_node": "--batch-size",
     "momentum": "--mom",
     "weight_decay": "--wd",
@@ -62,12 +62,12 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise UsageError(f"unknown {option_name(name)} {value!r}, must be one of: {', '.join(allowed)}")
 
 
-def check_kv_store(name: str, *, backend: str) -> None:
+def check_kv_store(name: str, *, framework: str) -> None:
     """Raise UsageError for an unknown kv-store, which MXNet itself would treat as a local one."""
     check_choice("kv_store", name, KV_STORES)
-    if name not in KV_STORES_OF[backend]:
-        others = " or ".join(f"--engine {other}" for other in BACKENDS if name in KV_STORES_OF[other])
+    if name not in KV_STORES_OF[framework]:
+        others = " or ".join(f"--engine {other}" for other in FRAMEWORKS if name in KV_STORES_OF[other])
         raise UsageError(
-            f"--kv-store {name} is not supported by --engine {backend}, "
-            f"which supports {', '.join(KV_STORES_OF[backend])}; use it with {others}"
+            f"--kv-store {name} is not supported by --engine {framework}, "
+            f"which supports {', '.join(KV_STORES_OF[framework])}; use it with {others}"
         )

@@ -59,10 +59,10 @@ def check_channels(dataset: str, image_shape: ImageShape) -> None:
 
 def check_record_files(dataset: str, files: Mapping[str, str | None]) -> None:
     """Raise UsageError unless recordio, and only recordio, has its files; ``files`` maps settings to paths."""
-    given = [name for name, path in files.items() if path is not None]
+    file_settings = [name for name, path in files.items() if path is not None]
     if dataset != "recordio":
-        if given:
-            raise UsageError(f"{option_name(given[0])} requires --dataset recordio, got --dataset {dataset}")
+        if file_settings:
+            raise UsageError(f"{option_name(file_settings[0])} requires --dataset recordio, got --dataset {dataset}")
         return
     for name, path in files.items():
         if path is None and not name.endswith("_idx"):

@@ -6,7 +6,7 @@ from typing import Final
 
 from trainer.config.choices import (
     AUGMENTATIONS,
-    BACKENDS,
+    FRAMEWORKS,
     KV_STORES_OF,
     LAST_BATCHES,
     RESUME,
@@ -26,7 +26,7 @@ from trainer.models import NETWORKS, ImageShape, check_network
 
 NOT_DISTRIBUTED: Final = ("local", "device")
 FIXED_ON_RESUME: Final = (
-    *("network", "backend", "batch_size_per_node", "lr", "momentum", "weight_decay", "wd_all", "seed", "sync_bn"),
+    *("network", "framework", "batch_size_per_node", "lr", "momentum", "weight_decay", "wd_all", "seed", "sync_bn"),
     *("dataset", "input_shape", "num_classes", "num_examples", "random_crop", "random_mirror"),
     *("resolved_dtype", "gradient_accumulation", "gradient_compression"),
     *("lr_batch_size", "warmup_epochs", "lr_factor", "lr_schedule", "lr_step_epochs", "last_batch"),
@@ -41,8 +41,8 @@ class TrainConfig(RateSettings, TorchSettings):
 
     network: str = "lenet"
     """One of NETWORKS, or module:function."""
-    backend: str = "torch"
-    """Backend that computes and communicates."""
+    framework: str = "torch"
+    """Framework that computes and communicates, one of FRAMEWORKS."""
     gpus: tuple[int, ...] = ()
     """GPUs of each node, one process per GPU. Default: one GPU per process if the node has GPUs, else the CPU."""
     batch_size_per_node: int = 64
@@ -111,8 +111,8 @@ class TrainConfig(RateSettings, TorchSettings):
         check_network(self.network)
         check_choice("dataset", self.dataset, tuple(DATASETS))
         self._check_images()
-        check_choice("backend", self.backend, BACKENDS)
-        check_kv_store(self.effective_kv_store, backend=self.backend)
+        check_choice("framework", self.framework, FRAMEWORKS)
+        check_kv_store(self.effective_kv_store, framework=self.framework)
         self._check_torch_settings()
         self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
@@ -136,18 +136,18 @@ class TrainConfig(RateSettings, TorchSettings):
             raise UsageError(f"--mom must be at least 0 and below 1, got {self.momentum}")
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise UsageError(f"--wd must be a number of at least 0, got {self.weight_decay}")
-        if self.gpus and self.backend != "torch":
+        if self.gpus and self.framework != "torch":
             names = format_value(self.gpus)
             raise UsageError(
-                f"--gpus requires --engine torch, as {self.backend} is MXNet's build for CPUs, got {names}"
+                f"--gpus requires --engine torch, as {self.framework} is MXNet's build for CPUs, got {names}"
             )
         if len(set(self.gpus)) < len(self.gpus):
             raise UsageError(f"--gpus must not repeat a number, got {format_value(self.gpus)}")
 
     @property
     def effective_kv_store(self) -> str:
-        """Return the value of --kv-store, or the backend's default; it determines how ranks exchange gradients."""
-        return self.kv_store or KV_STORES_OF[self.backend][0]
+        """Return the value of --kv-store, or the framework's default; it determines how ranks exchange gradients."""
+        return self.kv_store or KV_STORES_OF[self.framework][0]
 
     @property
     def distributed(self) -> bool:
@@ -221,11 +221,11 @@ class TrainConfig(RateSettings, TorchSettings):
     @property
     def augmented(self) -> tuple[str, ...]:
         """Return the augmentation of training images: resized-crop, crop, mirror."""
-        given = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
+        chosen = (*("crop",) * self.random_crop, *("mirror",) * self.random_mirror)
         encoded = DATASETS[self.dataset].encoded
-        if self.augment == "standard" or (self.augment == "auto" and encoded and not given):
+        if self.augment == "standard" or (self.augment == "auto" and encoded and not chosen):
             return ("resized-crop" if encoded else "crop", "mirror")
-        return given
+        return chosen
 
     def _check_augmentation(self) -> None:
         """Raise UsageError unless augmentation and label smoothing are valid."""
@@ -246,12 +246,12 @@ class TrainConfig(RateSettings, TorchSettings):
             raise UsageError(f"--profile-steps must be the first and the last step, from 1, got {first}-{last}")
 
     def _check_torch_settings(self) -> None:
-        """Raise UsageError unless the backend supports these settings."""
-        if self.backend != "torch":
-            own = (each for each in fields(self) if each.name in TORCH_ONLY_SETTINGS)
-            given = [each.name for each in own if getattr(self, each.name) != each.default]
-            if given:
-                raise UsageError(f"{option_name(given[0])} requires --engine torch, got --engine {self.backend}")
+        """Raise UsageError unless the framework supports these settings."""
+        if self.framework != "torch":
+            torch_only = (field for field in fields(self) if field.name in TORCH_ONLY_SETTINGS)
+            changed = [field.name for field in torch_only if getattr(self, field.name) != field.default]
+            if changed:
+                raise UsageError(f"{option_name(changed[0])} requires --engine torch, got --engine {self.framework}")
         self.check_torch_settings(sync_bn=self.sync_bn)
 
     def schedule(self, *, global_batch_size: int) -> LRSchedule:

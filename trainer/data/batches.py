@@ -14,7 +14,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.dataset import Dataset, Samples
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelRank, Indices, global_batches
+from trainer.data.sampling import DataParallelWorld, Indices, global_batches
 
 PADDING: Final = 4
 """Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""
@@ -95,7 +95,7 @@ def epoch_batches(
     load_batch: LoadBatch,
     *,
     augmentation: Augmentation,
-    dp_rank: DataParallelRank,
+    dp: DataParallelWorld,
     global_batch_size: int,
     seed: int,
     epoch: int,
@@ -109,7 +109,7 @@ def epoch_batches(
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
         number, batch = numbered
-        return Batch(number, len(batch), *load_batch(samples, dp_rank.select(batch), params))
+        return Batch(number, len(batch), *load_batch(samples, dp.select(batch), params))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 

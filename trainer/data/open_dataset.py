@@ -10,7 +10,7 @@ from trainer.data.cifar import load_cifar10
 from trainer.data.dataset import Dataset
 from trainer.data.digits import load_digits
 from trainer.data.images.folder import load_folder
-from trainer.data.images.recordio import RecordPaths, load_recordio
+from trainer.data.images.recordio_dataset import RecordPaths, load_recordio
 from trainer.data.mnist import load_mnist
 from trainer.data.s3_download import local_directory
 from trainer.data.synthetic import make_synthetic

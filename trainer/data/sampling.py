@@ -14,14 +14,14 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataParallelRank:
-    """Rank among the ``size`` processes that train one model together, each with an equal part of every batch.
+class DataParallelWorld:
+    """Rank among the processes that train one model together, each with an equal part of every batch.
 
-    It differs from world.rank only with --kv-store device and local, where each process trains a model of its own.
+    It differs from World only with --kv-store device and local, where each process trains a model of its own.
     """
 
     rank: int = 0
-    size: int = 1
+    world_size: int = 1
 
     @property
     def is_main_process(self) -> bool:
@@ -31,7 +31,7 @@ class DataParallelRank:
     def select(self, samples: Indices) -> Indices:
         """Return this rank's part of the samples; parts differ by at most one sample and may be empty."""
         total = len(samples)
-        return samples[total * self.rank // self.size : total * (self.rank + 1) // self.size]
+        return samples[total * self.rank // self.world_size : total * (self.rank + 1) // self.world_size]
 
 
 def epoch_end(samples: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
@@ -52,10 +52,10 @@ def global_batches(
         yield order[start : start + global_batch_size]
 
 
-def step_seed(seed: int, *, epoch: int, samples: int, dp_rank: DataParallelRank) -> int:
+def step_seed(seed: int, *, epoch: int, samples: int, dp: DataParallelWorld) -> int:
     """Return the 31-bit seed of a rank's random numbers in the step after this many samples of an epoch.
 
     Each step has its own seed, so that a resumed run needs no state of earlier steps.
     """
-    [drawn] = np.random.SeedSequence([seed, epoch, samples, dp_rank.rank]).generate_state(1)
+    [drawn] = np.random.SeedSequence([seed, epoch, samples, dp.rank]).generate_state(1)
     return int(drawn) >> 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 
 Row = TypeVar("Row", bound=tuple[float, ...])
 """A NamedTuple of numbers."""
@@ -16,11 +16,11 @@ class AllReduces(Protocol):
         """Return the sum of each value over all ranks, as float64."""
 
 
-def all_gather(backend: AllReduces, row: Row, *, dp_rank: DataParallelRank) -> list[Row]:
+def all_gather(backend: AllReduces, row: Row, *, dp: DataParallelWorld) -> list[Row]:
     """Return the rows of all ranks, by rank. Every backend can sum, so each rank adds its row to a table of zeros."""
     width = len(row)
-    table = [0.0] * (width * dp_rank.size)
-    table[width * dp_rank.rank : width * (dp_rank.rank + 1)] = row
+    table = [0.0] * (width * dp.world_size)
+    table[width * dp.rank : width * (dp.rank + 1)] = row
     table = backend.all_reduce(table)
     make: Callable[..., Row] = type(row)
     return [make(*table[start : start + width]) for start in range(0, len(table), width)]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.side_stream import record_event, wait_for
 

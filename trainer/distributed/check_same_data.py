@@ -4,7 +4,7 @@ import zlib
 from typing import NamedTuple
 
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.all_gather import AllReduces, all_gather
 from trainer.errors import TrainerError
 
@@ -18,15 +18,15 @@ class Checksums(NamedTuple):
     versions: float
 
 
-def check_same_data(backend: AllReduces, data: Dataset, *, dp_rank: DataParallelRank, source: str) -> None:
+def check_same_data(backend: AllReduces, data: Dataset, *, dp: DataParallelWorld, source: str) -> None:
     """Raise TrainerError on every rank unless all ranks have the same labels and class names."""
-    own = Checksums(
+    checksums = Checksums(
         train_labels=zlib.crc32(data.train.labels.tobytes()),
         validation_labels=zlib.crc32(data.validation.labels.tobytes()),
         class_names=zlib.crc32("/".join(data.names).encode()),
         versions=zlib.crc32("/".join(data.versions).encode()),
     )
-    if len(set(all_gather(backend, own, dp_rank=dp_rank))) > 1:
+    if len(set(all_gather(backend, checksums, dp=dp))) > 1:
         raise TrainerError(
             f"{source} is not the same on all ranks, here it has {data.describe_counts()}: "
             "copy the same files to every node"

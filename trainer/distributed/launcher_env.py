@@ -14,11 +14,11 @@ LAUNCHER_VARIABLES: Final = {
     "mxnet": (ROLE,),
     "horovod": ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"),
 }
-"""Variables that only processes of each backend have."""
+"""Variables that only processes of each framework have."""
 PROCESS_COUNTS: Final = {"torch": "WORLD_SIZE", "mxnet": "DMLC_NUM_WORKER"}
-"""Variable with the number of processes, by backend; Horovod needs none, because it has only one kv-store."""
+"""Variable with the number of processes, by framework; Horovod needs none, because it has only one kv-store."""
 NO_EVIDENCE: Final = ("", "1")
-"""Numbers of processes that do not reveal the backend: none, or a single process."""
+"""Numbers of processes that do not reveal the framework: none, or a single process."""
 
 
 def is_server(environment: Mapping[str, str]) -> bool:
@@ -28,21 +28,21 @@ def is_server(environment: Mapping[str, str]) -> bool:
 
 def choose_kv_store(config: TrainConfig, environment: Mapping[str, str]) -> TrainConfig:
     """Set kv-store to dist_sync if the user left it open and the launcher started several processes."""
-    is_alone = environment.get(PROCESS_COUNTS.get(config.backend, ""), "") in NO_EVIDENCE
+    is_alone = environment.get(PROCESS_COUNTS.get(config.framework, ""), "") in NO_EVIDENCE
     return config if config.kv_store or is_alone else replace(config, kv_store="dist_sync")
 
 
-def check_launcher(backend: str, environment: Mapping[str, str]) -> None:
-    """Raise UsageError for a backend whose ranks would not find each other: each would train its own model."""
+def check_launcher(framework: str, environment: Mapping[str, str]) -> None:
+    """Raise UsageError for a framework whose ranks would not find each other: each would train its own model."""
     launched = {
         name: variable
         for name, variables in LAUNCHER_VARIABLES.items()
         for variable in variables
         if environment.get(variable, "") not in NO_EVIDENCE
     }
-    if launched and backend not in launched:
+    if launched and framework not in launched:
         [(other, variable), *_] = launched.items()
         raise UsageError(
-            f"--engine {backend} needs `launch --engine {backend}`, got processes of `launch --engine {other}` "
+            f"--engine {framework} needs `launch --engine {framework}`, got processes of `launch --engine {other}` "
             f"({variable} is {environment[variable]})"
         )

@@ -49,12 +49,12 @@ def create_process_groups(world: World, *, device: torch.device, timeout: timede
 
     Nodes with unequal numbers of ranks, or ranks that are not numbered node by node, get no groups.
     """
-    own = torch.tensor([NodePlace(world.local_rank, world.local_world_size)], device=device)
-    every = own.new_empty(world.world_size, 2)
+    place = torch.tensor([NodePlace(world.local_rank, world.local_world_size)], device=device)
+    all_places = place.new_empty(world.world_size, 2)
     with report_lost_ranks("asking all ranks for their nodes", timeout=timeout):
-        torch.distributed.all_gather_into_tensor(every, own)
+        torch.distributed.all_gather_into_tensor(all_places, place)
         # All ranks see the same positions, so all decide alike.
-        places = [NodePlace(*row) for row in copy_to_host(every, timeout_s=timeout.total_seconds()).tolist()]
+        places = [NodePlace(*row) for row in copy_to_host(all_places, timeout_s=timeout.total_seconds()).tolist()]
         size = places[0].local_world_size
         if not is_regular(places):
             if world.rank == 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class World:
     local_world_size: int = 1
     restart_count: int = 0
     """Number of times that the launcher has restarted this job."""
-    run_id: str = ""
+    job_id: str = ""
     """The job's ID from the launcher, unchanged after each restart; empty without a launcher."""
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class World:
             local_rank=read_number(environment, "LOCAL_RANK", minimum=0),
             local_world_size=read_number(environment, "LOCAL_WORLD_SIZE", minimum=1),
             restart_count=read_restart_count(environment),
-            run_id=read_run_id(environment),
+            job_id=read_job_id(environment),
         )
         missing = [name for name in RENDEZVOUS_VARIABLES if not environment.get(name)]
         if world.world_size > 1 and missing:
@@ -68,17 +68,19 @@ class World:
         return world
 
 
-def dp_rank_and_global_batch_size(config: TrainConfig, world: World) -> tuple[DataParallelRank, int]:
-    """Return the rank among those that train this process's model, and the global batch size."""
+def data_parallel_layout(config: TrainConfig, world: World) -> tuple[DataParallelWorld, int]:
+    """Return the rank among the processes that train this one's model, with their number, and the global batch size."""
     if not config.distributed:
         warn_if_independent(config, world)
-        return DataParallelRank(), config.samples_per_node_per_step
+        return DataParallelWorld(), config.samples_per_node_per_step
     if config.batch_size_per_node < world.local_world_size:
         raise UsageError(
             f"--batch-size must be at least {world.local_world_size}, one sample for each process "
             f"of a machine, got {config.batch_size_per_node}"
         )
-    return DataParallelRank(rank=world.rank, size=world.world_size), config.samples_per_node_per_step * world.num_nodes
+    return DataParallelWorld(
+        rank=world.rank, world_size=world.world_size
+    ), config.samples_per_node_per_step * world.num_nodes
 
 
 def warn_if_independent(config: TrainConfig, world: World) -> None:
@@ -93,12 +95,12 @@ def warn_if_independent(config: TrainConfig, world: World) -> None:
 
 
 def read_restart_count(environment: Mapping[str, str]) -> int:
-    """Return the number of restarts of this job; the launcher sets the variable for every backend."""
+    """Return the number of restarts of this job; the launcher sets the variable for every framework."""
     return read_number(environment, "TORCHELASTIC_RESTART_COUNT", minimum=0)
 
 
-def read_run_id(environment: Mapping[str, str]) -> str:
-    """Return the job's ID from the launcher, which sets the variable for every backend."""
+def read_job_id(environment: Mapping[str, str]) -> str:
+    """Return the job's ID from the launcher, which sets the variable for every framework."""
     return environment.get("TORCHELASTIC_RUN_ID", "")
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from trainer.atomic_file import atomic_write, temporary_path
 from trainer.data.images.folder import list_classes, list_images
-from trainer.data.images.records import pack_image, write_record
+from trainer.data.images.recordio_format import pack_image, write_record
 from trainer.errors import TrainerError
 
 SHUFFLE_SEED: Final = 100

@@ -40,7 +40,7 @@ class ProgressBar:
     ) -> None:
         self._stream = stream
         self._clock = clock
-        self._columns = columns or (lambda: _columns_of(stream))
+        self._columns = columns or (lambda: _read_columns(stream))
         self._epoch: int | None = None
         self._first = FirstDrawing()
         self._drawn_at = float("-inf")
@@ -109,7 +109,7 @@ def describe(progress: Progress, *, total: int, speed: float | None) -> str:
     return line
 
 
-def _columns_of(stream: TextIO | None) -> int:
+def _read_columns(stream: TextIO | None) -> int:
     """Return the width of the terminal, or DEFAULT_COLUMNS if it is unknown."""
     try:
         return (stream and os.get_terminal_size(stream.fileno()).columns) or DEFAULT_COLUMNS

@@ -57,8 +57,8 @@ def mean(ranks: Sequence[Phases]) -> Phases:
 
 def describe_slowest(ranks: Sequence[Phases]) -> str | None:
     """Describe the rank with the longest work of its own, if one stands out: the others wait for it in every step."""
-    own = [sum(seconds) - seconds.communication for seconds in ranks]
-    slowest, median = max(own), statistics.median_low(own)
+    work_s = [sum(seconds) - seconds.communication for seconds in ranks]
+    slowest, median = max(work_s), statistics.median_low(work_s)
     if not median or slowest <= SLOW * median:
         return None
-    return f"rank {own.index(slowest)} takes {slowest / median:.2f} times as long as the median for its own work"
+    return f"rank {work_s.index(slowest)} takes {slowest / median:.2f} times as long as the median for its own work"

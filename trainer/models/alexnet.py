@@ -30,7 +30,8 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         nn.MaxPool2d(kernel_size=3, stride=2),
         nn.Flatten(),
     )
-    return nn.Sequential(*layers, *classifier(256 * _left_of(height) * _left_of(width), classes=classes)).apply(start)
+    inputs = 256 * _reduced_side(height) * _reduced_side(width)
+    return nn.Sequential(*layers, *classifier(inputs, classes=classes)).apply(start)
 
 
 def classifier(inputs: int, *, classes: int) -> tuple[nn.Module, ...]:
@@ -57,7 +58,7 @@ def start(layer: nn.Module) -> None:
             nn.init.zeros_(layer.bias)
 
 
-def _left_of(side: int) -> int:
+def _reduced_side(side: int) -> int:
     """Return the pixels of a side after the first convolution and the three poolings."""
     left = (side + 2 * 2 - 11) // 4 + 1
     for _ in range(3):

@@ -17,7 +17,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         nn.Tanh(),
         nn.MaxPool2d(kernel_size=2, stride=2),
         nn.Flatten(),
-        nn.Linear(50 * _left_of(height) * _left_of(width), 500),
+        nn.Linear(50 * _reduced_side(height) * _reduced_side(width), 500),
         nn.Tanh(),
         nn.Linear(500, classes),
     )
@@ -29,6 +29,6 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def _left_of(side: int) -> int:
+def _reduced_side(side: int) -> int:
     """Return the pixels of a side after both convolutions (4 less) and poolings (half)."""
     return ((side - 4) // 2 - 4) // 2

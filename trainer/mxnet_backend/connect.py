@@ -12,9 +12,9 @@ import mxnet as mx
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.launcher_env import ROLE
-from trainer.distributed.world import World, describe_process, read_number, read_restart_count, read_run_id
+from trainer.distributed.world import World, describe_process, read_job_id, read_number, read_restart_count
 from trainer.errors import UsageError
 from trainer.mxnet_backend import dist_async
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
@@ -53,13 +53,13 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
         rank=rank,
         world_size=store.num_workers,
         restart_count=read_restart_count(environment),
-        run_id=read_run_id(environment),
+        job_id=read_job_id(environment),
     )
     return LoadedBackend(world=world, create=partial(create_backend, watchdog))
 
 
 def create_backend(
-    watchdog: Watchdog, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+    watchdog: Watchdog, config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float
 ) -> Backend:
     """Build the network."""
     [store] = joined_stores

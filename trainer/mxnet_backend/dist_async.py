@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState
+from trainer.backend import NO_FLAGS, StepResult, StopSaveFlags, TrainingState
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.distributed.world import World
@@ -136,19 +136,19 @@ class AsyncBackend(GluonBackend):
         self._rate_share = 1.0
         """Current rate divided by the servers' rate; giving them a new optimizer would lose the momentum."""
 
-    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
         """Compute this rank's gradients."""
         if flags.stop:
             raise StoppedError("with the checkpoint of the last whole epoch: dist_async keeps no other")
-        logits, loss = self._forward_backward(images, labels)
+        logits, loss = self._backpropagate(images, labels)
         loss_sum = float(loss.asscalar()) * self._world_size
-        return BatchResult(loss_sum=loss_sum, correct=count_matches(logits, labels))
+        return StepResult(loss_sum=loss_sum, correct=count_matches(logits, labels))
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the rate of the next update and those after it."""
         self._rate_share = rate / self._server_rate
 
-    def update(self, *, samples: int) -> None:
+    def optimizer_step(self, *, global_batch_size: int) -> None:
         """Let the servers change the weights by this rank's share of the mean gradient."""
         if not self._has_begun:
             # Wait until now: before the first update, a checkpoint may be restored.
@@ -156,7 +156,7 @@ class AsyncBackend(GluonBackend):
             self._has_begun = True
         gradients, weights = self._gradients(), self._trained_weights()
         for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
-            gradient *= self._rate_share / samples
+            gradient *= self._rate_share / global_batch_size
             # Each rank's push is a separate update; together, they decay the weights once.
             gradient += self._rate_share * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)
@@ -167,7 +167,7 @@ class AsyncBackend(GluonBackend):
         if self._has_begun:
             self._servers.synchronize(self._trained_weights())
             if self._statistics:
-                self._servers.broadcast([each.data() for each in self._statistics], source=0)
+                self._servers.broadcast([statistic.data() for statistic in self._statistics], source=0)
             self._collective.use_step_timeout()
         return sums
 

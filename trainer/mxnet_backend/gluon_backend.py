@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, BatchResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, StepResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
@@ -69,33 +69,33 @@ class GluonBackend:
         self.peak_samples_per_s = None
         self._network = network
         self._network.hybridize(static_alloc=True)
-        self._loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+        self._loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
         self._collective = collective
         self._settings = {"lr": learning_rate, "momentum": momentum}
         self._parameters = named_parameters(network)
-        self._trained = [each for each in self._parameters.values() if each.grad_req != "null"]
+        self._trained = [parameter for parameter in self._parameters.values() if parameter.grad_req != "null"]
         # Vectors do not decay: BatchNorm's factors and all biases.
-        self._decays = [weight_decay if decay_all or len(each.shape) > 1 else 0.0 for each in self._trained]
-        self._momenta = [nd.zeros_like(each.data()) for each in self._trained]
-        self._statistics = [each for each in self._parameters.values() if each.grad_req == "null"]
+        self._decays = [weight_decay if decay_all or len(parameter.shape) > 1 else 0.0 for parameter in self._trained]
+        self._momenta = [nd.zeros_like(parameter.data()) for parameter in self._trained]
+        self._statistics = [parameter for parameter in self._parameters.values() if parameter.grad_req == "null"]
         """Running means and variances of BatchNorm."""
         self._statistics_sums: list[nd.NDArray] = []
 
-    def compute_gradients(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> BatchResult:
-        logits, loss = self._forward_backward(images, labels)
-        # Weight by samples, like the gradients: update() turns both into means.
-        self._statistics_sums = [each.data() * len(labels) for each in self._statistics]
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+        logits, loss = self._backpropagate(images, labels)
+        # Weight by samples, like the gradients: optimizer_step() turns both into means.
+        self._statistics_sums = [statistic.data() * len(labels) for statistic in self._statistics]
         self._collective.reduce_gradients([*self._gradients(), *self._statistics_sums])
         loss_sum, save, stop = self._collective.all_reduce([float(loss.asscalar()), flags.save, flags.stop])
         self.timer.end("communication")
         self._collective.use_step_timeout()
-        return BatchResult(
+        return StepResult(
             loss_sum=loss_sum,
             correct=count_matches(logits, labels),
             flags=StopSaveFlags(save=save > 0, stop=stop > 0),
         )
 
-    def _forward_backward(self, images: Images, labels: Labels) -> tuple[nd.NDArray, nd.NDArray]:
+    def _backpropagate(self, images: Images, labels: Labels) -> tuple[nd.NDArray, nd.NDArray]:
         """Compute this rank's gradients; return the logits, if there are any, and the sum of the losses."""
         if not len(labels):
             for parameter in self._trained:
@@ -103,7 +103,7 @@ class GluonBackend:
             return None, nd.zeros((1,))
         with autograd.record():
             logits = self._network(nd.array(images))
-            loss = self._loss_of(logits, nd.array(labels)).sum()
+            loss = self._loss_function(logits, nd.array(labels)).sum()
         loss.backward()
         # MXNet computes in its own threads: forward is done when the loss is available, backward at a later wait.
         loss.wait_to_read()
@@ -118,12 +118,14 @@ class GluonBackend:
             momentum *= rate / self._settings["lr"]
         self._settings["lr"] = rate
 
-    def update(self, *, samples: int) -> None:
+    def optimizer_step(self, *, global_batch_size: int) -> None:
         for parameter, momentum, wd in zip(self._trained, self._momenta, self._decays, strict=True):
             weight, gradient = parameter.data(), parameter.grad()
-            nd.sgd_mom_update(weight, gradient, momentum, out=weight, rescale_grad=1 / samples, wd=wd, **self._settings)
+            nd.sgd_mom_update(
+                weight, gradient, momentum, out=weight, rescale_grad=1 / global_batch_size, wd=wd, **self._settings
+            )
         for statistic, statistic_sum in zip(self._statistics, self._statistics_sums, strict=True):
-            statistic.data()[:] = statistic_sum / samples
+            statistic.data()[:] = statistic_sum / global_batch_size
 
     def take_deferred(self) -> None:
         """Return nothing: no result is outstanding."""
@@ -199,8 +201,8 @@ def seed(number: int) -> None:
 def named_parameters(network: gluon.HybridBlock) -> dict[str, gluon.Parameter]:
     """Return the parameters by their names in torch, in torch's order."""
     # As in save_parameters(), a name is the path of attributes to the layer. A parameter's own name counts layers.
-    found = network._collect_params_with_prefix()
-    return {_name_in_torch(name): parameter for name, parameter in found.items()}
+    parameters = network._collect_params_with_prefix()
+    return {_name_in_torch(name): parameter for name, parameter in parameters.items()}
 
 
 def _name_in_torch(name: str) -> str:

@@ -12,8 +12,8 @@ from mxnet import nd
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
-from trainer.distributed.world import World, describe_process, read_restart_count, read_run_id
+from trainer.data.sampling import DataParallelWorld
+from trainer.distributed.world import World, describe_process, read_job_id, read_restart_count
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build
 from trainer.mxnet_backend.watchdog import Watchdog
@@ -39,13 +39,13 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
         local_rank=hvd.local_rank(),
         local_world_size=hvd.local_size(),
         restart_count=read_restart_count(environment),
-        run_id=read_run_id(environment),
+        job_id=read_job_id(environment),
     )
     return LoadedBackend(world=world, create=partial(create_backend, watchdog))
 
 
 def create_backend(
-    watchdog: Watchdog, config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
+    watchdog: Watchdog, config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float
 ) -> Backend:
     """Build the network."""
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
@@ -75,9 +75,9 @@ class HorovodCollective:
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:
         """Return the sum of each value over all ranks, as float64; wait for all of them."""
-        own = nd.array(np.array(values, np.float64), dtype="float64")
+        array = nd.array(np.array(values, np.float64), dtype="float64")
         with self._watchdog.waiting("the all-reduce"):
-            sums = hvd.allreduce(own, op=hvd.Sum, name=f"values{len(values)}").asnumpy()
+            sums = hvd.allreduce(array, op=hvd.Sum, name=f"values{len(values)}").asnumpy()
             # Wait for the gradients too, while the watchdog watches.
             nd.waitall()
         return [float(value) for value in sums]

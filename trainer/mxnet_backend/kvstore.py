@@ -55,8 +55,8 @@ class KVStoreCollective:
     def broadcast(self, arrays: Sequence[nd.NDArray], *, source: int) -> None:
         """Replace the arrays by those of the rank ``source``: the other ranks add zeros."""
         vector = flatten(arrays)
-        own = vector if self._world.rank == source else np.zeros_like(vector)
-        fill(arrays, self._sum("sending weights to all ranks", own))
+        summand = vector if self._world.rank == source else np.zeros_like(vector)
+        fill(arrays, self._sum("sending weights to all ranks", summand))
 
     def leave(self) -> None:
         """Disconnect from the other ranks; the last one releases the servers."""

@@ -15,11 +15,14 @@ RATE: Final = "mxnet_rate"
 
 
 def agree_on_rate(
-    own: float, *, kept: Mapping[str, NDArray[Any]] | None, all_reduce: Callable[[Sequence[float]], list[float]]
+    current_rate: float,
+    *,
+    kept: Mapping[str, NDArray[Any]] | None,
+    all_reduce: Callable[[Sequence[float]], list[float]],
 ) -> float:
     """Return the rate in the checkpoint of the rank that has one, or this rank's rate if no rank has a checkpoint.
 
     ``kept`` is the optimizer's state in this rank's checkpoint; ``all_reduce`` sums float64 over all ranks.
     """
     known, rate = all_reduce([0.0, 0.0] if kept is None or RATE not in kept else [1.0, float(kept[RATE])])
-    return rate if known else own
+    return rate if known else current_rate

@@ -21,7 +21,7 @@ from torch import nn
 from trainer.backend import Backend, TrainingState
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
 from trainer.models import ImageShape
@@ -197,8 +197,8 @@ def _make_step(
     batch = DeviceBatch(images=images, targets=targets.to(device))
 
     def step() -> None:
-        backend.compute_gradients(batch, targets.numpy())
-        backend.update(samples=samples)
+        backend.forward_backward(batch, targets.numpy())
+        backend.optimizer_step(global_batch_size=samples)
 
     return step
 
@@ -228,7 +228,7 @@ def decode(numbers: Sequence[float]) -> ComputeMode:
     return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
 
 
-def mode_of(state: TrainingState | None) -> ComputeMode | None:
+def read_mode(state: TrainingState | None) -> ComputeMode | None:
     """Return the mode in a checkpoint, if its run picked one."""
     if state is None or MODE_KEY not in state.optimizer:
         return None

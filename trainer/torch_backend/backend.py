@@ -1,7 +1,7 @@
 """Compute one training step in PyTorch: forward, backward, reduce, update. For MXNet: mxnet_backend/gluon_backend.py.
 
 One process per device. Between GPUs DistributedDataParallel sums the gradients over NCCL during the backward pass, and
-between CPUs a ring of TCP connections sums them after it, as part of a flat tensor (distributed/reduce/all_reduce.py).
+between CPUs a ring of TCP connections sums them after it, as part of a flat tensor (distributed/reduce/reducers.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,19 +15,19 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trainer.backend import NO_FLAGS, NO_RESULT_YET, BatchResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
-from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer, Ring
+from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import StepTimer
 from trainer.side_stream import copy_to_host
-from trainer.torch_backend.autotune import MODE_KEY, decode, encode, mode_of
+from trainer.torch_backend.autotune import MODE_KEY, decode, encode, read_mode
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch_backend.deferred_results import DeferredResults
 from trainer.torch_backend.device import seed_device
@@ -41,7 +41,7 @@ from trainer.torch_backend.device_loader import (
 )
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.optimizer import SGD, Precision
-from trainer.torch_backend.reduction import make_ddp_reduction, make_flat_reduction
+from trainer.torch_backend.reducer_setup import make_ddp_reduction, make_flat_reduction
 from trainer.torch_backend.saved_state import MOMENTUM, MOMENTUM_COPY_KEY, SCALE, Snapshots, load_weights, pack_state
 from trainer.torch_backend.step_errors import report_failed_step
 
@@ -89,7 +89,7 @@ class TorchBackend:
         settings: StepSettings,
         *,
         device: torch.device,
-        dp_rank: DataParallelRank,
+        dp: DataParallelWorld,
         ring: Ring | None = None,
         groups: ProcessGroups | None = None,
         mode: ComputeMode = DEFAULT_MODE,
@@ -101,8 +101,8 @@ class TorchBackend:
         self._settings = settings
         self._model = model.to(device)
         self._device = device
-        self._dp_rank = dp_rank
-        self._collective = Collective(world_size=dp_rank.size, ring=ring, groups=groups)
+        self._dp = dp
+        self._collective = Collective(world_size=dp.world_size, ring=ring, groups=groups)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune
@@ -142,9 +142,9 @@ class TorchBackend:
         self._forward = reduction.module
         self.peak_samples_per_s = find_peak_samples_per_s(self._flops, DTYPES[mode.dtype], device=self._device)
 
-    def compute_gradients(
+    def forward_backward(
         self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
-    ) -> BatchResult:
+    ) -> StepResult:
         self._reducer.begin()
         correct = self._sums.loss.new_zeros(1)
 
@@ -155,14 +155,14 @@ class TorchBackend:
                 is_last = number == self._settings.accumulation
                 with self._reducer.backward_pass(is_last=is_last):
                     if len(batch.targets) or self._sync_bn:
-                        correct += self._forward_backward(batch)
+                        correct += self._accumulate_gradients(batch)
                     elif is_last:
                         with self._precision.autocast():
                             self._reducer.run_without_samples(batch.images)
 
         # Reduce what the backward pass has not reduced.
         if self._collective.is_distributed:
-            # Weight by samples, like the gradients: update() divides both by the samples of all ranks.
+            # Weight by samples, like the gradients: optimizer_step() divides both by the samples of all ranks.
             torch.mul(self._statistics, len(labels), out=self._sums.statistics)
         if flags != NO_FLAGS:
             self._sums.flags.copy_(torch.tensor([flags.save, flags.stop]))
@@ -184,7 +184,7 @@ class TorchBackend:
             return (move_to_device(*batch) for batch in images)
         return split(move_to_device(images, labels), self._settings.accumulation)
 
-    def _forward_backward(self, batch: DeviceBatch) -> torch.Tensor:
+    def _accumulate_gradients(self, batch: DeviceBatch) -> torch.Tensor:
         """Add the batch's gradients and loss to this rank's sums; return the number of correct predictions."""
         with self._precision.autocast():
             logits: torch.Tensor = self._forward(batch.images).float()
@@ -196,14 +196,14 @@ class TorchBackend:
         self.timer.end("backward")
         return correct
 
-    def update(self, *, samples: int) -> None:
-        self._reducer.divide(samples=samples)
+    def optimizer_step(self, *, global_batch_size: int) -> None:
+        self._reducer.divide(samples=global_batch_size)
         self.wait_for_snapshot()
         self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._settings.is_deferred else None)
         if self._collective.is_distributed:
             self._statistics.copy_(self._sums.statistics)
 
-    def take_deferred(self) -> BatchResult | None:
+    def take_deferred(self) -> StepResult | None:
         result = self._results.take(timeout_s=self._collective.timeout_s)
         if result is not None:
             self._collective.use_step_timeout(compiled=self._mode.is_compiled)
@@ -242,7 +242,7 @@ class TorchBackend:
         return [float(value) for value in copy_to_host(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        is_source = self._dp_rank.rank == source
+        is_source = self._dp.rank == source
         return broadcast_object(
             value, source=source, is_source=is_source, device=self._device, collective=self._collective
         )
@@ -287,8 +287,8 @@ class TorchBackend:
 
     def _agree_on_mode(self, autotune: Callable[[], ComputeMode], state: TrainingState | None, *, source: int) -> None:
         """Use the mode in the checkpoint of the rank ``source``, or let all ranks measure one."""
-        own = mode_of(state)
-        stored = self.broadcast_object(None if own is None else encode(own), source=source)
+        mode = read_mode(state)
+        stored = self.broadcast_object(None if mode is None else encode(mode), source=source)
         self._apply_mode(autotune() if stored is None else decode(stored))
 
     def set_timeout(self, seconds: float) -> None:

@@ -10,10 +10,10 @@ import torch
 
 from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.process_groups import create_process_groups
-from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.compressed import TYPES
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World
@@ -24,7 +24,7 @@ from trainer.torch_backend.autotune import make_autotuner
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import configured_mode
 from trainer.torch_backend.device import prepare_device
-from trainer.torch_backend.reduction import choose_reduction
+from trainer.torch_backend.reducer_setup import choose_reduction
 
 
 def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
@@ -32,9 +32,7 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
     return LoadedBackend(world=World.from_environment(environment), create=create_backend)
 
 
-def create_backend(
-    config: TrainConfig, *, world: World, dp_rank: DataParallelRank, learning_rate: float
-) -> TorchBackend:
+def create_backend(config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float) -> TorchBackend:
     """Build the network on this rank's device, and connect to the other ranks unless it trains its own model."""
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)
@@ -44,7 +42,7 @@ def create_backend(
     flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
     ring = groups = None
-    if dp_rank.size > 1:
+    if dp.world_size > 1:
         timeout = timedelta(seconds=rendezvous_s(config))
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
@@ -63,14 +61,14 @@ def create_backend(
         is_deferred=device.type == "cuda",
     )
     local_settings = replace(settings, ddp=False, compression="none")
-    make_backend = partial(TorchBackend, settings=settings, device=device, dp_rank=dp_rank, ring=ring, groups=groups)
+    make_backend = partial(TorchBackend, settings=settings, device=device, dp=dp, ring=ring, groups=groups)
     autotune = make_autotuner(
         config,
         configured,
         model,
-        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp_rank=DataParallelRank()),
+        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp=DataParallelWorld()),
         make_distributed_backend=make_backend,
-        collective=Collective(world_size=dp_rank.size, ring=ring, groups=groups),
+        collective=Collective(world_size=dp.world_size, ring=ring, groups=groups),
         world=world,
         device=device,
     )

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import torch
 
-from trainer.backend import BatchResult, StopSaveFlags
+from trainer.backend import StepResult, StopSaveFlags
 from trainer.side_stream import record_event, start_copy_to_host, wait_for
 
 
-class StepResults(NamedTuple):
+class StepNumbers(NamedTuple):
     """Numbers of a step, in the order of the tensor."""
 
     loss_sum: float
@@ -22,10 +22,10 @@ class StepResults(NamedTuple):
     correct: float
 
     @property
-    def result(self) -> BatchResult:
+    def result(self) -> StepResult:
         """Return the numbers as a result."""
         flags = StopSaveFlags(save=self.save > 0, stop=self.stop > 0)
-        return BatchResult(loss_sum=self.loss_sum, correct=int(self.correct), flags=flags)
+        return StepResult(loss_sum=self.loss_sum, correct=int(self.correct), flags=flags)
 
 
 class PendingCopy(NamedTuple):
@@ -34,10 +34,10 @@ class PendingCopy(NamedTuple):
     results: torch.Tensor
     arrived: torch.cuda.Event | None
 
-    def read(self, *, timeout_s: float) -> BatchResult:
+    def read(self, *, timeout_s: float) -> StepResult:
         """Wait for the copy and return the result. Raises TrainerError after ``timeout_s``: a rank is lost."""
         wait_for(self.arrived, timeout_s=timeout_s)
-        return StepResults(*self.results.tolist()).result
+        return StepNumbers(*self.results.tolist()).result
 
 
 class DeferredResults:
@@ -47,17 +47,17 @@ class DeferredResults:
         self._is_deferred = is_deferred
         self._waiting: PendingCopy | None = None
 
-    def push(self, results: torch.Tensor, *, timeout_s: float) -> BatchResult | None:
-        """Take a step's StepResults, shape (4,); return its result, or if deferred the previous step's, if any.
+    def push(self, results: torch.Tensor, *, timeout_s: float) -> StepResult | None:
+        """Take a step's StepNumbers, shape (4,); return its result, or if deferred the previous step's, if any.
 
         Raises TrainerError if the device does not finish a step in ``timeout_s``: a rank that it waits for is lost.
         """
         if not self._is_deferred:
-            return StepResults(*results.tolist()).result
+            return StepNumbers(*results.tolist()).result
         previous, self._waiting = self._waiting, PendingCopy(start_copy_to_host(results), record_event(results.device))
         return None if previous is None else replace(previous.read(timeout_s=timeout_s), delay_steps=1)
 
-    def take(self, *, timeout_s: float) -> BatchResult | None:
+    def take(self, *, timeout_s: float) -> StepResult | None:
         """Wait for and return the outstanding result, if any."""
         waiting, self._waiting = self._waiting, None
         return None if waiting is None else waiting.read(timeout_s=timeout_s)

@@ -46,7 +46,7 @@ def to_device(
 
 def split(batch: DeviceBatch, count: int) -> Iterator[DeviceBatch]:
     """Yield ``count`` micro-batches whose sizes differ by at most one sample."""
-    both = (torch.tensor_split(each, count) for each in (batch.images, batch.targets))
+    both = (torch.tensor_split(tensor, count) for tensor in (batch.images, batch.targets))
     return (DeviceBatch(images=images, targets=targets) for images, targets in zip(*both, strict=True))
 
 

@@ -43,7 +43,7 @@ class Snapshots:
 
         ``changing`` names the values that the forward pass changes; they are small, and copied immediately.
         """
-        now = {name: value.clone() if name in changing else value for name, value in values.items()}
+        current = {name: value.clone() if name in changing else value for name, value in values.items()}
         present = record_event(self._device)
         queued = self._queued = threading.Event()
 
@@ -51,7 +51,7 @@ class Snapshots:
             try:
                 select_device(self._device)
                 with self._side_stream.after(present):
-                    copies = {name: start_copy_to_host(value.detach()) for name, value in now.items()}
+                    copies = {name: start_copy_to_host(value.detach()) for name, value in current.items()}
                     copied = record_event(self._device)
             finally:
                 queued.set()
@@ -91,8 +91,8 @@ def pack_state(
 
 def load_weights(model: nn.Module, state: TrainingState) -> None:
     """Load a checkpoint's weights and buffers. Raises TrainerError if they belong to another network."""
-    own = model.state_dict()
-    if {name: value.shape for name, value in own.items()} != {n: v.shape for n, v in state.weights.items()}:
+    tensors = model.state_dict()
+    if {name: value.shape for name, value in tensors.items()} != {n: v.shape for n, v in state.weights.items()}:
         raise TrainerError("the checkpoint is of a network with other weights; to start over, pass --resume never")
     for name, value in state.weights.items():
-        own[name].copy_(torch.from_numpy(value.copy()))
+        tensors[name].copy_(torch.from_numpy(value.copy()))

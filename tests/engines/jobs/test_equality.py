@@ -79,15 +79,15 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelRank
-config = TrainConfig(backend="mxnet", weight_decay=0, num_classes=10)
+from trainer.data.sampling import DataParallelWorld
+config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
 connection = load_backend(config, {})
-backend = connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
+backend = connection.create(config, world=connection.world, dp=DataParallelWorld(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
-    backend.compute_gradients(*prepare(data, data.train, numpy.arange(samples)))
-    backend.update(samples=8)
+    backend.forward_backward(*prepare(data, data.train, numpy.arange(samples)))
+    backend.optimizer_step(global_batch_size=8)
     return backend.weights()["9.weight"] - before
 first = step(8)
 backend.set_learning_rate(0.05)
@@ -106,19 +106,19 @@ from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelRank
-config = TrainConfig(backend="mxnet", num_classes=10)
+from trainer.data.sampling import DataParallelWorld
+config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)
 def create():
     connection = load_backend(config, {})
-    return connection.create(config, world=connection.world, dp_rank=DataParallelRank(), learning_rate=0.1)
+    return connection.create(config, world=connection.world, dp=DataParallelWorld(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(backend, rates):
     for rate in rates:
-        backend.compute_gradients(*batch)
+        backend.forward_backward(*batch)
         backend.set_learning_rate(rate)
-        backend.update(samples=8)
+        backend.optimizer_step(global_batch_size=8)
     return backend.state()
 whole = create()
 whole.restore(None, source=0)

@@ -17,7 +17,7 @@ PYTHONPATH=stub {PYTHON} $tool theirs folder --pass-through
 for suffix in rec idx lst; do cmp theirs.$suffix ours.$suffix; done
 PYTHONPATH=/opt/deeplearning {PYTORCH} - <<'PY'
 from pathlib import Path
-from trainer.data.images.record_files import open_records
+from trainer.data.images.recordio_file import open_records
 file = open_records(Path("theirs.rec"))
 labels = file.labels().tolist()
 assert sorted(labels) == [0] * 4 + [1] * 3 + [2] * 3 + [3] * 3, labels

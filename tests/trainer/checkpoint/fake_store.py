@@ -13,7 +13,7 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_check
 from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.world import World
 from trainer.progress import Progress
 
@@ -36,8 +36,8 @@ class FakeStore:
         self.prefix = "net"
         self.best_path = Path("net-best.npz")
         self.is_writing = False
-        self._marker = marker or CompletionMarker(started=finished)
-        self.final_run_started = 0.0
+        self._marker = marker or CompletionMarker(run_started_at=finished)
+        self.final_run_started_at = 0.0
         """Start time of the final checkpoint's run; 0 without one."""
 
     def load_newest(self) -> Checkpoint | None:
@@ -51,8 +51,10 @@ class FakeStore:
     def read_best_score_from_s3(self) -> None:
         self.looked_in_s3 = True
 
-    def best_accuracy(self, *, run_started: float) -> float | None:
-        return self.best_score.accuracy if self.best_score and self.best_score.started == run_started else None
+    def best_accuracy(self, *, run_started_at: float) -> float | None:
+        return (
+            self.best_score.accuracy if self.best_score and self.best_score.run_started_at == run_started_at else None
+        )
 
     def save_best(self, path: Path) -> None:
         self.bests.append(load_checkpoint(path).metadata.validation_accuracy)
@@ -61,7 +63,7 @@ class FakeStore:
         self.uploaded_best = best
         return str(path)
 
-    def wait(self) -> None:
+    def wait_until_written(self) -> None:
         pass
 
     def marker(self) -> CompletionMarker:
@@ -70,8 +72,8 @@ class FakeStore:
     def set_marker(self, marker: CompletionMarker) -> None:
         self._marker = marker
 
-    def is_from_run(self, path: Path, *, run_started: float) -> bool:
-        return path == Path("net-0003.npz") and run_started == self.final_run_started
+    def is_from_run(self, path: Path, *, run_started_at: float) -> bool:
+        return path == Path("net-0003.npz") and run_started_at == self.final_run_started_at
 
     def delete_all(self) -> None:
         self.saved.clear()
@@ -130,7 +132,7 @@ def make_manager(
     times = iter(clock)
     manager = CheckpointManager(
         config,
-        dp_rank=DataParallelRank(rank=rank, size=2),
+        dp=DataParallelWorld(rank=rank, world_size=2),
         store=cast(CheckpointStore, store),
         world=world,
         data_versions=data_versions,

@@ -35,9 +35,11 @@ class Folder:
         self.stored.append((load_metadata(path).validation_accuracy, metadata["accuracy"]))
 
 
-def written(directory: Path, accuracy: float, *, started: float = 5.5) -> Path:
-    path = directory / f"net-{started}-{accuracy}.npz"
-    metadata = CheckpointMetadata(settings={}, progress=Progress(started=started), validation_accuracy=accuracy)
+def written(directory: Path, accuracy: float, *, run_started_at: float = 5.5) -> Path:
+    path = directory / f"net-{run_started_at}-{accuracy}.npz"
+    metadata = CheckpointMetadata(
+        settings={}, progress=Progress(run_started_at=run_started_at), validation_accuracy=accuracy
+    )
     save_checkpoint(path, Checkpoint(metadata=metadata, state=TrainingState(weights={"a": np.zeros(9)})))
     return path
 
@@ -48,9 +50,9 @@ def best_in(directory: Path, folder: Folder | None = None) -> BestCheckpoint:
 
 def test_accuracy_is_found_by_start_of_run(tmp_path: Path) -> None:
     best = best_in(tmp_path)
-    assert best.accuracy(run_started=5.5) is None
+    assert best.accuracy(run_started_at=5.5) is None
     best.save(written(tmp_path, 0.9))
-    assert [best.accuracy(run_started=started) for started in (5.5, 5)] == [0.9, None]
+    assert [best.accuracy(run_started_at=run_started_at) for run_started_at in (5.5, 5)] == [0.9, None]
 
 
 @pytest.mark.parametrize(("late", "stays"), [(0.8, 0.9), (0.95, 0.95)])
@@ -58,14 +60,14 @@ def test_late_machine_does_not_replace_a_better_checkpoint(tmp_path: Path, late:
     best_in(tmp_path).save(written(tmp_path, 0.9))
     other = best_in(tmp_path)
     other.save(written(tmp_path, late))
-    assert other.accuracy(run_started=5.5) == stays
+    assert other.accuracy(run_started_at=5.5) == stays
 
 
 def test_new_run_replaces_a_better_checkpoint(tmp_path: Path) -> None:
     best = best_in(tmp_path)
     best.save(written(tmp_path, 0.9))
-    best.save(written(tmp_path, 0.1, started=6))
-    assert best.accuracy(run_started=6) == 0.1
+    best.save(written(tmp_path, 0.1, run_started_at=6))
+    assert best.accuracy(run_started_at=6) == 0.1
 
 
 def test_damaged_best_checkpoint_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -73,7 +75,7 @@ def test_damaged_best_checkpoint_is_replaced(tmp_path: Path, caplog: pytest.LogC
     best.path.write_bytes(b"PK")
     best.save(written(tmp_path, 0.1))
     assert "cannot read checkpoint" in caplog.text
-    assert best.accuracy(run_started=5.5) == 0.1
+    assert best.accuracy(run_started_at=5.5) == 0.1
 
 
 def test_slow_upload_does_not_block_and_the_newest_follows(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_slow_upload_does_not_block_and_the_newest_follows(tmp_path: Path) -> No
     for accuracy in (0.2, 0.3):
         best.save(written(tmp_path, accuracy))
     folder.open.set()
-    best.wait()
+    best.wait_until_uploaded()
     # Each upload is complete and matches its metadata, and overtaken checkpoints are not uploaded.
     assert folder.stored == [(0.1, "0.1"), (0.3, "0.3")]
     assert not list(tmp_path.glob(".*"))
@@ -103,7 +105,7 @@ def test_failing_upload_is_a_warning_until_the_end(tmp_path: Path, caplog: pytes
     best = best_in(tmp_path, folder)
     with caplog.at_level(logging.WARNING):
         best.save(written(tmp_path, 0.9))
-        best.wait()
+        best.wait_until_uploaded()
     assert caplog.messages == ["at first"]
     with pytest.raises(TrainerError, match="again"):
         best.upload_if_missing(Score(5.5, 0.9))

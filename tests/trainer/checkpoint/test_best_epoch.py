@@ -15,8 +15,8 @@ from trainer.progress import Progress
 
 def resume_run(store: FakeStore, *, rank: int = 0, other: Score | None = None) -> tuple[CheckpointManager, Backend]:
     """Resume a run whose other rank has a checkpoint of this best epoch."""
-    store.saved.append(make_checkpoint(Progress(started=5, epoch=1)))
-    best = BestOfRank(1, other.accuracy) if other and other.started == 5 else BestOfRank(0, 0)
+    store.saved.append(make_checkpoint(Progress(run_started_at=5, epoch=1)))
+    best = BestOfRank(1, other.accuracy) if other and other.run_started_at == 5 else BestOfRank(0, 0)
     bests = (0.0, 0.0, *best) if rank == 0 else (*best, 0.0, 0.0)
     backend = cast(Backend, TwoRankBackend([0] * 12, [0] * 12, bests))
     manager = make_manager(store, rank=rank)
@@ -27,8 +27,8 @@ def resume_run(store: FakeStore, *, rank: int = 0, other: Score | None = None) -
 def save_four(store: FakeStore, manager: CheckpointManager, backend: Backend) -> list[float | None]:
     """Save after three epochs and once within the next; return the accuracies that were saved as the best."""
     for epoch, accuracy in enumerate((0.8, 0.7, 0.95), start=2):
-        manager.save(backend, Progress(started=5, epoch=epoch), validation_accuracy=accuracy)
-    manager.save(backend, Progress(started=5, epoch=5, samples=8))
+        manager.save(backend, Progress(run_started_at=5, epoch=epoch), validation_accuracy=accuracy)
+    manager.save(backend, Progress(run_started_at=5, epoch=5, samples=8))
     return store.bests
 
 
@@ -102,10 +102,10 @@ def test_failed_write_of_the_best_is_not_counted(tmp_path: Path, caplog: pytest.
 
 def test_rank_without_a_store_takes_part() -> None:
     manager = make_manager(None, rank=1)
-    row = (*RankReport(started=5, epoch=1, samples=64), *RankReport())
-    source = (*SourceProgress(started=5, epoch=1, samples=64), *SourceProgress())
+    row = (*RankReport(run_started_at=5, epoch=1, samples=64), *RankReport())
+    source = (*SourceProgress(run_started_at=5, epoch=1, samples=64), *SourceProgress())
     best = (*BestOfRank(1, 0.9), *BestOfRank(0, 0))
     manager.resume_from_newest(cast(Backend, TwoRankBackend(row, source, best)))
     backend = cast(Backend, TwoRankBackend([0], best))
-    manager.save(backend, Progress(started=5, epoch=2), validation_accuracy=0.8)
+    manager.save(backend, Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
     manager.wait_for_final(backend)

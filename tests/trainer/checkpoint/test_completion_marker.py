@@ -9,7 +9,9 @@ from trainer.checkpoint.completion_marker import CompletionMarker, read_marker, 
 
 def test_written_marker_is_read_unchanged(tmp_path: Path) -> None:
     mark = CompletionMarker(
-        started=1764000000.123456, job="20261122-1", settings={"lr": None, "lr_step_epochs": [2], "weight_decay": 0.1}
+        run_started_at=1764000000.123456,
+        job_id="20261122-1",
+        settings={"lr": None, "lr_step_epochs": [2], "weight_decay": 0.1},
     )
     write_marker(tmp_path / "mark", mark)
     assert read_marker(tmp_path / "mark") == mark

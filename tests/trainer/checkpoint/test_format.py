@@ -19,7 +19,7 @@ from trainer.progress import Progress
 
 METADATA = CheckpointMetadata(
     settings={"network": "lenet", "lr": None},
-    progress=Progress(started=1.5, epoch=2, samples=64, loss_sum=0.1, correct=3),
+    progress=Progress(run_started_at=1.5, epoch=2, samples=64, loss_sum=0.1, correct=3),
     validation_accuracy=0.5,
 )
 WEIGHTS = {"0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "0.bias": np.zeros(2, np.float32)}

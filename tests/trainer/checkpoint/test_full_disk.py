@@ -45,7 +45,7 @@ for epoch in (1, 2, 3):
     # Each takes 0.3 MB: the first and its copy, and the second, but not another copy.
     state = TrainingState(weights={"a": np.full(75_000, epoch, np.float32)})
     store.save(lambda: Checkpoint(metadata=metadata, state=state), is_best=True)
-    store.wait()
+    store.wait_until_written()
 print("best", load_checkpoint(Path("net-best.npz")).metadata.progress.epoch)
 print("newest", store.load_newest().metadata.progress.epoch)
 print(len([*Path().iterdir()]), "files")

@@ -17,8 +17,8 @@ from trainer.errors import UsageError
 from trainer.progress import Progress
 from trainer.timeouts import CHECKPOINT_STALL_S
 
-RESTARTED = World(run_id="j", restart_count=1)
-OVER = CompletionMarker(started=5.5, job="j", settings={**CONFIG.settings_fixed_on_resume, "num_epochs": 3})
+RESTARTED = World(job_id="j", restart_count=1)
+OVER = CompletionMarker(run_started_at=5.5, job_id="j", settings={**CONFIG.settings_fixed_on_resume, "num_epochs": 3})
 """Marker of a completed run with CONFIG in that job."""
 
 
@@ -32,25 +32,25 @@ def begin(
 
 def test_newest_position_of_all_ranks_is_resumed() -> None:
     others = TwoRankBackend(
-        from_rank_1(RankReport(started=5, epoch=1, samples=64)),
-        from_rank_1(SourceProgress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
+        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
-    store = FakeStore(Progress(started=5, epoch=1, samples=32))
-    assert begin(store, others) == Progress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
+    store = FakeStore(Progress(run_started_at=5, epoch=1, samples=32))
+    assert begin(store, others) == Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
     assert others.restored == [(None, 1)]
 
 
 def test_own_position_beats_an_earlier_run_of_another_rank() -> None:
-    own = Progress(started=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
+    own = Progress(run_started_at=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
     others = TwoRankBackend(
-        from_rank_1(RankReport(started=4, epoch=2)), from_rank_1(SourceProgress(started=4, epoch=2))
+        from_rank_1(RankReport(run_started_at=4, epoch=2)), from_rank_1(SourceProgress(run_started_at=4, epoch=2))
     )
     assert begin(FakeStore(own), others) == own
     assert others.restored == [(STATE, 0)]
 
 
 def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    own = Progress(started=5, epoch=1)
+    own = Progress(run_started_at=5, epoch=1)
     store = FakeStore(own)
     metadata = store.saved[0].metadata
     settings = {name: value for name, value in metadata.settings.items() if name not in ("last_batch", "wd_all")}
@@ -62,7 +62,7 @@ def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.
 def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
     make_manager(store, data_versions=("1", "2")).save(
-        cast(Backend, TwoRankBackend((0,))), Progress(started=5, epoch=1)
+        cast(Backend, TwoRankBackend((0,))), Progress(run_started_at=5, epoch=1)
     )
     for versions in (("1", "2"), ("1", "3")):
         others = TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))
@@ -74,8 +74,8 @@ def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCapture
 def test_new_run_starts_at_rank_0s_time() -> None:
     others = TwoRankBackend(from_rank_1(RankReport()), (0, 99))
     progress = begin(FakeStore(), others)
-    assert progress.started > 1.7e9
-    assert progress == Progress(started=progress.started)
+    assert progress.run_started_at > 1.7e9
+    assert progress == Progress(run_started_at=progress.run_started_at)
     # All ranks get its weights.
     assert others.restored == [(None, 0)]
 
@@ -83,31 +83,33 @@ def test_new_run_starts_at_rank_0s_time() -> None:
 @pytest.mark.parametrize("by", ["this rank", "the other"])
 def test_run_completed_on_another_rank_is_not_resumed(by: str) -> None:
     newest_start = 9e9
-    store = FakeStore(Progress(started=newest_start, epoch=1), finished=newest_start if by == "this rank" else 0)
+    store = FakeStore(Progress(run_started_at=newest_start, epoch=1), finished=newest_start if by == "this rank" else 0)
     others = TwoRankBackend(
-        from_rank_1(RankReport(started=5, epoch=2, completed=0 if by == "this rank" else newest_start)), (0, 0)
+        from_rank_1(RankReport(run_started_at=5, epoch=2, completed=0 if by == "this rank" else newest_start)), (0, 0)
     )
     progress = begin(store, others)
     assert (progress.epoch, others.restored, store.saved) == (0, [(None, 0)], [])
-    assert progress.started > newest_start
+    assert progress.run_started_at > newest_start
 
 
 def test_run_after_a_completed_one_is_resumed() -> None:
-    own = Progress(started=5, epoch=1)
-    others = TwoRankBackend(from_rank_1(RankReport(started=4, epoch=2, completed=4)), from_rank_1(SourceProgress()))
+    own = Progress(run_started_at=5, epoch=1)
+    others = TwoRankBackend(
+        from_rank_1(RankReport(run_started_at=4, epoch=2, completed=4)), from_rank_1(SourceProgress())
+    )
     assert begin(FakeStore(own, finished=4), others) == own
 
 
-MARKED = ({"marker": OVER}, RankReport(started=5.5, epoch=2, completed=4))
+MARKED = ({"marker": OVER}, RankReport(run_started_at=5.5, epoch=2, completed=4))
 OTHER_MARKED = (
-    {"progress": Progress(started=5.5, epoch=2), "finished": 4},
+    {"progress": Progress(run_started_at=5.5, epoch=2), "finished": 4},
     RankReport(completed=5.5, completed_in_this_job=1),
 )
 """Contents of the store of this rank, and the other's report: one was killed with a checkpoint and without a marker."""
 
 
 @pytest.mark.parametrize(
-    ("contents", "other", "final_run_started", "other_has_final"),
+    ("contents", "other", "final_run_started_at", "other_has_final"),
     [
         pytest.param(*MARKED, 5.5, False, id="marker and final checkpoint on this rank"),
         pytest.param(*MARKED, 0.0, True, id="marker on this rank, final checkpoint on the other"),
@@ -116,10 +118,10 @@ OTHER_MARKED = (
     ],
 )
 def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
-    contents: dict[str, Any], other: RankReport, final_run_started: float, other_has_final: bool
+    contents: dict[str, Any], other: RankReport, final_run_started_at: float, other_has_final: bool
 ) -> None:
     store, others = FakeStore(**contents), TwoRankBackend(from_rank_1(other), [other_has_final])
-    store.final_run_started = final_run_started
+    store.final_run_started_at = final_run_started_at
     ours = make_manager(store, world=RESTARTED)
     assert ours.resume_from_newest(cast(Backend, others)) is None
     assert others.restored == []
@@ -141,20 +143,20 @@ def test_final_checkpoint_in_s3_counts_for_every_rank() -> None:
 @pytest.mark.parametrize(
     ("marker", "world"),
     [
-        (OVER, World(run_id="k", restart_count=1)),
-        (OVER, World(run_id="k")),
+        (OVER, World(job_id="k", restart_count=1)),
+        (OVER, World(job_id="k")),
         # The second job has the name of the first.
-        (OVER, World(run_id="j")),
-        (replace(OVER, job=""), World(restart_count=1)),
+        (OVER, World(job_id="j")),
+        (replace(OVER, job_id=""), World(restart_count=1)),
         (replace(OVER, settings={**OVER.settings, "num_epochs": 2}), RESTARTED),
     ],
 )
 def test_new_job_of_the_same_name_starts_a_new_run(marker: CompletionMarker, world: World) -> None:
     store = FakeStore(marker=marker)
-    store.final_run_started = 5.5
+    store.final_run_started_at = 5.5
     progress = begin(store, TwoRankBackend(), world=world)
     assert (progress.epoch, progress.samples) == (0, 0)
-    assert progress.started > 5.5
+    assert progress.run_started_at > 5.5
     # A restart of the second job does not count it as completed either.
     again = begin(store, TwoRankBackend(), world=replace(world, restart_count=2))
     assert (again.epoch, again.samples) == (0, 0)
@@ -162,7 +164,7 @@ def test_new_job_of_the_same_name_starts_a_new_run(marker: CompletionMarker, wor
 
 def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None:
     # This rank was killed before it wrote its marker. Another rank has a marker; a third had the final checkpoint.
-    own = Progress(started=5.5, epoch=2)
+    own = Progress(run_started_at=5.5, epoch=2)
     assert (
         begin(
             FakeStore(own),
@@ -176,8 +178,8 @@ def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None
 def test_checkpoint_with_other_settings_on_one_rank_ends_all_ranks() -> None:
     reason = "had --lr none, got 0.01"
     others = TwoRankBackend(
-        from_rank_1(RankReport(started=5, epoch=1, samples=64)),
-        from_rank_1(SourceProgress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60, is_refused=1)),
+        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
+        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60, is_refused=1)),
         message=reason,
     )
     with pytest.raises(UsageError, match=f"^{reason}$"):
@@ -185,7 +187,7 @@ def test_checkpoint_with_other_settings_on_one_rank_ends_all_ranks() -> None:
     assert others.restored == []
 
 
-IN_THE_MIDST = RankReport(started=9, epoch=1, samples=64, in_another_directory=1)
+IN_THE_MIDST = RankReport(run_started_at=9, epoch=1, samples=64, in_another_directory=1)
 SAW_THE_END = RankReport(completed=9, in_another_directory=1)
 BOTH = IN_THE_MIDST._replace(completed=5)
 """Reports of a rank in another directory, about other runs than rank 0's."""
@@ -193,7 +195,7 @@ BOTH = IN_THE_MIDST._replace(completed=5)
 
 @pytest.mark.parametrize("other", [IN_THE_MIDST, SAW_THE_END])
 def test_other_run_in_another_directory_does_not_affect_rank_0s(other: RankReport) -> None:
-    own = Progress(started=5, epoch=1, samples=32)
+    own = Progress(run_started_at=5, epoch=1, samples=32)
     others = TwoRankBackend(from_rank_1(other))
     assert begin(FakeStore(own), others) == own
     assert others.restored == [(STATE, 0)]
@@ -201,13 +203,13 @@ def test_other_run_in_another_directory_does_not_affect_rank_0s(other: RankRepor
 
 def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     others = TwoRankBackend(
-        from_rank_1(RankReport(started=5, epoch=1, samples=64, in_another_directory=1)),
-        from_rank_1(SourceProgress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
+        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
-    assert begin(FakeStore(Progress(started=5, epoch=1)), others).samples == 64
+    assert begin(FakeStore(Progress(run_started_at=5, epoch=1)), others).samples == 64
     assert (
         begin(
-            FakeStore(Progress(started=5, epoch=1)),
+            FakeStore(Progress(run_started_at=5, epoch=1)),
             TwoRankBackend(from_rank_1(RankReport(completed=5, in_another_directory=1)), (0, 0)),
         ).epoch
         == 0
@@ -226,14 +228,14 @@ def test_new_directory_of_rank_0_does_not_resume_others_checkpoints(other: RankR
 
 def test_restarted_job_resumes_others_checkpoints() -> None:
     others = TwoRankBackend(
-        from_rank_1(RankReport(started=5, epoch=1, samples=64, in_another_directory=1)),
-        from_rank_1(SourceProgress(started=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
+        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(), others, world=World(restart_count=1)).samples == 64
 
 
 def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:
-    store = FakeStore(Progress(started=5, epoch=1))
+    store = FakeStore(Progress(run_started_at=5, epoch=1))
     begin(store, TwoRankBackend(from_rank_1(RankReport()), (0, 0)), config=TrainConfig(resume="never"))
     assert store.saved == []
 
@@ -241,15 +243,19 @@ def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:
 def test_rank_0_requests_a_save_at_each_interval() -> None:
     ours = make_manager(FakeStore(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
     assert [ours.flags(), ours.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
-    ours.save(cast(Backend, TwoRankBackend()), Progress(started=1, samples=8))
+    ours.save(cast(Backend, TwoRankBackend()), Progress(run_started_at=1, samples=8))
     assert [ours.flags(), ours.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
 
 
 @pytest.mark.parametrize(
     ("progress", "config", "message"),
     [
-        (Progress(started=5), TrainConfig(seed=1), "the interrupted run of checkpoints/lenet had --seed 0, got 1"),
-        (Progress(started=5, epoch=3), CONFIG, "--num-epochs must be more than the 3 that the interrupted run"),
+        (
+            Progress(run_started_at=5),
+            TrainConfig(seed=1),
+            "the interrupted run of checkpoints/lenet had --seed 0, got 1",
+        ),
+        (Progress(run_started_at=5, epoch=3), CONFIG, "--num-epochs must be more than the 3 that the interrupted run"),
     ],
 )
 def test_impossible_resume_is_reported(progress: Progress, config: TrainConfig, message: str) -> None:
@@ -260,14 +266,17 @@ def test_impossible_resume_is_reported(progress: Progress, config: TrainConfig, 
 
 
 def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
-    store = FakeStore(Progress(started=5, epoch=1))
+    store = FakeStore(Progress(run_started_at=5, epoch=1))
     ours = make_manager(store, rank=1)
     others = TwoRankBackend(
-        (*RankReport(started=5, epoch=1), *RankReport()), (*SourceProgress(started=5, epoch=1), *SourceProgress())
+        (*RankReport(run_started_at=5, epoch=1), *RankReport()),
+        (*SourceProgress(run_started_at=5, epoch=1), *SourceProgress()),
     )
-    assert ours.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(started=5, epoch=1)
+    assert ours.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
+        run_started_at=5, epoch=1
+    )
     assert others.restored == [(None, 0)]
-    ours.save(cast(Backend, others), Progress(started=5, epoch=2), validation_accuracy=0.8)
+    ours.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
     ours.finish()
     assert (len(store.saved), store.marker()) == (1, CompletionMarker())
 
@@ -281,6 +290,6 @@ def test_pending_write_on_one_rank_extends_all_timeouts(
 ) -> None:
     store, others = FakeStore(), TwoRankBackend([other_is_writing])
     store.is_writing = is_writing
-    make_manager(store).save(cast(Backend, others), Progress(started=1, samples=8))
+    make_manager(store).save(cast(Backend, others), Progress(run_started_at=1, samples=8))
     assert others.timeouts == timeouts
     assert len(store.saved) == 1

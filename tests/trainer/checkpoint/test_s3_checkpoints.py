@@ -39,9 +39,9 @@ def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> Ch
     return CheckpointStore(str(directory / "net"), s3_folder=S3Folder(folder), upload_every_s=every_s)
 
 
-def checkpoint(*, epoch: int, started: float = 5.5, accuracy: float | None = None) -> Checkpoint:
+def checkpoint(*, epoch: int, run_started_at: float = 5.5, accuracy: float | None = None) -> Checkpoint:
     metadata = CheckpointMetadata(
-        settings={}, progress=Progress(started=started, epoch=epoch), validation_accuracy=accuracy
+        settings={}, progress=Progress(run_started_at=run_started_at, epoch=epoch), validation_accuracy=accuracy
     )
     return Checkpoint(metadata=metadata, state=TrainingState(weights={"a": np.full(9, epoch)}))
 
@@ -50,22 +50,22 @@ def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
     first = store(tmp_path / "first")
     for epoch in (1, 2):
         first.save(partial(checkpoint, epoch=epoch))
-    first.flush()
+    first.upload_newest_and_wait()
     assert names() == ["net-resume-0000000005.500000-0002-000000000.npz"]
     other = store(tmp_path / "other")
     found = other.load_newest()
     assert found is not None
-    assert found.metadata.progress == Progress(started=5.5, epoch=2)
+    assert found.metadata.progress == Progress(run_started_at=5.5, epoch=2)
     # Its next checkpoint replaces the one that it downloaded.
     other.save(partial(checkpoint, epoch=3))
-    other.flush()
+    other.upload_newest_and_wait()
     assert names() == ["net-resume-0000000005.500000-0003-000000000.npz"]
 
 
 def test_uploads_run_during_training(tmp_path: Path) -> None:
     ours = store(tmp_path / "net", every_s=0)
     ours.save(partial(checkpoint, epoch=1))
-    ours.wait()
+    ours.wait_until_written()
     ours.wait_for_uploads()
     assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
     assert not list((tmp_path / "net").glob(".*"))
@@ -74,16 +74,16 @@ def test_uploads_run_during_training(tmp_path: Path) -> None:
 def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path: Path) -> None:
     first = store(tmp_path / "first")
     first.save(partial(checkpoint, epoch=1, accuracy=0.9), is_best=True)
-    first.wait()
+    first.wait_until_written()
     first.wait_for_uploads()
     assert names() == ["net-best.npz"]
     other = store(tmp_path / "other")
     other.read_best_score_from_s3()
-    assert [other.best_accuracy(run_started=started) for started in (5.5, 4)] == [0.9, None]
+    assert [other.best_accuracy(run_started_at=run_started_at) for run_started_at in (5.5, 4)] == [0.9, None]
     # The best checkpoint of an earlier run on this machine does not replace it at the end.
     end = tmp_path / "other/net-0003.npz"
     save_checkpoint(end, checkpoint(epoch=3, accuracy=0.5))
-    save_checkpoint(other.best_path, checkpoint(epoch=2, started=4, accuracy=0.95))
+    save_checkpoint(other.best_path, checkpoint(epoch=2, run_started_at=4, accuracy=0.95))
     assert other.upload_final(end, best=Score(5.5, 0.9)) == f"{FOLDER}/net-0003.npz"
     assert boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").metadata["accuracy"] == "0.9"
 
@@ -92,16 +92,16 @@ def test_best_copy_without_metadata_is_ignored(tmp_path: Path) -> None:
     boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").put(Body=b"a user's")
     ours = store(tmp_path / "net")
     ours.read_best_score_from_s3()
-    assert ours.best_accuracy(run_started=5.5) is None
+    assert ours.best_accuracy(run_started_at=5.5) is None
 
 
 def test_older_copy_is_not_downloaded(tmp_path: Path) -> None:
-    store(tmp_path / "first").flush()
+    store(tmp_path / "first").upload_newest_and_wait()
     first, second = store(tmp_path / "first"), store(tmp_path / "second")
     first.save(partial(checkpoint, epoch=1))
-    first.flush()
+    first.upload_newest_and_wait()
     second.save(partial(checkpoint, epoch=2))
-    second.wait()
+    second.wait_until_written()
     found = second.load_newest()
     assert found is not None
     assert found.metadata.progress.epoch == 2
@@ -119,7 +119,7 @@ def test_failing_upload_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
     ours = store(tmp_path / "net", folder="s3://no-such-bucket/x")
     ours.save(partial(checkpoint, epoch=1))
     with caplog.at_level(logging.WARNING):
-        ours.flush()
+        ours.upload_newest_and_wait()
     assert "NoSuchBucket" in caplog.text
     assert len(list((tmp_path / "net").iterdir())) == 1
 

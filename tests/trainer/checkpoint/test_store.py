@@ -18,8 +18,8 @@ from trainer.errors import TrainerError
 from trainer.progress import Progress
 
 
-def checkpoint(*, started: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
-    progress = Progress(started=started, epoch=epoch, samples=samples)
+def checkpoint(*, run_started_at: float = 0, epoch: int = 0, samples: int = 0) -> Checkpoint:
+    progress = Progress(run_started_at=run_started_at, epoch=epoch, samples=samples)
     state = TrainingState(weights={"a": np.full(1000, epoch)})
     return Checkpoint(metadata=CheckpointMetadata(settings={}, progress=progress), state=state)
 
@@ -37,17 +37,17 @@ def newest(store: CheckpointStore) -> Progress:
 
 def test_newest_checkpoint_is_the_latest_runs_last_position(store: CheckpointStore) -> None:
     assert store.load_newest() is None
-    for started, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
-        store.save(partial(checkpoint, started=started, epoch=epoch, samples=samples))
-    store.wait()
-    assert newest(store) == Progress(started=2, samples=128)
+    for run_started_at, epoch, samples in ((1, 9, 0), (2, 0, 64), (2, 0, 128)):
+        store.save(partial(checkpoint, run_started_at=run_started_at, epoch=epoch, samples=samples))
+    store.wait_until_written()
+    assert newest(store) == Progress(run_started_at=2, samples=128)
 
 
 def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: CheckpointStore, tmp_path: Path) -> None:
     (tmp_path / "net-0012.npz").write_text("a user's")
     for epoch in range(5):
         store.save(partial(checkpoint, epoch=epoch))
-    store.wait()
+    store.wait_until_written()
     names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEEP_LATEST, 5)}
     assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
     store.delete_all()
@@ -56,21 +56,21 @@ def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: Checkpoi
 
 def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: Path) -> None:
     assert store.marker() == CompletionMarker()
-    store.save(partial(checkpoint, started=0.1))
-    store.set_marker(CompletionMarker(started=0.1, job="j"))
+    store.save(partial(checkpoint, run_started_at=0.1))
+    store.set_marker(CompletionMarker(run_started_at=0.1, job_id="j"))
     store.delete_all()
-    assert store.marker() == CompletionMarker(started=0.1, job="j")
+    assert store.marker() == CompletionMarker(run_started_at=0.1, job_id="j")
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 
 
 def test_checkpoint_belongs_to_the_run_with_the_same_start(store: CheckpointStore, tmp_path: Path) -> None:
     end = tmp_path / "net-0003.npz"
-    assert not store.is_from_run(end, run_started=0.1)
-    save_checkpoint(end, checkpoint(started=0.1, epoch=3))
-    assert store.is_from_run(end, run_started=0.1)
-    assert not store.is_from_run(end, run_started=0.2)
+    assert not store.is_from_run(end, run_started_at=0.1)
+    save_checkpoint(end, checkpoint(run_started_at=0.1, epoch=3))
+    assert store.is_from_run(end, run_started_at=0.1)
+    assert not store.is_from_run(end, run_started_at=0.2)
     end.write_bytes(end.read_bytes()[:100])
-    assert not store.is_from_run(end, run_started=0.1)
+    assert not store.is_from_run(end, run_started_at=0.1)
 
 
 def test_only_the_newest_checkpoint_is_read_completely(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_only_the_newest_checkpoint_is_read_completely(store: CheckpointStore, m
 
     for epoch in (1, 2):
         store.save(partial(checkpoint, epoch=epoch))
-    store.wait()
+    store.wait_until_written()
     monkeypatch.setattr("trainer.checkpoint.store.load_checkpoint", note)
     assert newest(store).epoch == 2
     assert read == ["net-resume-0000000000.000000-0002-000000000.npz"]
@@ -94,7 +94,7 @@ def test_damaged_checkpoint_gives_way_to_the_previous_one(
 ) -> None:
     for epoch in (1, 2):
         store.save(partial(checkpoint, epoch=epoch))
-    store.wait()
+    store.wait_until_written()
     path = tmp_path / "net-resume-0000000000.000000-0002-000000000.npz"
     content = path.read_bytes()
     place = content.index(np.full(1000, 2).tobytes())
@@ -108,14 +108,14 @@ def test_full_disk_skips_a_checkpoint_but_not_training(
     store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.save(partial(checkpoint, epoch=1))
-    store.wait()
+    store.wait_until_written()
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     store.save(partial(checkpoint, epoch=2))
-    store.wait()
+    store.wait_until_written()
     assert "No space left on device; training continues without it" in caplog.text
     assert newest(store).epoch == 1
 
@@ -151,7 +151,7 @@ def test_slow_disk_is_named_and_times_out_once(
         store.save(partial(checkpoint, epoch=2))
     assert f"still writing the previous checkpoint to {tmp_path} (slow disk); waiting up to 0 s" in caplog.text
     # The failed wait is not repeated on exit.
-    store.wait()
+    store.wait_until_written()
 
 
 def test_slow_disk_delays_only_the_next_checkpoint(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_slow_disk_delays_only_the_next_checkpoint(store: CheckpointStore, monke
     assert second.is_alive()
     disk.set()
     second.join(60)
-    store.wait()
+    store.wait_until_written()
     assert newest(store).epoch == 2
 
 
@@ -208,21 +208,21 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
 def test_new_checkpoint_stays_with_a_wrong_clock(store: CheckpointStore, tmp_path: Path) -> None:
     for epoch in (1, 2):
         store.save(partial(checkpoint, epoch=epoch))
-    store.wait()
+    store.wait_until_written()
     for path in tmp_path.iterdir():
         os.utime(path, (2e9, 2e9))
     store.save(partial(checkpoint, epoch=3))
-    store.wait()
+    store.wait_until_written()
     assert newest(store).epoch == 3
 
 
 def test_older_checkpoint_with_a_later_name_is_deleted_first(store: CheckpointStore, tmp_path: Path) -> None:
-    store.save(partial(checkpoint, started=9e9))
-    store.wait()
+    store.save(partial(checkpoint, run_started_at=9e9))
+    store.wait_until_written()
     [wrong] = tmp_path.iterdir()
     os.utime(wrong, (1, 1))
     for epoch in (1, 2):
-        store.save(partial(checkpoint, started=5, epoch=epoch))
-    store.wait()
+        store.save(partial(checkpoint, run_started_at=5, epoch=epoch))
+    store.wait_until_written()
     kept = sorted(load_checkpoint(path).metadata.progress.epoch for path in tmp_path.iterdir())
     assert (kept, wrong.exists()) == ([1, 2], False)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainer.config.parser import parse
+from trainer.config.command_line import parse
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.images.record_files import open_records
-from trainer.data.images.recordio import RecordPaths, load_recordio
-from trainer.data.images.records import MAGIC, pack_image, parse_record, write_record
+from trainer.data.images.recordio_dataset import RecordPaths, load_recordio
+from trainer.data.images.recordio_file import open_records
+from trainer.data.images.recordio_format import MAGIC, pack_image, parse_record, write_record
 from trainer.data.open_dataset import open_data
 from trainer.errors import TrainerError
 from trainer.im2rec.conversion import convert, main

@@ -22,12 +22,12 @@ from PIL import Image
 
 from tests.trainer.conftest import BUCKET
 from trainer import s3
-from trainer.config.parser import parse
+from trainer.config.command_line import parse
 from trainer.data.batches import Augmentation, prepare
 from trainer.data.dataset import Dataset
-from trainer.data.images import recordio, s3_object
-from trainer.data.images.record_files import url_of_index
-from trainer.data.images.recordio import RecordsInS3
+from trainer.data.images import recordio_dataset, s3_object
+from trainer.data.images.recordio_dataset import RecordsInS3
+from trainer.data.images.recordio_file import url_of_index
 from trainer.data.images.s3_object import S3Object, connect
 from trainer.data.open_dataset import open_data
 from trainer.errors import TrainerError, UsageError
@@ -105,7 +105,7 @@ def test_changed_index_file_changes_the_versions(files: Path) -> None:
 
 
 def test_there_are_as_many_connections_as_threads(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recordio, "decode_threads", lambda _: 64)
+    monkeypatch.setattr(recordio_dataset, "decode_threads", lambda _: 64)
     data = open_in_s3()
     assert isinstance(data.train, RecordsInS3)
     assert isinstance(data.validation, RecordsInS3)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from trainer.distributed.reduce.all_reduce import Ring
+from trainer.distributed.reduce.reducers import Ring
 from trainer.distributed.reduce.ring_rendezvous import Address, join_ring
 from trainer.distributed.world import World
 

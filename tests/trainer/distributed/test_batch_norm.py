@@ -12,7 +12,7 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
@@ -68,13 +68,13 @@ def backend() -> TorchBackend:
     torch.manual_seed(0)
     model = build("tests.trainer.networks:batch_norm_network", classes=2, image_shape=(1, 12, 12))
     settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    return TorchBackend(model, settings, device=torch.device("cpu"), dp_rank=DataParallelRank())
+    return TorchBackend(model, settings, device=torch.device("cpu"), dp=DataParallelWorld())
 
 
 def step(backend: TorchBackend, samples: int) -> None:
     images = np.random.default_rng(samples).random((samples, 1, 12, 12), np.float32)
-    backend.compute_gradients(images, np.zeros(samples, np.int64))
-    backend.update(samples=samples)
+    backend.forward_backward(images, np.zeros(samples, np.int64))
+    backend.optimizer_step(global_batch_size=samples)
 
 
 def test_checkpoint_holds_the_statistics() -> None:
@@ -91,8 +91,8 @@ def test_batch_without_variance_leaves_statistics_and_weights_finite(samples: in
     ours = backend()
     step(ours, 8)
     images = np.ones((samples, 1, 12, 12), np.float32)
-    ours.compute_gradients(images, np.zeros(samples, np.int64))
-    ours.update(samples=1)
+    ours.forward_backward(images, np.zeros(samples, np.int64))
+    ours.optimizer_step(global_batch_size=1)
     assert all(np.isfinite(value).all() for value in ours.weights().values())
 
 

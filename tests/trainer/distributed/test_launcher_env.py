@@ -23,7 +23,7 @@ from trainer.errors import UsageError
         ("mxnet", {"WORLD_SIZE": "1", "HOROVOD_SIZE": ""}),
     ],
 )
-def test_backend_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, environment: dict[str, str]) -> None:
+def test_framework_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, environment: dict[str, str]) -> None:
     check_launcher(engine, environment)
 
 
@@ -42,7 +42,7 @@ def test_backend_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, environ
 def test_several_processes_default_to_dist_sync(
     engine: str, kv_store: str | None, environment: dict[str, str], store: str
 ) -> None:
-    assert choose_kv_store(TrainConfig(backend=engine, kv_store=kv_store), environment).effective_kv_store == store
+    assert choose_kv_store(TrainConfig(framework=engine, kv_store=kv_store), environment).effective_kv_store == store
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_several_processes_default_to_dist_sync(
         ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "`launch --engine horovod` (OMPI_COMM_WORLD_SIZE is 2)"),
     ],
 )
-def test_ranks_of_another_backend_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
+def test_ranks_of_another_framework_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_launcher(engine, environment)
     assert str(caught.value) == f"--engine {engine} needs `launch --engine {engine}`, got processes of {found}"
@@ -70,7 +70,7 @@ def test_worker_is_not_a_server(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("engine", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
-def test_missing_package_of_the_backend_is_reported(engine: str, package: str) -> None:
+def test_missing_package_of_the_framework_is_reported(engine: str, package: str) -> None:
     command = [sys.executable, "-m", "trainer", "--engine", engine]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1

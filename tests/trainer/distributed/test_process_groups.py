@@ -14,7 +14,7 @@ from tests.trainer.programs import bucketed_trainer, multi_node_trainer, reduce_
 from tests.trainer.programs.processes import Rank, run, running
 from trainer.checkpoint.format import load_checkpoint
 from trainer.distributed.process_groups import ProcessGroups, is_regular
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.rendezvous import TIMEOUT_MARGIN
 
 Vectors = dict[str, Any]

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelRank
-from trainer.distributed.world import World, dp_rank_and_global_batch_size
+from trainer.data.sampling import DataParallelWorld
+from trainer.distributed.world import World, data_parallel_layout
 from trainer.errors import UsageError
 
 LAUNCHED = {
@@ -28,8 +28,8 @@ def test_world_is_read_from_the_launchers_variables() -> None:
 
 def test_job_and_restarts_are_read_from_the_environment() -> None:
     again = World.from_environment(LAUNCHED | {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_RUN_ID": "j"})
-    assert (again.run_id, again.restart_count) == ("j", 2)
-    assert World.from_environment(LAUNCHED).run_id == ""
+    assert (again.job_id, again.restart_count) == ("j", 2)
+    assert World.from_environment(LAUNCHED).job_id == ""
 
 
 def test_without_a_launcher_the_world_has_one_process() -> None:
@@ -57,21 +57,19 @@ def test_wrong_environment_is_reported(wrong: dict[str, str], message: str) -> N
 
 def test_dist_sync_shares_all_batches_among_all_processes() -> None:
     config = TrainConfig(kv_store="dist_sync", batch_size_per_node=64)
-    dp_rank, global_batch_size = dp_rank_and_global_batch_size(config, World.from_environment(LAUNCHED))
-    assert dp_rank == DataParallelRank(rank=5, size=8)
+    dp, global_batch_size = data_parallel_layout(config, World.from_environment(LAUNCHED))
+    assert dp == DataParallelWorld(rank=5, world_size=8)
     assert global_batch_size == 128
 
 
 def test_local_kv_store_warns_about_independent_processes(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        dp_rank, global_batch_size = dp_rank_and_global_batch_size(
-            TrainConfig(kv_store="local"), World.from_environment(LAUNCHED)
-        )
-    assert (dp_rank, global_batch_size) == (DataParallelRank(rank=0, size=1), 64)
+        dp, global_batch_size = data_parallel_layout(TrainConfig(kv_store="local"), World.from_environment(LAUNCHED))
+    assert (dp, global_batch_size) == (DataParallelWorld(rank=0, world_size=1), 64)
     assert "--kv-store local does not communicate, 8 processes each train a model of their own" in caplog.text
 
 
 def test_too_small_batch_is_reported() -> None:
     config = TrainConfig(kv_store="dist_sync", batch_size_per_node=3)
     with pytest.raises(UsageError, match="--batch-size must be at least 4"):
-        dp_rank_and_global_batch_size(config, World.from_environment(LAUNCHED))
+        data_parallel_layout(config, World.from_environment(LAUNCHED))

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from trainer.backend import BatchResult
-from trainer.distributed.reduce.all_reduce import Ring, Vector
+from trainer.backend import StepResult
+from trainer.distributed.reduce.reducers import Ring, Vector
 from trainer.torch_backend import autotune
 from trainer.torch_backend.backend import TorchBackend
 from trainer.torch_backend.compute_mode import ComputeMode
@@ -33,9 +33,9 @@ sums = SimpleNamespace(count=0)
 
 
 class TimedBackend(TorchBackend):
-    def compute_gradients(self, *arguments: Any, **options: Any) -> BatchResult:
+    def forward_backward(self, *arguments: Any, **options: Any) -> StepResult:
         clock.seconds += STEP_S[str(self._mode)][int(os.environ["RANK"])]
-        return super().compute_gradients(*arguments, **options)
+        return super().forward_backward(*arguments, **options)
 
 
 def count_and_sum(ring: Ring, vector: Vector, *, timeout_s: float) -> None:

@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from tests.trainer.programs.multi_node_trainer import NODES, take_place
 from tests.trainer.programs.stopped_trainer import send_sigterm
-from trainer.distributed.reduce.all_reduce import DdpReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
+from trainer.distributed.reduce.reducers import DdpReducer
 from trainer.train import main_and_exit
 
 BUCKET_BYTES = 1000
@@ -48,7 +48,7 @@ if __name__ == "__main__":
     with (
         patch("trainer.torch_backend.connect.connect_ring", lambda *_, **__: None),
         patch("trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES", BUCKET_BYTES),
-        patch("trainer.torch_backend.reduction.GradientBuckets", Faulty),
-        patch("trainer.torch_backend.reduction.DdpReducer", FaultyDdpReducer),
+        patch("trainer.torch_backend.reducer_setup.GradientBuckets", Faulty),
+        patch("trainer.torch_backend.reducer_setup.DdpReducer", FaultyDdpReducer),
     ):
         main_and_exit()

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import torch
 
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.train import main_and_exit
 
 DROPPED_STEP = 2

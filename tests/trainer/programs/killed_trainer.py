@@ -45,10 +45,10 @@ def die() -> None:
 
 
 class KilledBackend(TorchBackend):
-    def update(self, *, samples: int) -> None:
+    def optimizer_step(self, *, global_batch_size: int) -> None:
         if steps.must_die_now():
             die()
-        super().update(samples=samples)
+        super().optimizer_step(global_batch_size=global_batch_size)
 
 
 class KilledFile:

@@ -22,7 +22,7 @@ import torch.distributed
 
 from tests.trainer.programs.multi_node_trainer import take_place
 from trainer.distributed.process_groups import create_process_groups
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.reduce.ring_rendezvous import connect_ring
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World

@@ -6,5 +6,5 @@ from unittest.mock import patch
 from tests.trainer.programs import stopped_trainer
 
 if __name__ == "__main__":
-    with patch("trainer.distributed.reduce.all_reduce.STEP_TIMEOUT", timedelta(seconds=2)):
+    with patch("trainer.distributed.reduce.reducers.STEP_TIMEOUT", timedelta(seconds=2)):
         stopped_trainer.main()

@@ -20,7 +20,7 @@ def write_slowly(path: Path, checkpoint: Checkpoint) -> None:
 
 if __name__ == "__main__":
     with (
-        patch("trainer.distributed.reduce.all_reduce.STEP_TIMEOUT", timedelta(seconds=float(os.environ["PATIENCE_S"]))),
+        patch("trainer.distributed.reduce.reducers.STEP_TIMEOUT", timedelta(seconds=float(os.environ["PATIENCE_S"]))),
         patch("trainer.checkpoint.store.WARN_S", 0.1),
         patch("trainer.checkpoint.store.save_checkpoint", write_slowly),
     ):

@@ -12,7 +12,7 @@ from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:
     config = TrainConfig(seed=seed, label_smoothing=label_smoothing)
-    return create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
+    return create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
@@ -43,8 +43,8 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
     optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
     for start in (0, 8):
         images, labels = IMAGES[start : start + 8], LABELS[start : start + 8]
-        backend.compute_gradients(images, labels)
-        backend.update(samples=8)
+        backend.forward_backward(images, labels)
+        backend.optimizer_step(global_batch_size=8)
         optimizer.zero_grad()
         torch.autograd.backward(
             torch.nn.functional.cross_entropy(
@@ -58,8 +58,8 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
 
 def test_users_network_gets_contiguous_images() -> None:
     config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
-    backend = create_backend(config, world=World(), dp_rank=DataParallelRank(), learning_rate=0.1)
-    assert backend.compute_gradients(IMAGES, LABELS).loss_sum > 0
+    backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
+    assert backend.forward_backward(IMAGES, LABELS).loss_sum > 0
     assert backend.count_correct(IMAGES, LABELS) >= 0
 
 
@@ -70,9 +70,9 @@ def test_same_seed_gives_identical_bits() -> None:
             backend=backend,
             data=DATA,
             config=TrainConfig(seed=seed, num_epochs=1),
-            dp_rank=DataParallelRank(),
+            dp=DataParallelWorld(),
             global_batch_size=32,
-            checkpoints=CheckpointManager(TrainConfig(), dp_rank=DataParallelRank(), store=None),
+            checkpoints=CheckpointManager(TrainConfig(), dp=DataParallelWorld(), store=None),
         ).train()
         return digest(backend.weights())
 
@@ -85,12 +85,12 @@ def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch)
         weights.fill_(0.5)
 
     monkeypatch.setattr("torch.distributed.broadcast", receive)
-    dp_rank = DataParallelRank(rank=1, size=2)
+    dp = DataParallelWorld(rank=1, world_size=2)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
-        dp_rank=dp_rank,
+        dp=dp,
     )
     backend.restore(None, source=0)
     assert all(np.all(value == 0.5) for value in backend.weights().values())
@@ -99,8 +99,8 @@ def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch)
 def test_restored_backend_takes_the_same_steps() -> None:
     def step(backend: TorchBackend, start: int) -> None:
         batch = slice(start, start + 8)
-        backend.compute_gradients(IMAGES[batch], LABELS[batch])
-        backend.update(samples=8)
+        backend.forward_backward(IMAGES[batch], LABELS[batch])
+        backend.optimizer_step(global_batch_size=8)
 
     backend, other = make_backend(), make_backend(seed=1)
     step(backend, 0)
@@ -115,14 +115,14 @@ def batch_norm_backend() -> TorchBackend:
     """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
-    return TorchBackend(model, SETTINGS, device=CPU, dp_rank=DataParallelRank())
+    return TorchBackend(model, SETTINGS, device=CPU, dp=DataParallelWorld())
 
 
 def test_snapshot_is_unaffected_by_the_next_step() -> None:
     backend = batch_norm_backend()
     before = backend.state()
     take = backend.snapshot()
-    backend.compute_gradients(IMAGES, LABELS)
+    backend.forward_backward(IMAGES, LABELS)
     assert digest(backend.weights()) != digest(before.weights)
     taken = take()
     assert digest(taken.weights) == digest(before.weights)
@@ -146,10 +146,10 @@ class Counting(nn.Module):
 
 
 def test_snapshot_holds_a_buffer_that_the_network_replaced() -> None:
-    backend = TorchBackend(Counting(), SETTINGS, device=CPU, dp_rank=DataParallelRank())
-    backend.compute_gradients(IMAGES, LABELS)
+    backend = TorchBackend(Counting(), SETTINGS, device=CPU, dp=DataParallelWorld())
+    backend.forward_backward(IMAGES, LABELS)
     take = backend.snapshot()
-    backend.compute_gradients(IMAGES, LABELS)
+    backend.forward_backward(IMAGES, LABELS)
     assert take().weights["count"] == 1
     assert backend.state().weights["count"] == 2
 
@@ -168,10 +168,10 @@ class Shared(nn.Module):
 
 
 def test_snapshot_copies_a_shared_buffer_under_each_name() -> None:
-    backend = TorchBackend(Shared(), SETTINGS, device=CPU, dp_rank=DataParallelRank())
+    backend = TorchBackend(Shared(), SETTINGS, device=CPU, dp=DataParallelWorld())
     before = backend.state().weights
     take = backend.snapshot()
-    backend.compute_gradients(IMAGES, LABELS)
+    backend.forward_backward(IMAGES, LABELS)
     taken = take().weights
     for name in ("encoder.running_mean", "decoder.running_mean"):
         assert np.array_equal(taken[name], before[name])
@@ -182,8 +182,8 @@ def test_update_waits_for_the_snapshot() -> None:
     backend = make_backend()
     before = digest(backend.weights())
     take = backend.snapshot()
-    backend.compute_gradients(IMAGES, LABELS)
-    update = threading.Thread(target=lambda: backend.update(samples=16))
+    backend.forward_backward(IMAGES, LABELS)
+    update = threading.Thread(target=lambda: backend.optimizer_step(global_batch_size=16))
     update.start()
     update.join(0.2)
     assert update.is_alive()
@@ -195,9 +195,9 @@ def test_update_waits_for_the_snapshot() -> None:
 def test_learning_rate_applies_from_the_next_update() -> None:
     backend, slow = make_backend(), make_backend()
     for each, rate in ((backend, 0.1), (slow, 0.001)):
-        each.compute_gradients(IMAGES, LABELS)
+        each.forward_backward(IMAGES, LABELS)
         each.set_learning_rate(rate)
-        each.update(samples=16)
+        each.optimizer_step(global_batch_size=16)
     first = make_backend().weights()
     moved, little = (
         {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]  # arrays of numbers
@@ -210,12 +210,12 @@ def test_flags_of_one_rank_reach_all_ranks() -> None:
     backend = make_backend()
     images, labels = IMAGES[:4], LABELS[:4]
     for flags in (NO_FLAGS, StopSaveFlags(save=True), StopSaveFlags(stop=True), NO_FLAGS):
-        assert backend.compute_gradients(images, labels, flags=flags).flags == flags
+        assert backend.forward_backward(images, labels, flags=flags).flags == flags
 
 
 def test_rank_without_samples_adds_no_gradient() -> None:
     backend = make_backend()
-    backend.compute_gradients(IMAGES[:4], LABELS[:4])
-    result = backend.compute_gradients(IMAGES[:0], LABELS[:0])
+    backend.forward_backward(IMAGES[:4], LABELS[:4])
+    result = backend.forward_backward(IMAGES[:0], LABELS[:0])
     assert (result.loss_sum, result.correct) == (0, 0)
     assert backend.count_correct(IMAGES[:0], LABELS[:0]) == 0

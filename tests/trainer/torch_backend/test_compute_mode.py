@@ -16,7 +16,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelRank
+from trainer.data.sampling import DataParallelWorld
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError
 from trainer.metrics.results import digest
@@ -43,15 +43,15 @@ def make(**options: Any) -> TorchBackend:
     network = options.pop("network", PERCEPTRON if mode == HALF else CONVOLUTIONS)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.001, **options)
     model = build(network, classes=10, image_shape=SHAPE)
-    return TorchBackend(model, settings, device=CPU, dp_rank=DataParallelRank(), mode=mode)
+    return TorchBackend(model, settings, device=CPU, dp=DataParallelWorld(), mode=mode)
 
 
 def steps(
     backend: TorchBackend, count: int = 3, images: Images = IMAGES, labels: Labels = LABELS, samples: int = 0
 ) -> Weights:
     for _ in range(count):
-        backend.compute_gradients(images, labels)
-        backend.update(samples=samples or len(labels))
+        backend.forward_backward(images, labels)
+        backend.optimizer_step(global_batch_size=samples or len(labels))
     return backend.weights()
 
 
@@ -98,7 +98,7 @@ def test_accumulated_batches_equal_one_batch(parts: int) -> None:
     options = {"network": PERCEPTRON}
     whole, accumulated = make(**options), make(accumulation=parts, **options)
     assert distance(steps(accumulated), steps(whole)) < 1e-6
-    results = [each.compute_gradients(IMAGES, LABELS) for each in (accumulated, whole)]
+    results = [each.forward_backward(IMAGES, LABELS) for each in (accumulated, whole)]
     assert results[0].loss_sum == pytest.approx(results[1].loss_sum)
     assert results[0].correct == results[1].correct
     assert steps(accumulated, 1, IMAGES[:1], LABELS[:1]).keys()
@@ -120,10 +120,10 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
     images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert samples.reads == [6]
     assert images.shape == (22, *SHAPE)
-    assert backend.compute_gradients(images, labels) == whole.compute_gradients(IMAGES[:22], LABELS[:22])
+    assert backend.forward_backward(images, labels) == whole.forward_backward(IMAGES[:22], LABELS[:22])
     assert samples.reads == [6, 6, 5, 5]
     for each in (backend, whole):
-        each.update(samples=22)
+        each.optimizer_step(global_batch_size=22)
     assert digest(backend.weights()) == digest(whole.weights())
     images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
@@ -155,9 +155,9 @@ def test_float16_overflow_skips_the_step_and_halves_the_scale() -> None:
     assert state.optimizer[SCALE].tolist() == [FIRST_SCALE, 1]
     huge = {**state.optimizer, SCALE: np.array([2.0**30, 7.0])}
     backend.restore(type(state)(weights=state.weights, optimizer=huge), source=0)
-    result = backend.compute_gradients(IMAGES, LABELS)
+    result = backend.forward_backward(IMAGES, LABELS)
     assert np.isfinite(result.loss_sum)
-    backend.update(samples=len(LABELS))
+    backend.optimizer_step(global_batch_size=len(LABELS))
     found = backend.state()
     assert found.optimizer[SCALE].tolist() == [2.0**29, 0]
     assert digest(found.weights) == before
@@ -178,15 +178,15 @@ def test_float16_works_without_samples_in_the_first_step_and_after_a_resume() ->
 @pytest.mark.parametrize("mode", [DEFAULT_MODE, HALF])
 def test_deferred_backend_takes_the_same_steps(mode: ComputeMode) -> None:
     backend, late = (make(mode=mode, is_deferred=late, network=PERCEPTRON) for late in (False, True))
-    first, second = (backend.compute_gradients(IMAGES, LABELS), late.compute_gradients(IMAGES, LABELS))
+    first, second = (backend.forward_backward(IMAGES, LABELS), late.forward_backward(IMAGES, LABELS))
     assert second.loss_sum == second.correct == 0
     for each in (backend, late):
-        each.update(samples=len(LABELS))
-    assert late.compute_gradients(IMAGES, LABELS) == replace(first, delay_steps=1)
-    assert late.take_deferred() == backend.compute_gradients(IMAGES, LABELS)
+        each.optimizer_step(global_batch_size=len(LABELS))
+    assert late.forward_backward(IMAGES, LABELS) == replace(first, delay_steps=1)
+    assert late.take_deferred() == backend.forward_backward(IMAGES, LABELS)
     assert late.take_deferred() is backend.take_deferred() is None
     for each in (backend, late):
-        each.update(samples=len(LABELS))
+        each.optimizer_step(global_batch_size=len(LABELS))
     assert distance(late.weights(), backend.weights()) < 1e-6
 
 

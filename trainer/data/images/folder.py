@@ -67,9 +67,9 @@ def _list(directory: Path, classes: Mapping[str, int], image_shape: ImageShape) 
     """List the images of these classes; ``classes`` maps their names to labels."""
     paths, labels = [], []
     for name, label in classes.items():
-        found = list_images(directory / name)
-        paths += found
-        labels += [label] * len(found)
+        images = list_images(directory / name)
+        paths += images
+        labels += [label] * len(images)
     return Files(paths=paths, labels=np.array(labels, np.int64), image_shape=image_shape)
 
 
@@ -80,7 +80,7 @@ def list_images(directory: Path) -> list[Path]:
             paths = sorted(Path(entry.path) for entry in entries)
     except OSError as error:
         raise TrainerError(f"cannot read {directory}: {error.strerror}") from error
-    found = [path for path in paths if path.suffix.lower() in SUFFIXES]
-    if not found:
+    images = [path for path in paths if path.suffix.lower() in SUFFIXES]
+    if not images:
         raise TrainerError(f"{directory} has no images: no file name ends in one of {', '.join(sorted(SUFFIXES))}")
-    return found
+    return images

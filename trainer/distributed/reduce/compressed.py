@@ -41,9 +41,9 @@ def all_reduce_compressed(vector: torch.Tensor, dtype: torch.dtype, *, groups: P
     parts = _cut(vector, group=groups.intra_node)
     others = torch.empty_like(parts)
     torch.distributed.all_to_all_single(others, parts, group=groups.intra_node)
-    own = others.sum(dim=0, keepdim=True)
-    _all_reduce_rounded(own, dtype, group=groups.inter_node)
-    torch.distributed.all_gather_into_tensor(parts, own, group=groups.intra_node)
+    part_sum = others.sum(dim=0, keepdim=True)
+    _all_reduce_rounded(part_sum, dtype, group=groups.inter_node)
+    torch.distributed.all_gather_into_tensor(parts, part_sum, group=groups.intra_node)
     vector.copy_(parts.view(-1)[: vector.numel()])
 
 
@@ -54,9 +54,9 @@ def _all_reduce_rounded(vector: torch.Tensor, dtype: torch.dtype, *, group: Proc
     sent = _pack(parts, dtype)
     received = torch.empty_like(sent)
     torch.distributed.all_to_all_single(received, sent, group=group)
-    own = _pack(_unpack(received, dtype, length).sum(dim=0, keepdim=True), dtype)
+    part_sum = _pack(_unpack(received, dtype, length).sum(dim=0, keepdim=True), dtype)
     sums = torch.empty_like(sent)
-    torch.distributed.all_gather_into_tensor(sums, own, group=group)
+    torch.distributed.all_gather_into_tensor(sums, part_sum, group=group)
     vector.copy_(_unpack(sums, dtype, length).view(-1)[: vector.numel()].view_as(vector))
 
 

@@ -1,6 +1,6 @@
 """Sum a step's gradients over all ranks, in buckets that overlap with the backward pass, or compressed.
 
-For --deterministic and --reduction buckets on GPUs, and for --gc-type; all_reduce.py has the defaults.
+For --deterministic and --reduction buckets on GPUs, and for --gc-type; reducers.py has the defaults.
 
 Between GPUs the flat tensor of gradients is cut into buckets. The backward pass fills it from the end, as the last
 layers' gradients are ready first, so bucket 0 is the last slice:
@@ -24,7 +24,7 @@ from typing import Final
 import torch
 from torch import nn
 
-from trainer.distributed.reduce.all_reduce import Collective, FlatReducer
+from trainer.distributed.reduce.reducers import Collective, FlatReducer
 from trainer.errors import TrainerError
 from trainer.side_stream import SideStream, record_event
 

@@ -1,4 +1,4 @@
-"""Connect each rank to its two neighbors in the ring, over which CPUs sum (trainer.distributed.reduce.all_reduce)."""
+"""Connect each rank to its two neighbors in the ring, over which CPUs sum (trainer.distributed.reduce.reducers)."""
 
 import fcntl
 import hmac
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import torch.distributed
 
-from trainer.distributed.reduce.all_reduce import Ring
+from trainer.distributed.reduce.reducers import Ring
 from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
 
@@ -38,9 +38,9 @@ class Address(NamedTuple):
 def connect_ring(world: World, *, timeout: timedelta) -> Ring:
     """Connect this rank to its neighbors in the ring; the process group must exist."""
 
-    def all_gather(own: Address) -> list[Address]:
-        addresses: list[Address] = [own] * world.world_size
-        torch.distributed.all_gather_object(addresses, own)
+    def all_gather(address: Address) -> list[Address]:
+        addresses: list[Address] = [address] * world.world_size
+        torch.distributed.all_gather_object(addresses, address)
         return addresses
 
     with report_lost_ranks("connecting the ranks to each other", timeout=timeout):
@@ -71,8 +71,8 @@ def own_host(world: World, environment: Mapping[str, str]) -> str:
     master, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     if interface := environment.get(INTERFACE, "").split(",")[0]:
         with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            found = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
-            return socket.inet_ntoa(found[20:24])
+            reply = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
+            return socket.inet_ntoa(reply[20:24])
     if world.rank == 0:
         # The other ranks resolved this name; here it may resolve to a loopback address.
         return master

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from trainer.distributed.reduce.all_reduce import Collective
+from trainer.distributed.reduce.reducers import Collective
 from trainer.timeouts import CHECKPOINT_STALL_S, RENDEZVOUS_S, STEP_S
 
 

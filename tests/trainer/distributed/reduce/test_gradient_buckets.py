@@ -9,8 +9,8 @@ from torch import nn
 
 from tests.trainer.programs import bucketed_trainer
 from tests.trainer.programs.processes import run, running
-from trainer.distributed.reduce.all_reduce import Collective
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets, cut_buckets
+from trainer.distributed.reduce.reducers import Collective
 from trainer.errors import TrainerError
 from trainer.torch_backend.flat_params import bind_gradients
 

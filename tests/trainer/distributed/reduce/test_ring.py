@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.distributed.rings import LOOPBACK, TIMEOUT_S, joined, on_all
-from trainer.distributed.reduce.all_reduce import Ring
+from trainer.distributed.reduce.reducers import Ring
 from trainer.distributed.reduce.ring_rendezvous import Address, own_host
 from trainer.distributed.world import World
 

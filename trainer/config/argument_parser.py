@@ -8,7 +8,7 @@ from typing import NoReturn
 from trainer.errors import UsageError
 
 
-class OptionParser(argparse.ArgumentParser):
+class ArgumentParser(argparse.ArgumentParser):
     """Parses options; its errors are UsageErrors."""
 
     def error(self, message: str) -> NoReturn:

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data.file_io import exists, read
-from trainer.data.images.records import HEAD_BYTES, HEADER, LAST, PREFIX, WHOLE, parse_image, parse_part, parse_record
+from trainer.data.images.recordio_format import (
+    HEAD_BYTES,
+    HEADER,
+    LAST,
+    PREFIX,
+    WHOLE,
+    parse_image,
+    parse_part,
+    parse_record,
+)
 from trainer.data.images.s3_object import S3Object
 from trainer.errors import TrainerError
 

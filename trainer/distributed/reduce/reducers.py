@@ -2,7 +2,7 @@
 
 These are the defaults; gradient_buckets.py is for options that they do not support. A reducer takes the gradients from
 the backward pass. It sums them, and the other values of the step, with Collective: NCCL between GPUs, gloo or the ring
-between CPUs.
+between CPUs. All of them are in this file, so that a step can be read in four.
 """
 
 import gc
@@ -89,7 +89,7 @@ class Ring:
 
     def _exchange(self, sent: Vector, received: Vector, timeout_s: float) -> None:
         """Send to the next rank while receiving from the previous one, so that no ranks wait for each other."""
-        unsent, missing = _bytes_of(sent), _bytes_of(received)
+        unsent, missing = _view_bytes(sent), _view_bytes(received)
         while unsent or missing:
             waits = select.poll()
             if unsent:
@@ -284,5 +284,5 @@ class DdpReducer:
         self._sums.div_(samples)
 
 
-def _bytes_of(vector: Vector) -> memoryview:
+def _view_bytes(vector: Vector) -> memoryview:
     return vector.view(np.uint8).data

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Final
 
-from trainer.config.choices import BACKENDS, DTYPES, GC_TYPES, KV_STORES_OF
+from trainer.config.argument_parser import ArgumentParser
+from trainer.config.choices import DTYPES, FRAMEWORKS, GC_TYPES, KV_STORES_OF
 from trainer.config.datasets import DATASETS
-from trainer.config.option_parser import OptionParser
 from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
 from trainer.config.settings import TrainConfig
 from trainer.errors import UsageError
@@ -38,9 +38,9 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     return TrainConfig(**values)
 
 
-def _build_parser() -> OptionParser:
+def _build_parser() -> ArgumentParser:
     # TrainConfig has the defaults: omit options that are not on the command line.
-    parser = OptionParser(
+    parser = ArgumentParser(
         prog="trainer",
         description="Train a network on this machine, or under `launch` on the whole cluster.",
         argument_default=argparse.SUPPRESS,
@@ -56,7 +56,7 @@ def _build_parser() -> OptionParser:
     return parser
 
 
-def _add_network_options(parser: OptionParser) -> None:
+def _add_network_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add("--network", help=f"one of {', '.join(NETWORKS)}; or your own, as module:function (default {default.network})")
@@ -84,7 +84,7 @@ def _add_network_options(parser: OptionParser) -> None:
     add("--num-epochs", type=number(int, COUNT), metavar="N", help=f"number of epochs (default {default.num_epochs})")
 
 
-def _add_training_options(parser: OptionParser) -> None:
+def _add_training_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add(
@@ -109,8 +109,13 @@ def _add_training_options(parser: OptionParser) -> None:
         help="label smoothing factor: probability spread evenly over all classes "
         f"(default {default.label_smoothing:g})",
     )
-    add("--engine", dest="backend", metavar="ENGINE", help=f"one of {', '.join(BACKENDS)} (default {default.backend})")
-    stores = "; ".join(f"{backend}: {', '.join(names)}" for backend, names in KV_STORES_OF.items())
+    add(
+        "--engine",
+        dest="framework",
+        metavar="ENGINE",
+        help=f"one of {', '.join(FRAMEWORKS)} (default {default.framework})",
+    )
+    stores = "; ".join(f"{framework}: {', '.join(names)}" for framework, names in KV_STORES_OF.items())
     add(
         "--kv-store",
         help=f"one of {stores} (default dist_sync for several processes, device for one). device and local do not "
@@ -124,7 +129,7 @@ def _add_training_options(parser: OptionParser) -> None:
     )
 
 
-def _add_run_options(parser: OptionParser) -> None:
+def _add_run_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add(
@@ -152,7 +157,7 @@ def _add_run_options(parser: OptionParser) -> None:
     )
 
 
-def _add_report_options(parser: OptionParser) -> None:
+def _add_report_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
     default = TrainConfig()
     add(
@@ -172,7 +177,7 @@ def _add_report_options(parser: OptionParser) -> None:
     add("--profile-dir", metavar="DIR", help=f"directory for the traces (default {default.profile_dir})")
 
 
-def _add_speed_options(parser: OptionParser) -> None:
+def _add_speed_options(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("speed (--engine torch)").add_argument
     default = TrainConfig()
     add("--dtype", help=f"compute data type, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
@@ -205,7 +210,7 @@ def _add_speed_options(parser: OptionParser) -> None:
     )
 
 
-def _add_rate_options(parser: OptionParser) -> None:
+def _add_rate_options(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("learning rate").add_argument
     default = TrainConfig()
     add(
@@ -239,7 +244,7 @@ def _add_rate_options(parser: OptionParser) -> None:
     )
 
 
-def _add_data_options(parser: OptionParser) -> None:
+def _add_data_options(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("data").add_argument
     default = TrainConfig()
     add("--dataset", help=f"one of {', '.join(DATASETS)} (default {default.dataset})")

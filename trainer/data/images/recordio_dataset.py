@@ -21,8 +21,8 @@ from trainer.data.images.decoding import (
     make_dataset_of_images,
     start_threads,
 )
-from trainer.data.images.record_files import RecordFile, open_records, open_records_in_s3
-from trainer.data.images.records import parse_image
+from trainer.data.images.recordio_file import RecordFile, open_records, open_records_in_s3
+from trainer.data.images.recordio_format import parse_image
 from trainer.data.images.s3_object import connect
 from trainer.errors import TrainerError, UsageError
 from trainer.models import ImageShape

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.distributed.reduce.all_reduce import Collective, Ring
+from trainer.distributed.reduce.reducers import Collective, Ring
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.flat_params import FlatParams
-from trainer.torch_backend.reduction import make_flat_reduction
+from trainer.torch_backend.reducer_setup import make_flat_reduction
 
 COMPILED = ComputeMode(compiled="1")
 LOST = (

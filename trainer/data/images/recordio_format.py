@@ -113,11 +113,11 @@ def write_record(file: BinaryIO, record: bytes) -> None:
 
 
 def _split(record: bytes) -> Iterator[bytes]:
-    begin = found = 0
-    while (found := record.find(MAGIC, found)) >= 0:
-        if found % ALIGNMENT:
-            found += 1
+    begin = position = 0
+    while (position := record.find(MAGIC, position)) >= 0:
+        if position % ALIGNMENT:
+            position += 1
             continue
-        yield record[begin:found]
-        begin = found = found + len(MAGIC)
+        yield record[begin:position]
+        begin = position = position + len(MAGIC)
     yield record[begin:]

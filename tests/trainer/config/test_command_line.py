@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from trainer.config.choices import option_name
-from trainer.config.parser import _build_parser, parse
+from trainer.config.command_line import _build_parser, parse
 from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
-from trainer.data.sampling import DataParallelRank
-from trainer.distributed.world import World, dp_rank_and_global_batch_size
+from trainer.data.sampling import DataParallelWorld
+from trainer.distributed.world import World, data_parallel_layout
 from trainer.errors import UsageError
 from trainer.train import main
 
@@ -210,7 +210,7 @@ def test_warm_up_removes_the_limit_of_the_default_learning_rate() -> None:
 
 @pytest.mark.parametrize(("global_batch_size", "rate"), [(64, 0.05), (128, 0.025), (256, 0.0125)])
 def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_batch_size: int, rate: float) -> None:
-    config = TrainConfig(backend="mxnet", kv_store="dist_async", batch_size_per_node=64)
+    config = TrainConfig(framework="mxnet", kv_store="dist_async", batch_size_per_node=64)
     assert config.schedule(global_batch_size=global_batch_size).peak == pytest.approx(rate)
 
 
@@ -218,8 +218,8 @@ def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_bat
     ("engine", "kv_store", "distributed"),
     [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
 )
-def test_each_backend_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
-    config = TrainConfig(backend=engine)
+def test_each_framework_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
+    config = TrainConfig(framework=engine)
     assert (config.effective_kv_store, config.distributed) == (kv_store, distributed)
 
 
@@ -245,9 +245,9 @@ def test_lr_factor_reduces_the_learning_rate() -> None:
 def test_accumulated_batches_count_as_one_global_batch() -> None:
     config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
     ranks = World(rank=1, world_size=4, local_rank=1, local_world_size=2)
-    assert dp_rank_and_global_batch_size(config, ranks) == (DataParallelRank(rank=1, size=4), 2 * 4 * 32)
-    assert dp_rank_and_global_batch_size(parse(["--gradient-accumulation", "3"]), World()) == (
-        DataParallelRank(),
+    assert data_parallel_layout(config, ranks) == (DataParallelWorld(rank=1, world_size=4), 2 * 4 * 32)
+    assert data_parallel_layout(parse(["--gradient-accumulation", "3"]), World()) == (
+        DataParallelWorld(),
         3 * 64,
     )
 
@@ -272,7 +272,7 @@ def test_folders_are_augmented_by_default() -> None:
 
 
 OTHER_FIXED_VALUES: Mapping[str, object] = (
-    {"network": "resnet20", "backend": "horovod", "batch_size_per_node": 32, "gradient_accumulation": 2}
+    {"network": "resnet20", "framework": "horovod", "batch_size_per_node": 32, "gradient_accumulation": 2}
     | {"lr": 0.1, "lr_batch_size": 32, "warmup_epochs": 1.0, "lr_factor": 0.5, "lr_step_epochs": (1,)}
     | {
         "momentum": 0.5,

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from trainer.config.settings import TrainConfig
-from trainer.distributed.reduce.all_reduce import Collective, DdpReducer, FlatReducer
 from trainer.distributed.reduce.gradient_buckets import GradientBuckets
+from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer
 from trainer.errors import UsageError
 from trainer.torch_backend.compute_mode import ComputeMode
 from trainer.torch_backend.flat_params import FlatParams, bind_gradients
