@@ -52,7 +52,7 @@ def _install(_: argparse.Namespace) -> None:
     # A bundle that cannot be imported must fail here, where the user data signals it; the service could not.
     importlib.import_module("bootstrap.service")
     _log_to_the_journal()
-    install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
+    install(Path(__file__).resolve().parents[1], root=ROOT, system=System(ROOT))
 
 
 def _mxnet_environment(_: argparse.Namespace) -> None:
@@ -88,14 +88,14 @@ def _apply_setup(arguments: argparse.Namespace) -> None:
     from bootstrap.setup.archive import SetupSource
 
     source = SetupSource(url=arguments.url, sha256=arguments.sha256, timeout_s=arguments.timeout)
-    apply_setup(source, root=ROOT, services=System(ROOT))
+    apply_setup(source, root=ROOT, system=System(ROOT))
 
 
 def _prepare_image(arguments: argparse.Namespace) -> None:
     from bootstrap.setup.prepare_image import prepare_image
 
     cgroup = Path("/proc/self/cgroup").read_text()
-    prepare_image(root=ROOT, sha256=arguments.sha256, services=System(ROOT), cgroup=cgroup)
+    prepare_image(root=ROOT, sha256=arguments.sha256, system=System(ROOT), cgroup=cgroup)
 
 
 def _run(_: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from bootstrap.config import parse_config
 from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_LOG, SETUP_SERVICE, SETUP_STATE
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
-from bootstrap.install import Services, start_services
+from bootstrap.install import InstallSystem, start_services
 from bootstrap.setup.archive import SetupSource
 from bootstrap.setup.state import SetupStatus
 
@@ -28,7 +28,7 @@ def apply_setup(
     source: SetupSource,
     *,
     root: Path,
-    services: Services,
+    system: InstallSystem,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -43,9 +43,9 @@ def apply_setup(
     write_file(file, text)
     # An earlier attempt at the same setup has left its outcome.
     under_root(root, SETUP_STATE).unlink(missing_ok=True)
-    start_services(config, root=root, services=services)
+    start_services(config, root=root, system=system)
     for unit in (SETUP_SERVICE, AGENT_SERVICE):
-        services.restart(unit)
+        system.restart(unit)
     status = SetupStatus(root, sha256=source.sha256)
     deadline = monotonic() + source.timeout_s + MARGIN_S
     while status.outcome is None:

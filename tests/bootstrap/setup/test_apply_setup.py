@@ -28,7 +28,7 @@ class Node:
     configured: list[str] = field(default_factory=list)
 
     def apply_setup(self) -> None:
-        apply_setup(SOURCE, root=self.root, services=self, monotonic=self.clock, sleep=self._sleep)
+        apply_setup(SOURCE, root=self.root, system=self, monotonic=self.clock, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.clock.now += seconds
