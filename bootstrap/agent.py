@@ -20,9 +20,9 @@ from bootstrap.files.node_files import node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.idle.pause_controller import pause_controller
-from bootstrap.mxnet_environment.state import EnvironmentStatus
+from bootstrap.mxnet_environment.progress import EnvironmentMonitor
 from bootstrap.phases import Phases, first_start_time
-from bootstrap.setup.state import SetupStatus
+from bootstrap.setup.progress import SetupMonitor
 from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
@@ -68,9 +68,9 @@ class Agent:
         self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0
         self._check_failure: HealthCheckFailure | None = None
-        self._mxnet_environment = EnvironmentStatus(root, name=config.engines)
+        self._mxnet_environment = EnvironmentMonitor(root, name=config.engines)
         self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
-        self._setup = SetupStatus(root, sha256=config.setup_sha256)
+        self._setup = SetupMonitor(root, sha256=config.setup_sha256)
         self._current_step = Step.METADATA
         self._failures = FailureTracker()
 

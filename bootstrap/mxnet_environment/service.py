@@ -15,9 +15,9 @@ from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
 from bootstrap.mxnet_environment.build import Builder
+from bootstrap.mxnet_environment.progress import EnvironmentProgress, write_progress
 from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe, recipe_for_this_machine
-from bootstrap.mxnet_environment.state import EnvironmentState, write_state
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def provide_mxnet_environment(root: Path) -> None:
 
 def _fail(root: Path, short: str, detail: str) -> None:
     log.error("%s: %s", short, detail)
-    write_state(root, EnvironmentState(doing="failed", failure=short, detail=detail))
+    write_progress(root, EnvironmentProgress(state="failed", failure=short, detail=detail))
 
 
 def _dependencies(config: NodeConfig, root: Path) -> EnvironmentDependencies:
