@@ -68,7 +68,7 @@ class Agent:
         self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0
         self._check_failure: HealthCheckFailure | None = None
-        self._mxnet_environment = EnvironmentMonitor(root, name=config.engines)
+        self._mxnet_environment = EnvironmentMonitor(root, name=config.mxnet_environment)
         self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
         self._setup = SetupMonitor(root, sha256=config.setup_sha256)
         self._current_step = Step.METADATA

@@ -236,7 +236,7 @@ def start_services(config: NodeConfig, *, root: Path, system: InstallSystem) -> 
     """Start the services for the user's setup and the MXNet environment, if the configuration requires them."""
     for wanted, service, file, unit in (
         (config.setup, SETUP_SERVICE, SETUP_UNIT_FILE, SETUP_UNIT),
-        (config.engines, MXNET_ENVIRONMENT_SERVICE, MXNET_ENVIRONMENT_UNIT_FILE, MXNET_ENVIRONMENT_UNIT),
+        (config.mxnet_environment, MXNET_ENVIRONMENT_SERVICE, MXNET_ENVIRONMENT_UNIT_FILE, MXNET_ENVIRONMENT_UNIT),
     ):
         if wanted is None:
             continue

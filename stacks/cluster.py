@@ -288,7 +288,7 @@ class DeepLearningCluster(Construct):
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,
             worker_role_id=self.roles.worker.role_id,
-            engines=props.mxnet_environment,
+            mxnet_environment=props.mxnet_environment,
             shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
             shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
             setup=self.setup.url if self.setup else None,

@@ -165,7 +165,7 @@ def node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, a
         user_name=config.default_user,
         bucket=config.bucket,
         system=dependencies.system,
-        own_name=socket.gethostname() if config.engines else None,
+        own_name=socket.gethostname() if config.mxnet_environment else None,
         shared=None if config.shared_storage is None else contract.SHARED_DIR,
         arriving=arriving,
     )

@@ -28,10 +28,10 @@ BUILD_S: Final = 900.0
 def provide_mxnet_environment(root: Path) -> None:
     """Provide the MXNet environment of the node's configuration, if any."""
     config = parse_config(under_root(root, NODE_CONFIG).read_text())
-    if config.engines is None:
+    if config.mxnet_environment is None:
         return
     try:
-        recipe = recipe_for_this_machine(config.engines)
+        recipe = recipe_for_this_machine(config.mxnet_environment)
         is_master = config.node_type == MASTER
         provide(
             recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, dependencies=_dependencies(config, root)

@@ -57,7 +57,7 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "bucket": "bucket",
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
-        "engines": None,
+        "mxnet_environment": None,
         "shared_storage": None,
         "shared_storage_resource": None,
         "setup": None,

@@ -175,7 +175,7 @@ def test_install_refuses_another_user_than_root(tmp_path: Path, monkeypatch: pyt
 def test_node_with_the_setting_engines_gets_the_mxnet_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
-    config.write_text(json.dumps(config_values("worker") | {"engines": "horovod"}))
+    config.write_text(json.dumps(config_values("worker") | {"mxnet_environment": "horovod"}))
     system = RecordedSystem()
     install(release(tmp_path, "one"), root=tmp_path, system=system)
     assert system.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-mxnet-environment.service"]

@@ -6,7 +6,7 @@ from bootstrap.contract import HOSTS_FILE
 from bootstrap.mxnet_environment.progress import EnvironmentProgress, write_progress
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 
-SETTINGS = {"engines": "horovod"}
+SETTINGS = {"mxnet_environment": "horovod"}
 
 
 def test_a_node_is_ready_when_its_environment_is(cluster: SimulatedCluster) -> None:
