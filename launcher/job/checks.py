@@ -58,9 +58,9 @@ def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
     for host, setup in setups:
         hosts.setdefault(str(setup.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
     if len(hosts) > 1:
-        differing = ", ".join(f"{sha256} on {first_and_others(names)}" for sha256, names in sorted(hosts.items()))
+        details = ", ".join(f"{sha256} on {first_and_others(names)}" for sha256, names in sorted(hosts.items()))
         raise RefusedError(
-            f"nothing started, the nodes have run different setups, {differing}: dlcluster setup brings all to the same "
+            f"nothing started, the nodes have run different setups, {details}: dlcluster setup brings all to the same "
             "one (--force starts anyway)"
         )
 
