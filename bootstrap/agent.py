@@ -13,11 +13,11 @@ from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to_cluster, own_record
+from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to_cluster, health_checks, own_record
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import RETRYABLE_ERRORS, FailureTracker, RetryableError, Step, replacement_would_help
 from bootstrap.files.node_files import node_file_writer
-from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
+from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.progress import EnvironmentMonitor
@@ -51,14 +51,7 @@ class Agent:
         self._gpus = GpuCounter(
             root, expected=config.gpu_count, nvidia_smi=dependencies.nvidia_smi, monotonic=monotonic
         )
-        self._health = Health(
-            root=root,
-            expected_gpus=config.gpu_count,
-            count_gpus=self._gpus.count_or_none,
-            expected_efa=config.efa_interfaces,
-            resolve=dependencies.resolve,
-            answers_ssh=dependencies.answers_ssh,
-        )
+        self._health = health_checks(config, dependencies, gpus=self._gpus)
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
         self._pauses = pause_controller(config, dependencies)
@@ -102,7 +95,7 @@ class Agent:
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
             self._phases.done("membership")
-            self._write_files(member)
+            self._write_files(cluster, member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
         if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
             self._signal_if_ready(cluster)
@@ -133,7 +126,10 @@ class Agent:
         """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
-        setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
+        setup = self._setup.outcome
+        if not setup and member is not None:
+            # While the setup of a later deploy runs, a member keeps its last outcome, so that it stays in the cluster.
+            setup = member.setup
         if setup is None:
             return
         self._current_step = Step.HOST_KEY
@@ -160,10 +156,11 @@ class Agent:
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return membership
 
-    def _write_files(self, member: Member) -> None:
+    def _write_files(self, cluster: ClusterSession, member: Member) -> None:
         self._current_step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
-        changed = node_file_writer(self._config, self._dependencies, arriving=len(self._poll_interval.arriving)).write(
+        arriving = 0 if cluster.coordinator is None else len(cluster.coordinator.arriving)
+        changed = node_file_writer(self._config, self._dependencies, arriving=arriving).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:
@@ -188,7 +185,7 @@ class Agent:
             self._check_failure = self._health.check_before_ready(self._membership.active_members)
             if self._check_failure is None:
                 self._current_step = Step.SIGNAL
-                cluster.stack_signal.success()
+                cluster.stack_signal.send_success()
                 self._phases.done("signal")
 
     def _associate_address(self, cluster: ClusterSession) -> None:
@@ -250,7 +247,8 @@ class Agent:
 
     def _report_failure(self, cluster: ClusterSession, reason: str) -> None:
         """Send the report before recording it, so that an agent killed in between reports again."""
-        if self._config.fails_deploy and cluster.stack_signal.failure(reason):
+        has_failed_deploy = self._config.fails_deploy and cluster.stack_signal.send_failure(reason)
+        if has_failed_deploy:
             return
         if self._is_broken():
             cluster.group.request_replacement(reason)

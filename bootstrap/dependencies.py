@@ -1,4 +1,4 @@
-"""Define the agent's dependencies on its machine and on AWS; build a node's session and record from them."""
+"""Define the agent's dependencies; build a node's session, health checks and record from them."""
 
 import random
 import time
@@ -24,6 +24,8 @@ from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
 from bootstrap.files.node_files import AgentSystem, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
+from bootstrap.health.checks import Health
+from bootstrap.health.gpus import GpuCounter
 from bootstrap.jobs.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
@@ -120,6 +122,18 @@ def connect_to_cluster(
         )
         if is_master and config.address is not None and config.address_allocation is not None
         else None,
+    )
+
+
+def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> Health:
+    """Build the health checks of one node."""
+    return Health(
+        root=dependencies.root,
+        expected_gpus=config.gpu_count,
+        count_gpus=gpus.count_or_none,
+        expected_efa=config.efa_interfaces,
+        resolve=dependencies.resolve,
+        answers_ssh=dependencies.answers_ssh,
     )
 
 

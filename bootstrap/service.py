@@ -102,7 +102,7 @@ def report(target: SignalTarget, reason: str, root: Path) -> None:
             instance_id=read_identity().instance_id,
             sent_file=under_root(root, SIGNALED_FILE),
         )
-        if not stack_signal.is_settled and not stack_signal.failure(reason):
+        if not stack_signal.is_settled and not stack_signal.send_failure(reason):
             # Another machine would crash in the same way, so do not request one.
             stack_signal.record_signal(reason)
     except RETRYABLE_ERRORS as error:
