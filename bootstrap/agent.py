@@ -1,7 +1,7 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
 Each pass compares the actual state with the desired one, so no event can be missed. A failure of AWS, the network or
-the disk only delays the node until a later pass. `bootstrap.service` calls `Agent.run_pass` in a loop.
+the disk only delays the node until a later pass. `bootstrap.agent_service` calls `Agent.run_pass` in a loop.
 """
 
 import logging
