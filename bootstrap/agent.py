@@ -1,7 +1,7 @@
 """Run the agent: make the instance a node, signal CloudFormation, and keep the node in the cluster.
 
 Each pass compares the actual state with the desired one, so no event can be missed. A failure of AWS, the network or
-the disk only delays the node until a later pass. `bootstrap.service` calls `Agent.run_pass` in a loop.
+the disk only delays the node until a later pass. `bootstrap.agent_service` calls `Agent.run_pass` in a loop.
 """
 
 import logging
@@ -13,16 +13,16 @@ from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
+from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to_cluster, health_checks, own_record
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import RETRYABLE_ERRORS, FailureTracker, RetryableError, Step, replacement_would_help
 from bootstrap.files.node_files import node_file_writer
-from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, Health, HealthCheckFailure
+from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
-from bootstrap.host import ClusterClients, Host, connect_to_cluster, own_record
 from bootstrap.idle.pause_controller import pause_controller
-from bootstrap.mxnet_environment.state import EnvironmentStatus
+from bootstrap.mxnet_environment.progress import EnvironmentMonitor
 from bootstrap.phases import Phases, first_start_time
-from bootstrap.setup.state import SetupStatus
+from bootstrap.setup.progress import SetupMonitor
 from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
@@ -41,37 +41,29 @@ MAX_BACKOFF_S: Final = 15.0
 class Agent:
     """The agent of one node; ``run_pass`` makes one pass."""
 
-    def __init__(self, config: NodeConfig, host: Host) -> None:
+    def __init__(self, config: NodeConfig, dependencies: AgentDependencies) -> None:
         self._config = config
-        self._host = host
-        self._phases = Phases(monotonic=host.monotonic)
-        self._started_at = first_start_time(host.root, now=host.monotonic())
-        self._cluster: ClusterClients | None = None
+        self._dependencies = dependencies
+        root, monotonic = dependencies.root, dependencies.monotonic
+        self._phases = Phases(monotonic=monotonic)
+        self._started_at = first_start_time(root, now=monotonic())
+        self._cluster: ClusterSession | None = None
         self._gpus = GpuCounter(
-            host.root, expected=config.gpu_count, nvidia_smi=host.nvidia_smi, monotonic=host.monotonic
+            root, expected=config.gpu_count, nvidia_smi=dependencies.nvidia_smi, monotonic=monotonic
         )
-        self._health = Health(
-            root=host.root,
-            expected_gpus=config.gpu_count,
-            count_gpus=self._gpus.count_or_none,
-            expected_efa=config.efa_interfaces,
-            resolve=host.resolve,
-            answers_ssh=host.answers_ssh,
-        )
+        self._health = health_checks(config, dependencies, gpus=self._gpus)
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
-        self._pauses = pause_controller(config, host)
-        self._record = NodeRecordWriter(report=self._pauses.report, monotonic=host.monotonic)
+        self._pauses = pause_controller(config, dependencies)
+        self._record = NodeRecordWriter(report=self._pauses.report, monotonic=monotonic)
         self._membership: Membership = EMPTY
         self._has_membership = False
-        self._next_reconcile = 0.0
-        self._next_report = 0.0
-        self._next_health = 0.0
+        self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0
         self._check_failure: HealthCheckFailure | None = None
-        self._mxnet_environment = EnvironmentStatus(host.root, name=config.engines)
-        self._shared_storage = SharedStorage(host.root, wanted=config.shared_storage, monotonic=host.monotonic)
-        self._setup = SetupStatus(host.root, sha256=config.setup_sha256)
+        self._mxnet_environment = EnvironmentMonitor(root, name=config.mxnet_environment)
+        self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
+        self._setup = SetupMonitor(root, sha256=config.setup_sha256)
         self._current_step = Step.METADATA
         self._failures = FailureTracker()
 
@@ -88,8 +80,8 @@ class Agent:
             self._report_not_ready()
         if self._cluster is not None:
             self._run_side_tasks(self._cluster)
-        self._host.shipper.ship()
-        return self._delay() * self._host.jitter()
+        self._dependencies.shipper.ship()
+        return self._delay() * self._dependencies.jitter()
 
     def _converge(self) -> None:
         """Bring the record, the membership and the files up to date; signal once the node is ready."""
@@ -103,56 +95,59 @@ class Agent:
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
             self._phases.done("membership")
-            self._write_files(member)
+            self._write_files(cluster, member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
         if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
             self._signal_if_ready(cluster)
 
-    def _connect(self) -> ClusterClients:
+    def _connect(self) -> ClusterSession:
         """Read the instance's identity and open the AWS clients, once."""
         if self._cluster is not None:
             return self._cluster
         self._current_step = Step.METADATA
-        identity = self._host.identify()
+        identity = self._dependencies.identify()
         self._phases.done("identity")
         self._current_step = Step.CREDENTIALS
-        clients = self._host.connect(self._config.region)
+        clients = self._dependencies.connect(self._config.region)
         self._phases.done("credentials")
-        self._host.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
-        self._cluster = connect_to_cluster(self._config, self._host, identity=identity, clients=clients)
+        self._dependencies.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
+        self._cluster = connect_to_cluster(self._config, self._dependencies, identity=identity, clients=clients)
         return self._cluster
 
     def _read_notice(self) -> TerminationNotice:
         """Return the termination notice; repeat the last one if the metadata service fails."""
         try:
-            return self._host.read_notice()
+            return self._dependencies.read_notice()
         except MetadataError as error:
             log.debug("%s", error)
             return self._notice
 
-    def _publish(self, cluster: ClusterClients) -> None:
+    def _publish(self, cluster: ClusterSession) -> None:
         """Write this node's record if it changed, but not before the setup has ended: jobs run on every member."""
         instance_id = cluster.identity.instance_id
         member = self._membership.member(instance_id)
-        setup = self._setup.outcome if member is None else self._setup.outcome or member.setup
+        setup = self._setup.outcome
+        if not setup and member is not None:
+            # While the setup of a later deploy runs, a member keeps its last outcome, so that it stays in the cluster.
+            setup = member.setup
         if setup is None:
             return
         self._current_step = Step.HOST_KEY
         draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
         record = own_record(
-            self._config, self._host, instance_id=instance_id, draining=draining, mount=mount, setup=setup
+            self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
         )
         if self._record.is_due(record, self._membership):
             self._current_step = Step.TABLE
             self._record.publish(cluster.table, record)
             self._phases.done("record")
 
-    def _read_membership(self, cluster: ClusterClients) -> Membership:
+    def _read_membership(self, cluster: ClusterSession) -> Membership:
         """Return the membership: the master reconciles it with AWS, a worker reads the table."""
         self._current_step = Step.TABLE
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
-        now = self._host.monotonic()
+        now = self._dependencies.monotonic()
         if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
@@ -161,10 +156,11 @@ class Agent:
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return membership
 
-    def _write_files(self, member: Member) -> None:
+    def _write_files(self, cluster: ClusterSession, member: Member) -> None:
         self._current_step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
-        changed = node_file_writer(self._config, self._host, arriving=len(self._poll_interval.arriving)).write(
+        arriving = 0 if cluster.coordinator is None else len(cluster.coordinator.arriving)
+        changed = node_file_writer(self._config, self._dependencies, arriving=arriving).write(
             self._membership, member=member, gpu_count=self._gpus_per_training_node()
         )
         if changed:
@@ -175,7 +171,7 @@ class Agent:
         """Return the GPUs of a node that trains: this one, or a worker if the master does not."""
         return self._gpus.count_or_zero() if self._config.trains else self._config.worker_gpu_count or 0
 
-    def _signal_if_ready(self, cluster: ClusterClients) -> None:
+    def _signal_if_ready(self, cluster: ClusterSession) -> None:
         """Signal success once the MXNet environment is ready, enough peers are present and the health checks pass."""
         self._associate_address(cluster)
         self._current_step = Step.MXNET_ENVIRONMENT
@@ -189,15 +185,15 @@ class Agent:
             self._check_failure = self._health.check_before_ready(self._membership.active_members)
             if self._check_failure is None:
                 self._current_step = Step.SIGNAL
-                cluster.stack_signal.success()
+                cluster.stack_signal.send_success()
                 self._phases.done("signal")
 
-    def _associate_address(self, cluster: ClusterClients) -> None:
+    def _associate_address(self, cluster: ClusterSession) -> None:
         if cluster.address is not None:
             self._current_step = Step.ADDRESS
             cluster.address.associate(self._notice.public_address)
 
-    def _run_side_tasks(self, cluster: ClusterClients) -> None:
+    def _run_side_tasks(self, cluster: ClusterSession) -> None:
         """Drain, check the health, keep the Elastic IP and handle pauses, even after a failed pass."""
         tasks: list[Callable[[], None]] = []
         if self._notice.must_drain:
@@ -212,9 +208,9 @@ class Agent:
         for task in (*tasks, lambda: self._pauses.step(cluster, self._membership)):
             self._attempt_and_log(task)
 
-    def _watch_health(self, cluster: ClusterClients) -> None:
+    def _watch_health(self, cluster: ClusterSession) -> None:
         """Check the machine's health; request a replacement after FAILURES_BEFORE_REPLACEMENT consecutive failures."""
-        now = self._host.monotonic()
+        now = self._dependencies.monotonic()
         if now < self._next_health:
             return
         self._next_health = now + HEALTH_S
@@ -227,7 +223,7 @@ class Agent:
             cluster.group.request_replacement(failure.reason)
 
     def _should_report_failure(self, error: RetryableError | None) -> bool:
-        now = self._host.monotonic()
+        now = self._dependencies.monotonic()
         # A node whose only remaining task is its signal has not failed.
         deadline = self._started_at + self._config.bootstrap_timeout_s
         is_overdue = now >= deadline and self._current_step is not Step.SIGNAL
@@ -240,18 +236,19 @@ class Agent:
         The stack gets a failure signal if the deploy needs this node. Otherwise, the group replaces the node if its own
         machine is broken. A node that waits for peers is not replaced, because a new instance would wait too.
         """
-        self._next_report = self._host.monotonic() + MAX_BACKOFF_S
+        self._next_report = self._dependencies.monotonic() + MAX_BACKOFF_S
         reason = self._failures.reason or self._what_is_missing()
         if (cluster := self._cluster) is None:
             log.warning("not ready in time: %s", reason)
             return
-        self._host.shipper.ship()  # CloudFormation terminates the node once it has the signal
+        self._dependencies.shipper.ship()  # CloudFormation terminates the node once it has the signal
         if error := self._attempt(lambda: self._report_failure(cluster, reason)):
             log.warning("cannot report the failure %s: %s", reason, error)
 
-    def _report_failure(self, cluster: ClusterClients, reason: str) -> None:
+    def _report_failure(self, cluster: ClusterSession, reason: str) -> None:
         """Send the report before recording it, so that an agent killed in between reports again."""
-        if self._config.fails_deploy and cluster.stack_signal.failure(reason):
+        has_failed_deploy = self._config.fails_deploy and cluster.stack_signal.send_failure(reason)
+        if has_failed_deploy:
             return
         if self._is_broken():
             cluster.group.request_replacement(reason)
@@ -292,7 +289,7 @@ class Agent:
             return EAGER_PASS_S
         if self._failures.failed_passes:
             return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._failures.failed_passes - 1, 8))
-        now = self._host.monotonic()
+        now = self._dependencies.monotonic()
         if self._notice.must_drain or (not self.is_signal_settled and now - self._started_at < EAGER_PASSES_FOR_S):
             return EAGER_PASS_S
         if not self._next_reconcile:

@@ -67,8 +67,9 @@ class NodeConfig:
     """Bucket named by DEEPLEARNING_BUCKET."""
     master_role_id: str
     worker_role_id: str
-    engines: str | None
-    """MXNet environment to provide (bootstrap.mxnet_environment.recipe.CONTENTS), or None."""
+    mxnet_environment: str | None
+    """Name of the MXNet environment to provide (bootstrap.mxnet_environment.recipe.CONTENTS); None without the setting
+    ``engines``."""
     shared_storage: str | None
     """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
     shared_storage_resource: str | None

@@ -149,8 +149,8 @@ exec /usr/bin/python3 -I -S -X utf8 {CURRENT_RELEASE}/launcher/__main__.py "$@"
 """
 
 
-class Services(Protocol):
-    """The systemd commands of an installation; `bootstrap.system.System` runs them."""
+class InstallSystem(Protocol):
+    """Commands of `bootstrap.system.System` with which an installation controls systemd."""
 
     def reload_units(self) -> None:
         """Make systemd read its unit files again."""
@@ -165,7 +165,7 @@ class Services(Protocol):
         """Start the user's systemd at boot, and keep it running after logout."""
 
 
-def install(release: Path, *, root: Path, services: Services) -> None:
+def install(release: Path, *, root: Path, system: InstallSystem) -> None:
     """Make this release the current one, and restart everything that runs another one."""
     if not (release / "bootstrap").is_dir():
         raise BootstrapError(f"release must hold bootstrap/, got {release}")
@@ -175,13 +175,13 @@ def install(release: Path, *, root: Path, services: Services) -> None:
     point_link(under_root(root, CURRENT_RELEASE), release)
     point_link(under_root(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
     write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Permissions(mode=0o755))
-    _start(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending="restart-agent", root=root, services=services)
+    _start(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending="restart-agent", root=root, system=system)
     config = _read_config(root)
     if config is not None:
-        _serve_jobs(config, release, root=root, services=services)
-        start_services(config, root=root, services=services)
-        _start_shared_storage(config, release, root=root, services=services)
-    _start_reading_ahead(root=root, services=services)
+        _serve_jobs(config, release, root=root, system=system)
+        start_services(config, root=root, system=system)
+        _start_shared_storage(config, release, root=root, system=system)
+    _start_reading_ahead(root=root, system=system)
     log.info("installed release %s", release.name)
 
 
@@ -192,13 +192,15 @@ def compile_for_users(release: Path) -> None:
             raise BootstrapError(f"cannot compile {release / package}")
 
 
-def _start(release: Path, service: str, file: str, unit: str, *, pending: str, root: Path, services: Services) -> None:
+def _start(
+    release: Path, service: str, file: str, unit: str, *, pending: str, root: Path, system: InstallSystem
+) -> None:
     """Start a service, or restart it if its unit file names another release."""
 
     def take_over() -> None:
-        services.reload_units()
-        services.enable(service)
-        services.restart(service)
+        system.reload_units()
+        system.enable(service)
+        system.restart(service)
 
     changed = write_and_act(
         under_root(root, file),
@@ -207,7 +209,7 @@ def _start(release: Path, service: str, file: str, unit: str, *, pending: str, r
         pending=pending_file(root, pending),
     )
     if not changed:
-        services.enable(service)
+        system.enable(service)
 
 
 def _read_config(root: Path) -> NodeConfig | None:
@@ -218,32 +220,32 @@ def _read_config(root: Path) -> NodeConfig | None:
         return None
 
 
-def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
+def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, system: InstallSystem) -> None:
     """Prepare the master for detached jobs, and start the service that restarts durable ones.
 
     Both are units of the login user's systemd, which ends at logout unless lingering is enabled.
     """
     if config.node_type == MASTER:
-        services.enable_linger(config.default_user)
+        system.enable_linger(config.default_user)
         unit = DURABLE_UNIT.replace("{user}", config.default_user)
         pending = "restart-durable"
-        _start(release, DURABLE_SERVICE, DURABLE_UNIT_FILE, unit, pending=pending, root=root, services=services)
+        _start(release, DURABLE_SERVICE, DURABLE_UNIT_FILE, unit, pending=pending, root=root, system=system)
 
 
-def start_services(config: NodeConfig, *, root: Path, services: Services) -> None:
+def start_services(config: NodeConfig, *, root: Path, system: InstallSystem) -> None:
     """Start the services for the user's setup and the MXNet environment, if the configuration requires them."""
     for wanted, service, file, unit in (
         (config.setup, SETUP_SERVICE, SETUP_UNIT_FILE, SETUP_UNIT),
-        (config.engines, MXNET_ENVIRONMENT_SERVICE, MXNET_ENVIRONMENT_UNIT_FILE, MXNET_ENVIRONMENT_UNIT),
+        (config.mxnet_environment, MXNET_ENVIRONMENT_SERVICE, MXNET_ENVIRONMENT_UNIT_FILE, MXNET_ENVIRONMENT_UNIT),
     ):
         if wanted is None:
             continue
         if write_file(under_root(root, file), unit):
-            services.reload_units()
-        services.enable(service)
+            system.reload_units()
+        system.enable(service)
 
 
-def _start_shared_storage(config: NodeConfig, release: Path, *, root: Path, services: Services) -> None:
+def _start_shared_storage(config: NodeConfig, release: Path, *, root: Path, system: InstallSystem) -> None:
     """Start the service that mounts the shared storage, if the cluster has any; a mount survives its restart."""
     if config.shared_storage is not None:
         _start(
@@ -253,14 +255,14 @@ def _start_shared_storage(config: NodeConfig, release: Path, *, root: Path, serv
             SHARED_STORAGE_UNIT,
             pending="restart-shared-storage",
             root=root,
-            services=services,
+            system=system,
         )
 
 
-def _start_reading_ahead(*, root: Path, services: Services) -> None:
+def _start_reading_ahead(*, root: Path, system: InstallSystem) -> None:
     """Start the service that reads PyTorch's libraries, last of all, where the volume makes the first touch slow."""
     if not is_pytorch_on_ebs(root):
         return
     if write_file(under_root(root, READ_AHEAD_UNIT_FILE), READ_AHEAD_UNIT):
-        services.reload_units()
-    services.enable(READ_AHEAD_SERVICE)
+        system.reload_units()
+    system.enable(READ_AHEAD_SERVICE)

@@ -50,13 +50,13 @@ def _log_to_the_journal() -> None:
 
 def _install(_: argparse.Namespace) -> None:
     # A bundle that cannot be imported must fail here, where the user data signals it; the service could not.
-    importlib.import_module("bootstrap.service")
+    importlib.import_module("bootstrap.agent_service")
     _log_to_the_journal()
-    install(Path(__file__).resolve().parents[1], root=ROOT, services=System(ROOT))
+    install(Path(__file__).resolve().parents[1], root=ROOT, system=System(ROOT))
 
 
 def _mxnet_environment(_: argparse.Namespace) -> None:
-    from bootstrap.mxnet_environment.service import provide_mxnet_environment
+    from bootstrap.mxnet_environment.environment_service import provide_mxnet_environment
 
     _log_to_the_journal()
     logging.getLogger("botocore").setLevel(logging.WARNING)
@@ -64,21 +64,21 @@ def _mxnet_environment(_: argparse.Namespace) -> None:
 
 
 def _shared_storage(_: argparse.Namespace) -> None:
-    from bootstrap.shared_storage.service import serve_shared_storage
+    from bootstrap.shared_storage.mount_service import serve_shared_storage
 
     _log_to_the_journal()
     serve_shared_storage(ROOT)
 
 
 def _read_ahead(_: argparse.Namespace) -> None:
-    from bootstrap.read_ahead.service import read_ahead
+    from bootstrap.read_ahead.read_ahead_service import read_ahead
 
     _log_to_the_journal()
     read_ahead(ROOT)
 
 
 def _setup(_: argparse.Namespace) -> None:
-    from bootstrap.setup.service import serve_setup
+    from bootstrap.setup.setup_service import serve_setup
 
     serve_setup(ROOT)
 
@@ -88,18 +88,18 @@ def _apply_setup(arguments: argparse.Namespace) -> None:
     from bootstrap.setup.archive import SetupSource
 
     source = SetupSource(url=arguments.url, sha256=arguments.sha256, timeout_s=arguments.timeout)
-    apply_setup(source, root=ROOT, services=System(ROOT))
+    apply_setup(source, root=ROOT, system=System(ROOT))
 
 
 def _prepare_image(arguments: argparse.Namespace) -> None:
     from bootstrap.setup.prepare_image import prepare_image
 
     cgroup = Path("/proc/self/cgroup").read_text()
-    prepare_image(root=ROOT, sha256=arguments.sha256, services=System(ROOT), cgroup=cgroup)
+    prepare_image(root=ROOT, sha256=arguments.sha256, system=System(ROOT), cgroup=cgroup)
 
 
 def _run(_: argparse.Namespace) -> None:
     # Imported late: boto3 is slow to import, and install does not need it.
-    from bootstrap.service import serve
+    from bootstrap.agent_service import serve
 
     serve(ROOT)

@@ -15,8 +15,8 @@ from stacks.cluster_role import RoleRules, limit_roles
 from stacks.flow_logs import FlowLogs
 from stacks.hardening import acknowledge_rules
 from stacks.immutable_settings import forbid_changes
+from stacks.lifetime.add_schedules import add_lifetime_schedules
 from stacks.lifetime.capacity_block import look_up_capacity_block
-from stacks.lifetime.lifetime_schedules import add_lifetime_schedules
 from stacks.network.existing_network import ExistingNetwork, existing_subnets
 from stacks.network.master_address import MasterAddress
 from stacks.network.network import Network
@@ -71,7 +71,7 @@ class DeepLearningCluster(Construct):
         self.roles = self._roles(rules)
         self.placement_group = self._placement_group()
         self.master, self.workers = self._node_groups()
-        self._set_up_groups()
+        self._configure_node_groups()
         self.block = look_up_capacity_block(self, props)
         add_lifetime_schedules(
             self,
@@ -231,7 +231,7 @@ class DeepLearningCluster(Construct):
         )
         return master, workers
 
-    def _set_up_groups(self) -> None:
+    def _configure_node_groups(self) -> None:
         """Give both groups their user data and dependencies, and the master the team's keys."""
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
@@ -243,7 +243,7 @@ class DeepLearningCluster(Construct):
         self.master.tag_keys(self.props.team_keys)
 
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:
-        """Return the master's properties: the reservation only if it has the workers' type, the group only with EFA."""
+        """Return the master's template: a reservation only for the workers' type, a placement group only with EFA."""
         props = self.props
         if props.master_type == props.instance_type and props.trains_on_master:
             return template
@@ -288,7 +288,7 @@ class DeepLearningCluster(Construct):
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,
             worker_role_id=self.roles.worker.role_id,
-            engines=props.mxnet_environment,
+            mxnet_environment=props.mxnet_environment,
             shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
             shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
             setup=self.setup.url if self.setup else None,

@@ -36,12 +36,12 @@ class StackSignal:
         """Return True if nothing is left to signal: success or failure was sent, or the stack no longer waits."""
         return self._is_settled
 
-    def success(self) -> None:
+    def send_success(self) -> None:
         """Signal that the node is ready."""
         self._send("SUCCESS", self._instance_id)
         self.record_signal("SUCCESS")
 
-    def failure(self, reason: str) -> bool:
+    def send_failure(self, reason: str) -> bool:
         """Signal a failure; return whether the stack still waited.
 
         The reason goes into the UniqueId, the only field that the stack event shows. If the stack no longer waits,

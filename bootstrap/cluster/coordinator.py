@@ -34,7 +34,7 @@ MAX_STEP: Final = 1_000_000
 
 
 class Coordinator:
-    """Compares the groups, EC2 and the table, one pass at a time.
+    """Compares the groups, EC2 and the table at each reconciliation.
 
     Caches EC2's last answer, and the last membership in case the table loses it.
     """
@@ -62,9 +62,9 @@ class Coordinator:
         self._shared_storage = shared_storage
         self._rate_limit = RecordRateLimit(monotonic)
         self.arriving: frozenset[str] = frozenset()
-        """Instances in the groups that were not members after the last pass."""
+        """Instances in the groups that were not members after the last reconciliation."""
         self.groups: Sequence[Group] = ()
-        """Both groups at the last pass."""
+        """Both groups at the last reconciliation."""
         self.idle_reports: Mapping[str, str] = {}
         """Idle report in each instance's own record, by instance ID."""
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 REFRESH_PASSES: Final = 3
-"""Number of passes after which EC2 is always called: it reports a crash before Auto Scaling does."""
+"""Number of reconciliations after which EC2 is always called: it reports a crash before Auto Scaling does."""
 ABSENT_ANSWERS: Final = 10
 """Number of consecutive answers without an instance before it counts as gone: EC2's API is eventually consistent."""
 

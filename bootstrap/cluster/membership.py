@@ -101,7 +101,7 @@ class Membership:
 
 
 EMPTY = Membership(generation=0, desired_nodes=0, members=())
-"""Membership before the first coordinator pass."""
+"""Membership before the first reconciliation."""
 
 
 def next_membership(

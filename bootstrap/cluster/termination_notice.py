@@ -105,7 +105,7 @@ class TerminationHandler:
         """Return True if a draining master must reconcile in this pass.
 
         Once the hosts and workers files omit it, only a termination by the group is urgent, for MAX_DRAIN_S: a node may
-        wait for its ranks much longer, and each pass calls AWS.
+        wait for its ranks much longer, and each reconciliation calls AWS.
         """
         if notice.is_terminating and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
             return True

@@ -22,11 +22,11 @@ from bootstrap.team_keys.keys import parse
 from bootstrap.team_keys.logins import replace_team_keys
 
 if TYPE_CHECKING:
-    from bootstrap.host import Host
+    from bootstrap.dependencies import AgentDependencies
 
 
-class Actions(Protocol):
-    """Commands that put a change into effect; `bootstrap.system.System` runs them."""
+class AgentSystem(Protocol):
+    """Commands of `bootstrap.system.System` that put a change of the agent into effect."""
 
     def set_environment(self, values: Mapping[str, str]) -> None:
         """Set the variables for every unit started from now on."""
@@ -59,7 +59,7 @@ class NodeFiles:
         *,
         user_name: str,
         bucket: str,
-        actions: Actions,
+        system: AgentSystem,
         own_name: str | None = None,
         shared: str | None = None,
         arriving: int = 0,
@@ -72,7 +72,7 @@ class NodeFiles:
         self._bucket = bucket
         self._shared = shared
         self._arriving = arriving
-        self._actions = actions
+        self._system = system
 
     def write(self, membership: Membership, *, member: Member, gpu_count: int) -> list[str]:
         """Bring every file up to date; return the paths of changed files.
@@ -122,7 +122,7 @@ class NodeFiles:
             contract.SYSTEMD_ENVIRONMENT: write_and_act(
                 self._path(contract.SYSTEMD_ENVIRONMENT),
                 environment.systemd_environment(values),
-                act=lambda: self._actions.set_environment(values),
+                act=lambda: self._system.set_environment(values),
                 pending=pending_file(self._root, "set-environment"),
             ),
         }
@@ -138,7 +138,7 @@ class NodeFiles:
                 keys,
                 ssh.team_keys(keys),
                 removed=run_file(self._root, "removed-keys"),
-                end_logins=self._actions.end_logins,
+                end_logins=self._system.end_logins,
             ),
             contract.KNOWN_HOSTS_FILE: write_block(
                 self._path(contract.KNOWN_HOSTS_FILE), ssh.known_hosts_lines(membership.active_members)
@@ -149,7 +149,7 @@ class NodeFiles:
             contract.SSHD_CONFIG: write_and_act(
                 self._path(contract.SSHD_CONFIG),
                 ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER,
-                act=self._actions.reload_sshd,
+                act=self._system.reload_sshd,
                 pending=pending_file(self._root, "reload-sshd"),
             ),
         }
@@ -158,14 +158,14 @@ class NodeFiles:
         return under_root(self._root, path)
 
 
-def node_file_writer(config: NodeConfig, host: "Host", *, arriving: int) -> NodeFiles:
+def node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, arriving: int) -> NodeFiles:
     """Return the writer of this node's files; ``arriving`` counts the instances that are not members yet."""
     return NodeFiles(
-        host.root,
+        dependencies.root,
         user_name=config.default_user,
         bucket=config.bucket,
-        actions=host.actions,
-        own_name=socket.gethostname() if config.engines else None,
+        system=dependencies.system,
+        own_name=socket.gethostname() if config.mxnet_environment else None,
         shared=None if config.shared_storage is None else contract.SHARED_DIR,
         arriving=arriving,
     )

@@ -10,18 +10,18 @@ from pathlib import Path
 from bootstrap.atomic_file import Permissions, make_directory, set_permissions
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE, HOST_KEY_FILE
 from bootstrap.errors import HostKeyError
-from bootstrap.files.node_files import Actions
+from bootstrap.files.node_files import AgentSystem
 from bootstrap.files.paths import under_root
 
 
-def cluster_key(root: Path, *, instance_id: str, user: Permissions, maker: Actions) -> str:
+def cluster_key(root: Path, *, instance_id: str, user: Permissions, system: AgentSystem) -> str:
     """Return the public half of this master's key, which is made if missing; the login user owns the private half."""
     directory = under_root(root, CLUSTER_KEY_DIR)
     key = under_root(root, CLUSTER_KEY_FILE)
     public = key.with_name(f"{key.name}.pub")
     fields = _fields(public)
     if len(fields) != 3 or fields[2] != instance_id or not key.exists():
-        _make(directory, name=key.name, instance_id=instance_id, user=user, maker=maker)
+        _make(directory, name=key.name, instance_id=instance_id, user=user, system=system)
         fields = _fields(public)
     return " ".join(fields[:2])
 
@@ -44,12 +44,12 @@ def delete_cluster_key(root: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _make(directory: Path, *, name: str, instance_id: str, user: Permissions, maker: Actions) -> None:
+def _make(directory: Path, *, name: str, instance_id: str, user: Permissions, system: AgentSystem) -> None:
     """Make both halves in a temporary directory and rename it into place."""
     fresh = _fresh(directory)
     shutil.rmtree(fresh, ignore_errors=True)
     make_directory(fresh)
-    maker.make_key(fresh / name, comment=instance_id)
+    system.make_key(fresh / name, comment=instance_id)
     set_permissions(fresh / name, Permissions(mode=0o600, uid=user.uid, gid=user.gid))
     set_permissions(fresh / f"{name}.pub", Permissions(mode=0o644))
     shutil.rmtree(directory, ignore_errors=True)

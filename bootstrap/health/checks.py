@@ -1,8 +1,8 @@
 """Check whether this node is fit to train, before it signals ready and regularly afterwards.
 
-A defect is a finding about this machine that only a replacement fixes: a GPU is missing, a disk cannot be written. Any
-other finding, such as a peer that does not answer, may pass or be another node's fault; if nodes reported themselves
-unhealthy for it, one fault could take down the complete cluster.
+A failed check has ``needs_replacement`` if only a new machine would fix it: a GPU is missing, a disk cannot be written.
+Any other failure, such as a peer that does not answer, may pass or be another node's fault; if nodes reported
+themselves unhealthy for it, one fault could take down the complete cluster.
 """
 
 import errno
@@ -42,7 +42,7 @@ class HealthCheckFailure:
     reason: str
     """Short name of what is wrong, which fits into the signal's only field."""
     needs_replacement: bool
-    """True if this machine itself is broken."""
+    """True if only a new machine would fix it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,11 +62,11 @@ class Health:
     """Function that returns True if an SSH server answers at an address; see the function of this name."""
 
     def check_machine(self) -> HealthCheckFailure | None:
-        """Check the GPUs, the fabric and the disks; return the first finding, or None."""
+        """Check the GPUs, the fabric and the disks; return the first failure, or None."""
         return self._check_gpus() or self._check_efa() or self._check_scratch()
 
     def check_before_ready(self, active_members: Iterable[Member]) -> HealthCheckFailure | None:
-        """Return the first finding that keeps this node from training, or None."""
+        """Return the first failure that keeps this node from training, or None."""
         members = tuple(active_members)
         return self.check_machine() or self._check_names(members) or self._check_master(members)
 
@@ -76,7 +76,7 @@ class Health:
         count = self.count_gpus()
         if count == self.expected_gpus:
             return None
-        # A driver that does not answer is no defect: after an update that needs a reboot, replacements would fail too.
+        # If the driver does not answer, replacements would fail too, for example after an update that needs a reboot.
         shown = "?" if count is None else count
         return HealthCheckFailure(reason=f"gpus {shown}/{self.expected_gpus}", needs_replacement=count is not None)
 

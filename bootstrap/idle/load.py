@@ -82,10 +82,10 @@ class Load:
     def _runs_setup(self) -> bool:
         """Return True during ``dlcluster setup``, which may wait minutes for a server."""
         try:
-            state = json.loads(under_root(self.root, SETUP_STATE).read_text())
+            progress = json.loads(under_root(self.root, SETUP_STATE).read_text())
         except FileNotFoundError:
             return False
-        return bool(state["doing"] == SETUP_RUNNING)
+        return bool(progress["state"] == SETUP_RUNNING)
 
     def _has_input(self) -> bool:
         now = self.wall_clock()

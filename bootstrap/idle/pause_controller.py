@@ -23,7 +23,7 @@ from bootstrap.idle.watch import IdleWatch, Verdict
 from bootstrap.jobs.checkpoints_at_risk import find_jobs_at_risk
 
 if TYPE_CHECKING:
-    from bootstrap.host import ClusterClients, Host
+    from bootstrap.dependencies import AgentDependencies, ClusterSession
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class PauseController:
         self._next_read = 0.0
         self._times: dict[float, datetime] = {}
 
-    def step(self, cluster: "ClusterClients", membership: Membership) -> None:
+    def step(self, cluster: "ClusterSession", membership: Membership) -> None:
         """Write or read the record, announce the pauses in it, and pause the cluster when due."""
         is_due = False
         if cluster.coordinator is None:
@@ -142,20 +142,27 @@ def _stored(table: Table) -> PauseRecord | None:
         return None
 
 
-def pause_controller(config: NodeConfig, host: "Host") -> PauseController:
+def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> PauseController:
     """Build the controller of one node."""
-    load = Load(root=host.root, user=config.default_user, gpu_percent=host.gpu_percent, monotonic=host.monotonic)
+    load = Load(
+        root=dependencies.root,
+        user=config.default_user,
+        gpu_percent=dependencies.gpu_percent,
+        monotonic=dependencies.monotonic,
+    )
     return PauseController(
         cluster_name=config.cluster_name,
         report=ActivityReport(
-            load.busy_with, monotonic=host.monotonic, sequence_number=lambda: int(host.utc_now().timestamp())
+            load.busy_with,
+            monotonic=dependencies.monotonic,
+            sequence_number=lambda: int(dependencies.utc_now().timestamp()),
         ),
         notices=Notices(
-            host.wall,
-            losing=lambda: find_jobs_at_risk(host.root, config.default_user),
-            write=lambda text: write_file(under_root(host.root, PAUSE_NOTICES), text),
+            dependencies.wall,
+            losing=lambda: find_jobs_at_risk(dependencies.root, config.default_user),
+            write=lambda text: write_file(under_root(dependencies.root, PAUSE_NOTICES), text),
         ),
         watch=IdleWatch(arrival_s=config.bootstrap_timeout_s),
-        monotonic=host.monotonic,
-        utc_now=host.utc_now,
+        monotonic=dependencies.monotonic,
+        utc_now=dependencies.utc_now,
     )

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Final
 
 JOBS: Final = ".local/state/deeplearning/jobs"
-"""Directory of the jobs in a home directory: launcher.paths.JOBS_DIR. Each process of a job locks its own directory."""
+"""Directory of the jobs in a home directory: launcher.paths.JOBS_DIR.
+
+The launcher and every runner of a job hold a shared flock on the job's directory (launcher.history.lock,
+launcher.runner.logs); the ``.lock`` files inside carry the grace period (bootstrap.jobs.rank_grace).
+"""
 
 
 def entries(directory: Path) -> "Iterator[os.DirEntry[str]]":

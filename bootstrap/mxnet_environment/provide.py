@@ -22,8 +22,8 @@ from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.progress import READY, EnvironmentProgress, write_progress
 from bootstrap.mxnet_environment.recipe import HOROVOD, Recipe
-from bootstrap.mxnet_environment.state import READY, EnvironmentState, write_state
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def provide(recipe: Recipe, *, is_master: bool, wait_s: float, dependencies: Env
     point_link(under_root(dependencies.root, MXNET_ENVIRONMENT), Path(recipe.directory))
     if HOROVOD in recipe.frameworks:
         _link_command(under_root(dependencies.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
-    write_state(dependencies.root, EnvironmentState(doing=READY))
+    write_progress(dependencies.root, EnvironmentProgress(state=READY))
     log.info("engines: %s is ready", recipe.key)
 
 
@@ -83,7 +83,7 @@ def _fetch_or_build(
     tries, why = 0, None
     while True:
         short, pause = "not in the bucket", POLL_S
-        write_state(dependencies.root, EnvironmentState(doing="fetching", why=why))
+        write_progress(dependencies.root, EnvironmentProgress(state="fetching", why=why))
         try:
             archive, record = dependencies.archive(recipe), dependencies.record()
             if _fetch(recipe, directory, archive, record, is_master=is_master):
@@ -92,7 +92,7 @@ def _fetch_or_build(
                 left = max(1.0, deadline - dependencies.monotonic())
                 _build_and_store(recipe, directory, archive, record, dependencies=dependencies, limit_s=left, why=why)
                 return
-            write_state(dependencies.root, EnvironmentState(doing="waiting-for-master", why=why))
+            write_progress(dependencies.root, EnvironmentProgress(state="waiting-for-master", why=why))
         except (BotoCoreError, ClientError, Boto3Error) as error:
             short = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
@@ -103,7 +103,7 @@ def _fetch_or_build(
             log.warning("%s: %s", why, error)
             if error.is_permanent or dependencies.monotonic() + pause >= deadline:
                 raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
-            write_state(dependencies.root, EnvironmentState(doing="pausing", why=why))
+            write_progress(dependencies.root, EnvironmentProgress(state="pausing", why=why))
         if dependencies.monotonic() >= deadline:
             detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
             raise MxnetEnvironmentError(short, detail)
@@ -140,11 +140,11 @@ def _build_and_store(
     why: str | None,
 ) -> None:
     if not is_complete(directory):
-        write_state(dependencies.root, EnvironmentState(doing="building", why=why))
+        write_progress(dependencies.root, EnvironmentProgress(state="building", why=why))
         started = dependencies.monotonic()
         dependencies.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, dependencies.monotonic() - started)
-    write_state(dependencies.root, EnvironmentState(doing="storing", why=why))
+    write_progress(dependencies.root, EnvironmentProgress(state="storing", why=why))
     # In this order, a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 

@@ -12,9 +12,9 @@ from bootstrap.config import parse_config
 from bootstrap.contract import AGENT_SERVICE, NODE_CONFIG, SETUP_LOG, SETUP_SERVICE, SETUP_STATE
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
-from bootstrap.install import Services, start_services
+from bootstrap.install import InstallSystem, start_services
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.state import SetupStatus
+from bootstrap.setup.progress import SetupMonitor
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def apply_setup(
     source: SetupSource,
     *,
     root: Path,
-    services: Services,
+    system: InstallSystem,
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
@@ -43,15 +43,15 @@ def apply_setup(
     write_file(file, text)
     # An earlier attempt at the same setup has left its outcome.
     under_root(root, SETUP_STATE).unlink(missing_ok=True)
-    start_services(config, root=root, services=services)
+    start_services(config, root=root, system=system)
     for unit in (SETUP_SERVICE, AGENT_SERVICE):
-        services.restart(unit)
-    status = SetupStatus(root, sha256=source.sha256)
+        system.restart(unit)
+    monitor = SetupMonitor(root, sha256=source.sha256)
     deadline = monotonic() + source.timeout_s + MARGIN_S
-    while status.outcome is None:
+    while monitor.outcome is None:
         if monotonic() >= deadline:
             raise SetupError("timed out", f"waited {source.timeout_s + MARGIN_S:.0f} s for {SETUP_SERVICE} to end")
         sleep(POLL_S)
-    if status.failure:
-        raise SetupError(status.failure, f"{status.failure} ({SETUP_LOG} has all lines)")
+    if monitor.failure:
+        raise SetupError(monitor.failure, f"{monitor.failure} ({SETUP_LOG} has all lines)")
     log.info("setup %s is done", source.sha256)

@@ -97,8 +97,8 @@ _SESSION: Final = re.compile(r"session-(\w+)\.scope")
 _USER: Final = re.compile(r"user-(\d+)\.slice")
 
 
-class Services(Protocol):
-    """The commands of the operating system; `bootstrap.system.System` runs them."""
+class ImageSystem(Protocol):
+    """Commands of `bootstrap.system.System` that make a node ready for an image of its disk."""
 
     def disable(self, unit: str) -> None:
         """Stop the unit, and start it at no boot; there may be no such unit."""
@@ -119,7 +119,7 @@ class Services(Protocol):
         """Make journald log only to memory."""
 
 
-def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -> None:
+def prepare_image(*, root: Path, sha256: str, system: ImageSystem, cgroup: str) -> None:
     """Remove keys, homes, logs and node state from the disk. Raises SetupError unless the setup has succeeded on it."""
     marker = under_root(root, SETUP_MARKER)
     marked = marker.read_text().strip() if marker.is_file() else "none"
@@ -128,14 +128,14 @@ def prepare_image(*, root: Path, sha256: str, services: Services, cgroup: str) -
     if marked not in (done.strip(), sha256):
         raise SetupError("another setup", f"the setup on this disk must be {done.strip()}, got {marked}")
     # Without the tunnel of its service, a mount that answers no more would hang whatever looks at it.
-    services.unmount(SHARED_DIR)
+    system.unmount(SHARED_DIR)
     for service in SERVICES:
-        services.disable(service)
+        system.disable(service)
     own, user = _SESSION.search(cgroup), _USER.search(cgroup)
-    services.end_other_sessions(own[1] if own else None)
-    services.stop(WRITERS, except_unit=f"user@{user[1]}.service" if user else None)
-    swaps = services.disable_swap()
-    services.relinquish_journal()
+    system.end_other_sessions(own[1] if own else None)
+    system.stop(WRITERS, except_unit=f"user@{user[1]}.service" if user else None)
+    swaps = system.disable_swap()
+    system.relinquish_journal()
     write_file(marker, done)
     disk = root.stat().st_dev
     _overwrite_secrets(root, disk=disk)

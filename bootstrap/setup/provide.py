@@ -22,7 +22,7 @@ from bootstrap.contract import (
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource, fetch, unpack
-from bootstrap.setup.state import SetupState, write_state
+from bootstrap.setup.progress import SetupProgress, write_progress
 
 log = logging.getLogger(__name__)
 
@@ -70,22 +70,22 @@ def provide(source: SetupSource, *, node_type: NodeType, dependencies: SetupDepe
     # An older release wrote no type. Its disk is this node's own, as an image has one (bootstrap.setup.prepare_image).
     if marker.is_file() and marker.read_text().strip() in (done.strip(), source.sha256):
         log.info("setup %s was done before", source.sha256)
-        write_state(dependencies.root, SetupState(doing=SETUP_DONE, sha256=source.sha256))
+        write_progress(dependencies.root, SetupProgress(state=SETUP_DONE, sha256=source.sha256))
         return
-    write_state(dependencies.root, SetupState(doing=SETUP_RUNNING, sha256=source.sha256))
+    write_progress(dependencies.root, SetupProgress(state=SETUP_RUNNING, sha256=source.sha256))
     started = dependencies.monotonic()
     try:
         _run_all(source, deadline=started + source.timeout_s, dependencies=dependencies)
         write_file(marker, done)
     except (SetupError, OSError) as error:
         short = error.short if isinstance(error, SetupError) else error.strerror or type(error).__name__
-        state = SetupState(doing=SETUP_FAILED, sha256=source.sha256, failure=short)
+        progress = SetupProgress(state=SETUP_FAILED, sha256=source.sha256, failure=short)
         log.warning("setup %s has failed: %s", source.sha256, error)
     else:
-        state = SetupState(doing=SETUP_DONE, sha256=source.sha256)
+        progress = SetupProgress(state=SETUP_DONE, sha256=source.sha256)
         log.info("setup %s took %.0f s", source.sha256, dependencies.monotonic() - started)
     dependencies.flush()
-    write_state(dependencies.root, state)
+    write_progress(dependencies.root, progress)
 
 
 def _run_all(source: SetupSource, *, deadline: float, dependencies: SetupDependencies) -> None:

@@ -41,7 +41,7 @@ def document(cost: Cost, end: End | None = None) -> dict[str, object]:
     """Return the cost as keys of a JSON object."""
     return {
         "usd_per_hour": cost.rate.total,
-        "usd_per_hour_paused": cost.rate.paused,
+        "usd_per_hour_paused": cost.rate.fixed,
         "usd_per_hour_by_kind": cost.rate.by_kind,
         "since": f"{cost.spent.since:%Y-%m-%dT%H:%M:%SZ}",
         "usd_spent": cost.spent.total,
@@ -62,4 +62,4 @@ def cost_ahead(cost: Cost, hours: float, end: End | None) -> float | None:
     paused = hours - running
     if end is not None and end.deletes:
         paused = min(paused, DELETE_AFTER / timedelta(hours=1))
-    return cost.rate.total * running + cost.rate.paused * paused
+    return cost.rate.total * running + cost.rate.fixed * paused

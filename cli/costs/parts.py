@@ -76,13 +76,13 @@ def paused_line(rate: Rate, prices: PriceList, *, has_unmetered_storage: bool = 
 
     ``has_unmetered_storage`` means that it has a file system of its own whose size the rate does not include.
     """
-    month = rate.paused * HOURS_PER_MONTH
+    month = rate.fixed * HOURS_PER_MONTH
     storage = "" if rate.shared_storage is None else f", shared storage {rate.shared_storage:.3f}"
     parts = f"NAT gateway {rate.nat:.3f}, public addresses {rate.addresses:.3f}{storage}"
     kept = f"the bucket {prices.bucket_gb_month}"
     if has_unmetered_storage:
         kept += f" and the file system {prices.efs_gb_month}"
     return (
-        f"still costs {rate.paused:.3f} USD an hour, {month:.0f} a month ({parts}), "
+        f"still costs {rate.fixed:.3f} USD an hour, {month:.0f} a month ({parts}), "
         f"and {kept} per GB and month; {prices.describe()}; cdk destroy ends that"
     )

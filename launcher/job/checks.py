@@ -49,18 +49,18 @@ def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
 
     Each state is the JSON of contract.SETUP_STATE, or empty.
     """
-    states = [(host, json.loads(state) if state else {}) for host, state in setup_states]
-    running = [host for host, state in states if state.get("doing") == SETUP_RUNNING]
+    setups = [(host, json.loads(text) if text else {}) for host, text in setup_states]
+    running = [host for host, setup in setups if setup.get("state") == SETUP_RUNNING]
     if running:
         detail = f"the setup runs on {first_and_others(running)}"
         raise BusyError(f"nothing started, {detail}: wait until it is done", detail=detail)
     hosts: dict[str, list[Host]] = {}
-    for host, state in states:
-        hosts.setdefault(str(state.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
+    for host, setup in setups:
+        hosts.setdefault(str(setup.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
     if len(hosts) > 1:
-        setups = ", ".join(f"{setup} on {first_and_others(names)}" for setup, names in sorted(hosts.items()))
+        details = ", ".join(f"{sha256} on {first_and_others(names)}" for sha256, names in sorted(hosts.items()))
         raise RefusedError(
-            f"nothing started, the nodes have run different setups, {setups}: dlcluster setup brings all to the same "
+            f"nothing started, the nodes have run different setups, {details}: dlcluster setup brings all to the same "
             "one (--force starts anyway)"
         )
 

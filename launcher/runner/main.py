@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from launcher.sync.messages import Request
 
 EFA_DEVICES = "/sys/class/infiniband"
-"""Directory with an entry for each Elastic Fabric Adapter and, on some instance types, each NVSwitch's adapter."""
+"""Directory with an entry for each Elastic Fabric Adapter and, on some instance types, each NVSwitch's adapter.
+
+Same as in bootstrap.health.checks, which would be slow to import.
+"""
 EFA_DRIVER = "efa"
-"""Driver of Elastic Fabric Adapters; other entries of EFA_DEVICES have another driver."""
+"""Driver of Elastic Fabric Adapters; other entries of EFA_DEVICES have another driver. Same as in
+bootstrap.health.checks."""
 SETUP_STATE = "/run/deeplearning/setup.json"
 """Same as in bootstrap.contract, which would be slow to import."""
 BUSY_NAME = "launch-runner"

@@ -7,7 +7,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.cluster_role import RoleRules
-from stacks.lifetime.schedules import pause_from, start_at
+from stacks.lifetime.eventbridge_schedules import pause_from, start_at
 from stacks.network.zone import cluster_zone
 from stacks.settings.lifetime import iso
 from stacks.settings.props import ClusterProps

@@ -2,7 +2,7 @@
 
 A resume, or an update that rolls back, could undo a single call. The schedules call AWS directly, so nothing needs to
 run, neither here nor on the cluster. If the stack should end too, another schedule deletes it later.
-schedules.py creates the schedules; lifetime_schedules.py calls this file if ``expires`` is set.
+eventbridge_schedules.py creates the schedules; add_schedules.py calls this file if ``expires`` is set.
 """
 
 from datetime import datetime, timezone
@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.cluster_role import RoleRules
-from stacks.lifetime.schedules import ApiCall, pause_from, repeat_from, scheduler_role
+from stacks.lifetime.eventbridge_schedules import ApiCall, pause_from, repeat_from, scheduler_role
 from stacks.settings.lifetime import DELETE_AFTER, iso
 
 DELETE_STACK: Final = "cloudformation:deleteStack"

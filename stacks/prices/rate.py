@@ -65,11 +65,11 @@ class Rate:
     @property
     def total(self) -> float | None:
         """Return the sum; None if the price of the nodes is unknown."""
-        return None if self.nodes is None else self.nodes + self.volumes + self.paused
+        return None if self.nodes is None else self.nodes + self.volumes + self.fixed
 
     @property
-    def paused(self) -> float:
-        """Return the remaining cost without nodes."""
+    def fixed(self) -> float:
+        """Return the cost that remains while the cluster is paused."""
         return self.nat + self.addresses + (self.shared_storage or 0.0)
 
 

@@ -20,9 +20,9 @@ from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
+from bootstrap.dependencies import AgentDependencies
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
-from bootstrap.host import Host
 from tests.bootstrap.identities import NETWORKS, public_key
 
 REGION = "eu-west-1"
@@ -57,7 +57,7 @@ def config_values(node_type: str = "worker") -> dict[str, Any]:
         "bucket": "bucket",
         "master_role_id": "AROAMASTER",
         "worker_role_id": "AROAWORKER",
-        "engines": None,
+        "mxnet_environment": None,
         "shared_storage": None,
         "shared_storage_resource": None,
         "setup": None,
@@ -83,7 +83,7 @@ class Clock:
 
 
 @dataclass
-class RecordedActions:
+class RecordedSystem:
     """Record the commands to systemd and sshd."""
 
     environment: dict[str, str] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class SimulatedNode:
     address: str
     root: Path
     host_key: str
-    actions: RecordedActions
+    system: RecordedSystem
     clock: Clock
     agent: Agent
     metadata: "Metadata"
@@ -246,7 +246,7 @@ class SimulatedCluster:
         return self.node(node_type, number, **settings)
 
     def node(
-        self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **host: Any
+        self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **dependencies: Any
     ) -> SimulatedNode:
         """Boot the node of one of the group's instances, on its existing disk if there is one."""
         instance_id, address = self.instances(node_type)[number]
@@ -254,10 +254,10 @@ class SimulatedCluster:
         host_key = public_key(instance_id)
         _image_file(root, HOST_KEY_FILE, f"{host_key} root@image\n")
         _image_file(root, HOSTS_FILE, "127.0.0.1 localhost\n")
-        actions, metadata = RecordedActions(), Metadata()
+        system, metadata = RecordedSystem(), Metadata()
         values: dict[str, Any] = {
             "root": root,
-            "actions": actions,
+            "system": system,
             "identify": lambda: Identity(instance_id=instance_id, address=address),
             "read_notice": metadata,
             "connect": lambda _region: self.clients,
@@ -266,19 +266,19 @@ class SimulatedCluster:
             "resolve": lambda name: resolve(root, name),
             "answers_ssh": lambda _address: True,
             "gpu_percent": lambda: None,
-            "wall": lambda sentence: actions.calls.append(f"wall {sentence}"),
+            "wall": lambda sentence: system.calls.append(f"wall {sentence}"),
             "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,
             "random": lambda: 0.5,
         }
-        agent = Agent(node_config(node_type, **(settings or {})), Host(**(values | host)))
+        agent = Agent(node_config(node_type, **(settings or {})), AgentDependencies(**(values | dependencies)))
         return SimulatedNode(
             instance_id=instance_id,
             address=address,
             root=root,
             host_key=host_key,
-            actions=actions,
+            system=system,
             clock=self.clock,
             agent=agent,
             metadata=metadata,

@@ -11,9 +11,9 @@ from bootstrap import agent as agent_module
 from bootstrap import contract
 from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.table import Table
+from bootstrap.dependencies import AgentDependencies
 from bootstrap.files import ssh
 from bootstrap.files.paths import under_root
-from bootstrap.host import Host
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
 from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, SimulatedNode
@@ -79,7 +79,7 @@ def test_environment_is_the_same_in_the_file_the_script_and_systemd(booted: list
         block = ["# BEGIN deeplearning-cdk\n", *variables, "# END deeplearning-cdk\n"]
         assert node.text(contract.ENVIRONMENT_FILE) == "".join(block)
         assert node.text(contract.ENVIRONMENT_SCRIPT) == "".join(f"export {line}" for line in variables)
-        assert [f"{name}={value}\n" for name, value in node.actions.environment.items()] == variables
+        assert [f"{name}={value}\n" for name, value in node.system.environment.items()] == variables
 
 
 def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(booted: list[SimulatedNode]) -> None:
@@ -88,7 +88,7 @@ def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(booted: l
         expected = ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER
         assert node.text(contract.SSHD_CONFIG) == expected
         assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT)
-        assert node.actions.calls.count("reload-sshd") == 1
+        assert node.system.calls.count("reload-sshd") == 1
 
 
 def test_node_state_has_the_members_that_the_agent_last_applied(booted: list[SimulatedNode]) -> None:
@@ -108,8 +108,8 @@ def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCl
         # Names and keys of all nodes, because any of them may log in to the master.
         assert node.text(contract.HOSTS_FILE) == hosts_file(nodes)
         assert node.text(contract.WORKERS_FILE) == "deeplearning-worker2\ndeeplearning-worker3\n"
-        assert node.actions.environment["DEEPLEARNING_WORKERS_COUNT"] == "2"
-    gpus = [node.actions.environment["DEEPLEARNING_WORKER_GPU_COUNT"] for node in nodes]
+        assert node.system.environment["DEEPLEARNING_WORKERS_COUNT"] == "2"
+    gpus = [node.system.environment["DEEPLEARNING_WORKER_GPU_COUNT"] for node in nodes]
     assert gpus == ["8", "0", "0"]
     # A deploy made it train, so the next master's record changes every list.
     restarted = cluster.node("master", settings={"master_trains": True})
@@ -170,7 +170,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: SimulatedClus
     for node in (cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)):
         node.agent.run_pass()
         assert node.agent.is_signal_settled
-        assert not node.actions.calls
+        assert not node.system.calls
     assert [snapshot(node.root) for node in nodes] == before
     assert len(cluster.signals) == 3
 
@@ -271,7 +271,7 @@ def test_delays_are_jittered(cluster: SimulatedCluster) -> None:
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
     assert node.agent.run_pass() == agent_module.STEADY_PASS_S * 1.5
-    [jitter] = [each.default for each in fields(Host) if each.name == "jitter"]
+    [jitter] = [each.default for each in fields(AgentDependencies) if each.name == "jitter"]
     assert callable(jitter)
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 

@@ -21,7 +21,7 @@ SERVICE = "deeplearning-agent.service"
 
 
 @dataclass
-class RecordedServices:
+class RecordedSystem:
     calls: list[str] = field(default_factory=list)
     broken: bool = False
 
@@ -53,10 +53,10 @@ TAKE_OVER = ["daemon-reload", f"enable {SERVICE}", f"restart {SERVICE}"]
 
 
 def test_release_is_installed_and_its_agent_started(tmp_path: Path) -> None:
-    services = RecordedServices()
+    system = RecordedSystem()
     one = release(tmp_path, "one")
-    install(one, root=tmp_path, services=services)
-    assert services.calls == TAKE_OVER
+    install(one, root=tmp_path, system=system)
+    assert system.calls == TAKE_OVER
     assert under_root(tmp_path, "/opt/deeplearning/current").readlink() == one
     assert under_root(tmp_path, "/opt/deeplearning/trainer").readlink() == Path("/opt/deeplearning/current/trainer")
     launch = under_root(tmp_path, "/usr/local/bin/launch")
@@ -76,7 +76,7 @@ def test_bytecode_of_installed_modules_is_readable_by_users(tmp_path: Path, file
     module = one / file
     module.parent.mkdir(parents=True)
     module.write_text("PORTS = 1\n")
-    install(one, root=tmp_path, services=RecordedServices())
+    install(one, root=tmp_path, system=RecordedSystem())
     compiled = Path(cache_from_source(str(module)))
     assert compiled.stat().st_mode & stat.S_IROTH
     assert compiled.parent.stat().st_mode & stat.S_IXOTH
@@ -93,9 +93,9 @@ def test_user_units_outlive_sessions_on_the_master(tmp_path: Path, node_type: No
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values(node_type)))
-    services = RecordedServices()
-    install(release(tmp_path, "one"), root=tmp_path, services=services)
-    assert services.calls == [*TAKE_OVER, *calls]
+    system = RecordedSystem()
+    install(release(tmp_path, "one"), root=tmp_path, system=system)
+    assert system.calls == [*TAKE_OVER, *calls]
     unit = under_root(tmp_path, f"/etc/systemd/system/{DURABLE}")
     assert unit.exists() is bool(calls)
     if calls:
@@ -122,11 +122,11 @@ def test_libraries_on_ebs_are_read_ahead_and_others_are_not(tmp_path: Path) -> N
         ("ebs", "Amazon Elastic Block Store", ["daemon-reload", "enable deeplearning-read-ahead.service"]),
         ("local", "Amazon EC2 NVMe Instance Storage", []),
     ):
-        root, services = tmp_path / name, RecordedServices()
+        root, system = tmp_path / name, RecordedSystem()
         root.mkdir()
         put_on_ebs(root, model=model)
-        install(release(root, "one"), root=root, services=services)
-        assert services.calls == [*TAKE_OVER, *calls]
+        install(release(root, "one"), root=root, system=system)
+        assert system.calls == [*TAKE_OVER, *calls]
     unit = (tmp_path / "ebs/etc/systemd/system/deeplearning-read-ahead.service").read_text()
     assert "IOSchedulingClass=idle\n" in unit
     assert "Type=oneshot" not in unit  # for which systemctl enable --now would wait
@@ -134,51 +134,51 @@ def test_libraries_on_ebs_are_read_ahead_and_others_are_not(tmp_path: Path) -> N
 
 def test_second_install_leaves_the_running_agent_alone(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
-    install(one, root=tmp_path, services=RecordedServices())
+    install(one, root=tmp_path, system=RecordedSystem())
     unit = under_root(tmp_path, f"/etc/systemd/system/{SERVICE}")
     before = file_state(unit)
-    services = RecordedServices()
-    install(one, root=tmp_path, services=services)
-    assert services.calls == [f"enable {SERVICE}"]
+    system = RecordedSystem()
+    install(one, root=tmp_path, system=system)
+    assert system.calls == [f"enable {SERVICE}"]
     assert file_state(unit) == before
 
 
 def test_another_release_takes_over(tmp_path: Path) -> None:
-    install(release(tmp_path, "one"), root=tmp_path, services=RecordedServices())
-    services = RecordedServices()
+    install(release(tmp_path, "one"), root=tmp_path, system=RecordedSystem())
+    system = RecordedSystem()
     two = release(tmp_path, "two")
-    install(two, root=tmp_path, services=services)
-    assert services.calls == TAKE_OVER
+    install(two, root=tmp_path, system=system)
+    assert system.calls == TAKE_OVER
     assert under_root(tmp_path, "/opt/deeplearning/current").readlink() == two
 
 
 def test_failed_restart_is_retried(tmp_path: Path) -> None:
     one = release(tmp_path, "one")
     with pytest.raises(CommandError, match="systemctl is broken"):
-        install(one, root=tmp_path, services=RecordedServices(broken=True))
-    services = RecordedServices()
-    install(one, root=tmp_path, services=services)
-    assert services.calls[:3] == TAKE_OVER
+        install(one, root=tmp_path, system=RecordedSystem(broken=True))
+    system = RecordedSystem()
+    install(one, root=tmp_path, system=system)
+    assert system.calls[:3] == TAKE_OVER
 
 
 def test_directory_without_bootstrap_is_refused_as_a_release(tmp_path: Path) -> None:
     with pytest.raises(BootstrapError, match="release must hold bootstrap/, got"):
-        install(tmp_path, root=tmp_path, services=RecordedServices())
+        install(tmp_path, root=tmp_path, system=RecordedSystem())
 
 
 def test_install_refuses_another_user_than_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(BootstrapError, match="install must run as root, got user id 1000"):
-        install(release(tmp_path, "one"), root=Path("/"), services=RecordedServices())
+        install(release(tmp_path, "one"), root=Path("/"), system=RecordedSystem())
 
 
 def test_node_with_the_setting_engines_gets_the_mxnet_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
-    config.write_text(json.dumps(config_values("worker") | {"engines": "horovod"}))
-    services = RecordedServices()
-    install(release(tmp_path, "one"), root=tmp_path, services=services)
-    assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-mxnet-environment.service"]
+    config.write_text(json.dumps(config_values("worker") | {"mxnet_environment": "horovod"}))
+    system = RecordedSystem()
+    install(release(tmp_path, "one"), root=tmp_path, system=system)
+    assert system.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-mxnet-environment.service"]
     unit = under_root(tmp_path, "/etc/systemd/system/deeplearning-mxnet-environment.service").read_text()
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap mxnet-environment\n" in unit
 
@@ -188,9 +188,9 @@ def test_node_with_a_setup_gets_its_service(tmp_path: Path) -> None:
     config.parent.mkdir(parents=True)
     setup = {"setup": "s3://assets/x.zip", "setup_sha256": "0" * 64, "setup_timeout_s": 900}
     config.write_text(json.dumps(config_values("worker") | setup))
-    services = RecordedServices()
-    install(release(tmp_path, "one"), root=tmp_path, services=services)
-    assert services.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-setup.service"]
+    system = RecordedSystem()
+    install(release(tmp_path, "one"), root=tmp_path, system=system)
+    assert system.calls == [*TAKE_OVER, "daemon-reload", "enable deeplearning-setup.service"]
     unit = under_root(tmp_path, "/etc/systemd/system/deeplearning-setup.service").read_text()
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap setup\n" in unit
 
@@ -199,9 +199,9 @@ def test_node_without_the_setting_engines_gets_no_mxnet_service(tmp_path: Path) 
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker")))
-    services = RecordedServices()
-    install(release(tmp_path, "one"), root=tmp_path, services=services)
-    assert services.calls == TAKE_OVER
+    system = RecordedSystem()
+    install(release(tmp_path, "one"), root=tmp_path, system=system)
+    assert system.calls == TAKE_OVER
     assert not under_root(tmp_path, "/etc/systemd/system/deeplearning-mxnet-environment.service").exists()
 
 
@@ -215,10 +215,10 @@ def test_a_new_release_restarts_the_service_that_mounts(tmp_path: Path) -> None:
         ("one", [f"enable {shared}"]),
         ("two", ["daemon-reload", f"enable {shared}", f"restart {shared}"]),
     ):
-        services = RecordedServices()
+        system = RecordedSystem()
         made = under_root(tmp_path, f"/opt/deeplearning/releases/{name}")
-        install(made if made.exists() else release(tmp_path, name), root=tmp_path, services=services)
-        assert services.calls[-len(calls) :] == calls
+        install(made if made.exists() else release(tmp_path, name), root=tmp_path, system=system)
+        assert system.calls[-len(calls) :] == calls
     unit = under_root(tmp_path, f"/etc/systemd/system/{shared}").read_text()
     assert "OOMScoreAdjust=-900\n" in unit
     assert "ExecStopPost=-/bin/sh -c 'echo stopped >/run/deeplearning/shared-state'\n" in unit

@@ -37,7 +37,7 @@ class Writes:
     def watched(self, node: SimulatedNode) -> Iterator[None]:
         aws = self._cluster.clients
         with pytest.MonkeyPatch.context() as patch:
-            for owner, name in (*FILE_WRITES, *((node.actions, action) for action in ACTIONS)):
+            for owner, name in (*FILE_WRITES, *((node.system, action) for action in ACTIONS)):
                 patch.setattr(owner, name, self._counted(name, getattr(owner, name)))
             patch.setattr(
                 aws.cloudformation, "signal_resource", self._counted("signal", aws.cloudformation.signal_resource)
@@ -156,7 +156,7 @@ def test_agent_killed_before_any_write_leaves_complete_files_and_its_index(
         for node in nodes:
             node.agent.run_pass()
         check_all_is_right(cluster, nodes)
-        assert {"set-environment", "reload-sshd"} <= {*dead.actions.calls, *next_agent.actions.calls}
+        assert {"set-environment", "reload-sshd"} <= {*dead.system.calls, *next_agent.system.calls}
         forget(cluster, nodes)
         allowed += 1
     # The agent was killed before each kind of write that it makes.

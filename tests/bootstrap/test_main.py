@@ -58,7 +58,7 @@ def test_bundle_whose_service_cannot_be_imported_is_not_installed(bundle: Path) 
     (bundle / "vendor" / "boto3.py").unlink()
     (bundle / "bootstrap" / "install.py").write_text("def install(*_, **__):\n    print('installed')\n")
     assert run(bundle, "install").stdout == "installed\n"
-    with (bundle / "bootstrap" / "service.py").open("a") as service:
+    with (bundle / "bootstrap" / "agent_service.py").open("a") as service:
         service.write("import bootstrap.no_such_module\n")
     found = run(bundle, "install")
     assert (found.returncode, found.stdout) == (1, "")
@@ -69,6 +69,6 @@ def test_error_is_one_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch, caps
     def serve(_root: Path) -> None:
         raise ConfigError("version must be 1, got 2")
 
-    monkeypatch.setattr("bootstrap.service.serve", serve)
+    monkeypatch.setattr("bootstrap.agent_service.serve", serve)
     assert main.main(["run"]) == 1
     assert capsys.readouterr().err == "bootstrap: version must be 1, got 2\n"

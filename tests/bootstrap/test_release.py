@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.agent_service import own_release
 from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.record_fields import RecordError, check_release
 from bootstrap.contract import VERSION
 from bootstrap.idle.report import ActivityReport
-from bootstrap.service import own_release
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 
 OLD, NEW = "0.1.0:0123456789ab", "0.2.0:cdef01234567"

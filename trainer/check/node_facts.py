@@ -13,9 +13,12 @@ NODE_CONFIG: Final = "etc/deeplearning/node.json"
 NODE_STATE: Final = "run/deeplearning/node.json"
 """File with the node's number, as its agent wrote it."""
 EFA_DEVICES: Final = "sys/class/infiniband"
-"""Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter."""
+"""Directory with one entry for each Elastic Fabric Adapter and, on some types, for each NVSwitch's adapter.
+
+Same as in bootstrap.health.checks, which the trainer does not import.
+"""
 EFA_DRIVER: Final = "efa"
-"""Name of the driver that distinguishes the two."""
+"""Name of the driver that distinguishes the two; same as in bootstrap.health.checks."""
 NVIDIA_SMI_S: Final = 30.0
 """Seconds for nvidia-smi, which hangs when a GPU is lost."""
 

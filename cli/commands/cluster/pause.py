@@ -64,7 +64,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
             region=clients.region,
             state="paused",
             terminated=instances,
-            usd_per_hour=round(rate.paused, 4),
+            usd_per_hour=round(rate.fixed, 4),
         )
         return 0
     print(f"{cluster.name} is paused")

@@ -34,21 +34,21 @@ def test_success_is_remembered_across_restarts(clients: Clients, stubber: Stubbe
     stubber.add_response("signal_resource", {}, SUCCESS)
     first = stack_signal(clients, sent_file)
     assert not first.is_settled
-    first.success()
+    first.send_success()
     assert first.is_settled
     assert stack_signal(clients, sent_file).is_settled
 
 
 def test_instance_of_a_nodes_image_signals_again(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     stubber.add_response("signal_resource", {}, SUCCESS)
-    stack_signal(clients, sent_file).success()
+    stack_signal(clients, sent_file).send_success()
     assert not stack_signal(clients, sent_file, instance_id="i-2").is_settled
 
 
 def test_failure_signal_contains_its_reason(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     sentence = {"UniqueId": "i-1 disk-full", "Status": "FAILURE"}
     stubber.add_response("signal_resource", {}, SUCCESS | sentence)
-    assert stack_signal(clients, sent_file).failure("disk-full")
+    assert stack_signal(clients, sent_file).send_failure("disk-full")
     stubber.assert_no_pending_responses()
 
 
@@ -63,7 +63,7 @@ def refuse_as_too_late(stubber: Stubber) -> None:
 def test_late_failure_is_settled_only_by_the_caller(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
     late = stack_signal(clients, sent_file)
-    assert not late.failure("disk-full")
+    assert not late.send_failure("disk-full")
     # The caller must deal with the node first: an agent that is killed in between must not forget it.
     assert not late.is_settled
     assert not stack_signal(clients, sent_file).is_settled
@@ -74,7 +74,7 @@ def test_late_failure_is_settled_only_by_the_caller(clients: Clients, stubber: S
 def test_late_success_is_settled_without_an_error(clients: Clients, stubber: Stubber, sent_file: Path) -> None:
     refuse_as_too_late(stubber)
     late = stack_signal(clients, sent_file)
-    late.success()
+    late.send_success()
     assert late.is_settled
 
 
@@ -88,7 +88,7 @@ def test_other_cloudformation_errors_are_raised(
     stubber.add_client_error("signal_resource", code, message)
     refused = stack_signal(clients, sent_file)
     with pytest.raises(ClientError, match=message):
-        refused.success()
+        refused.send_success()
     assert not refused.is_settled
     assert not sent_file.exists()
 

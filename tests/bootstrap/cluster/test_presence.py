@@ -76,7 +76,7 @@ def test_draining_node_leaves_the_lists_and_keeps_its_index(cluster: SimulatedCl
 # ---- one node's record changes the membership once a minute ----
 
 PASS_S = 2.0
-"""Seconds between the coordinator's passes while a node is arriving."""
+"""Seconds between reconciliations while a node is arriving."""
 
 
 def generations(cluster: SimulatedCluster, coordinator: Coordinator, records: Iterator[NodeRecord | None]) -> list[int]:

@@ -37,7 +37,7 @@ def listed(nodes: list[SimulatedNode], draining_node: SimulatedNode) -> list[boo
     return [draining_node.host_key in node.text(contract.KNOWN_HOSTS_FILE) for node in nodes]
 
 
-def test_ending_node_leaves_the_lists_before_it_completes_the_hook(cluster: SimulatedCluster) -> None:
+def test_draining_node_leaves_the_lists_before_it_completes_the_hook(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     by_index = cluster.by_index()
@@ -65,7 +65,7 @@ def known_ids(cluster: SimulatedCluster) -> set[str]:
     return {member.instance_id for member in cluster.table.read_membership().active_members}
 
 
-def test_replacement_takes_the_index_of_the_node_that_left(cluster: SimulatedCluster) -> None:
+def test_replacement_takes_the_index_of_the_draining_node(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, draining_node, other = nodes
     draining_node.metadata.notice = TERMINATING
@@ -84,7 +84,7 @@ def test_only_node_of_a_cluster_leaves_without_waiting(cluster: SimulatedCluster
     assert master.text(contract.WORKERS_FILE) == ""
 
 
-def test_leaving_node_waits_for_readers_of_older_lists(cluster: SimulatedCluster) -> None:
+def test_draining_node_waits_for_readers_of_older_lists(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = TERMINATING
@@ -95,14 +95,14 @@ def test_leaving_node_waits_for_readers_of_older_lists(cluster: SimulatedCluster
     assert nodes[2].instance_id not in cluster.by_index().values()
 
 
-def test_node_ending_before_the_first_membership_does_not_wait(cluster: SimulatedCluster) -> None:
+def test_node_draining_before_the_first_membership_does_not_wait(cluster: SimulatedCluster) -> None:
     worker = boot_cluster(cluster)[1]
     worker.metadata.notice = TERMINATING
     worker.agent.run_pass()
     assert cluster.completed == [worker.instance_id]
 
 
-def test_node_ending_early_never_reports_ready(cluster: SimulatedCluster) -> None:
+def test_node_that_drains_early_never_reports_ready(cluster: SimulatedCluster) -> None:
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
@@ -212,7 +212,7 @@ def test_hook_is_completed_again_after_another_refusal(
     assert cluster.completed == [master.instance_id]
 
 
-def test_leaving_node_waits_at_most_max_drain(cluster: SimulatedCluster) -> None:
+def test_draining_node_waits_at_most_max_drain(cluster: SimulatedCluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))

@@ -1,4 +1,4 @@
-"""Check the failures about a node and its peers, and which of them are defects."""
+"""Check the failures about a node and its peers, and which of them need a replacement."""
 
 import errno
 import os
@@ -15,6 +15,8 @@ from bootstrap.cluster.membership import Member
 from bootstrap.files.paths import under_root
 from bootstrap.health import checks as health
 from bootstrap.health.checks import Health, HealthCheckFailure, answers_ssh
+from launcher.runner import main as runner
+from trainer.check import node_facts
 
 MASTER = Member(node_index=1, instance_id="i-a", address="10.0.0.1", node_type="master", host_key="ssh-ed25519 AAAA")
 WORKER = Member(node_index=2, instance_id="i-b", address="10.0.0.2", node_type="worker", host_key="ssh-ed25519 BBBB")
@@ -206,3 +208,8 @@ def test_a_node_has_the_adapters_that_it_was_launched_with(
     node = replace(checks(tmp_path), expected_efa=expected)
     assert node.check_machine() == failure
     assert node.check_before_ready([MASTER]) == failure
+
+
+def test_all_packages_find_adapters_in_the_same_place() -> None:
+    assert (f"/{health.EFA_DEVICES}", health.EFA_DRIVER) == (runner.EFA_DEVICES, runner.EFA_DRIVER)
+    assert (node_facts.EFA_DEVICES, node_facts.EFA_DRIVER) == (health.EFA_DEVICES, health.EFA_DRIVER)

@@ -98,7 +98,7 @@ def test_a_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
 
 
 def test_waiting_setup_keeps_the_node_busy(machine: Machine) -> None:
-    write(machine.root, SETUP_STATE.lstrip("/"), '{"doing": "running", "sha256": "00", "failure": null}')
+    write(machine.root, SETUP_STATE.lstrip("/"), '{"state": "running", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == "setup"
-    write(machine.root, SETUP_STATE.lstrip("/"), '{"doing": "done", "sha256": "00", "failure": null}')
+    write(machine.root, SETUP_STATE.lstrip("/"), '{"state": "done", "sha256": "00", "failure": null}')
     assert machine.busy_after(60) == ""

@@ -11,9 +11,9 @@ from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.progress import read_progress
 from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe
-from bootstrap.mxnet_environment.state import read_state
 from tests.bootstrap.simulated_cluster import Clock
 
 BUCKET = "digits-bucket"
@@ -61,8 +61,8 @@ class SimulatedNode:
     def _build(self, recipe: Recipe, directory: Path, limit_s: float) -> None:
         assert 1.0 <= limit_s <= 60.0
         self.builds += 1
-        self.states.append(read_state(self.root).doing)
-        self.why.append(read_state(self.root).why)
+        self.states.append(read_progress(self.root).state)
+        self.why.append(read_progress(self.root).why)
         if self.failures:
             raise self.failures.pop(0)
         (directory / "bin").mkdir(parents=True)
@@ -75,7 +75,7 @@ class SimulatedNode:
         (directory / "engines").write_text("".join(f"{framework}\n" for framework in recipe.frameworks))
 
     def _sleep(self, seconds: float) -> None:
-        self.states.append(read_state(self.root).doing)
+        self.states.append(read_progress(self.root).state)
         self.clock.now += seconds
         self.paused.append(seconds)
         if self.stored_while_waiting:

@@ -3,22 +3,22 @@
 import socket
 
 from bootstrap.contract import HOSTS_FILE
-from bootstrap.mxnet_environment.state import EnvironmentState, write_state
+from bootstrap.mxnet_environment.progress import EnvironmentProgress, write_progress
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 
-SETTINGS = {"engines": "horovod"}
+SETTINGS = {"mxnet_environment": "horovod"}
 
 
 def test_a_node_is_ready_when_its_environment_is(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
-    for doing in ("building", "storing"):
-        write_state(node.root, EnvironmentState(doing=doing))
+    for state in ("building", "storing"):
+        write_progress(node.root, EnvironmentProgress(state=state))
         for _ in range(3):
             node.agent.run_pass()
         assert cluster.signals == []
-    write_state(node.root, EnvironmentState(doing="ready"))
+    write_progress(node.root, EnvironmentProgress(state="ready"))
     node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "SUCCESS", node.instance_id)]
 
@@ -35,9 +35,11 @@ def test_a_failing_build_fails_the_deploy_at_once(cluster: SimulatedCluster) -> 
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node = cluster.node("master", settings=SETTINGS)
-    write_state(
+    write_progress(
         node.root,
-        EnvironmentState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile, found none"),
+        EnvironmentProgress(
+            state="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile, found none"
+        ),
     )
     node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
@@ -47,7 +49,7 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: SimulatedClust
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master, worker = cluster.node("master"), cluster.node("worker", settings=SETTINGS)
-    write_state(worker.root, EnvironmentState(doing="waiting-for-master"))
+    write_progress(worker.root, EnvironmentProgress(state="waiting-for-master"))
     cluster.run([master, worker], until=lambda: master.agent.is_signal_settled)
     cluster.clock.now += 600.0
     worker.agent.run_pass()
@@ -59,6 +61,6 @@ def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Sim
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
-    write_state(node.root, EnvironmentState(doing="failed", failure="no pip", detail="no pip"))
+    write_progress(node.root, EnvironmentProgress(state="failed", failure="no pip", detail="no pip"))
     cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signal_settled)
     assert worker.agent.is_signal_settled

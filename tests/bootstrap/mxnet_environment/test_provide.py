@@ -11,8 +11,8 @@ from bootstrap.contract import MXNET_ENVIRONMENT
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
+from bootstrap.mxnet_environment.progress import EnvironmentMonitor, EnvironmentProgress, write_progress
 from bootstrap.mxnet_environment.provide import MPIRUN_COMMAND
-from bootstrap.mxnet_environment.state import EnvironmentState, EnvironmentStatus, write_state
 from tests.bootstrap.mxnet_environment.simulated_node import RECIPE, SimulatedNode
 
 pytestmark = pytest.mark.allow_subprocess
@@ -28,7 +28,7 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], S
     for each in (master, worker):
         assert under_root(each.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
         assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
-        assert EnvironmentStatus(each.root, name="horovod").check()
+        assert EnvironmentMonitor(each.root, name="horovod").check()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], SimulatedNode]) -> None:
@@ -105,15 +105,15 @@ def test_mpirun_of_the_image_is_not_replaced(node: Callable[[str], SimulatedNode
 
 
 def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
-    status = EnvironmentStatus(tmp_path, name="mxnet")
-    assert not status.check()
-    assert status.waiting == "engines: starting"
-    write_state(
-        tmp_path, EnvironmentState(doing="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile")
+    monitor = EnvironmentMonitor(tmp_path, name="mxnet")
+    assert not monitor.check()
+    assert monitor.waiting == "engines: starting"
+    write_progress(
+        tmp_path, EnvironmentProgress(state="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile")
     )
     with pytest.raises(MxnetEnvironmentError, match=r"^Horovod needs c\+\+ to compile$"):
-        status.check()
-    assert EnvironmentStatus(tmp_path, name=None).check()
+        monitor.check()
+    assert EnvironmentMonitor(tmp_path, name=None).check()
 
 
 def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], SimulatedNode]) -> None:
@@ -147,7 +147,7 @@ def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Sim
 
 
 def test_agent_receives_the_number_of_the_attempt(tmp_path: Path) -> None:
-    write_state(tmp_path, EnvironmentState(doing="building", why="try 1: pip install failed"))
-    status = EnvironmentStatus(tmp_path, name="mxnet")
-    assert not status.check()
-    assert status.waiting == "engines: building (try 1: pip install failed)"
+    write_progress(tmp_path, EnvironmentProgress(state="building", why="try 1: pip install failed"))
+    monitor = EnvironmentMonitor(tmp_path, name="mxnet")
+    assert not monitor.check()
+    assert monitor.waiting == "engines: building (try 1: pip install failed)"

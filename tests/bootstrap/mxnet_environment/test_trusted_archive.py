@@ -19,7 +19,7 @@ from bootstrap.contract import (
 )
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
-from bootstrap.mxnet_environment import service
+from bootstrap.mxnet_environment import environment_service
 from tests.bootstrap.mxnet_environment.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
 from tests.bootstrap.simulated_cluster import node_config
 
@@ -90,10 +90,10 @@ def test_clusters_that_share_a_bucket_have_an_archive_each() -> None:
 
 def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(service, "connect", lambda _region: SimpleNamespace(s3=None))
-    monkeypatch.setattr(service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))
+    monkeypatch.setattr(environment_service, "connect", lambda _region: SimpleNamespace(s3=None))
+    monkeypatch.setattr(environment_service, "Archive", lambda _s3, *, bucket, key: asked.append(f"{bucket}/{key}"))
     for name in ("one", "two"):
-        service._dependencies(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
+        environment_service._dependencies(node_config(cluster_name=name, bucket="shared"), tmp_path).archive(RECIPE)
     assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
 
 

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.files.paths import run_file
 from bootstrap.install import READ_AHEAD_UNIT
 from bootstrap.main import main
-from bootstrap.read_ahead import libraries, service
+from bootstrap.read_ahead import libraries, read_ahead_service
 from bootstrap.read_ahead.libraries import find_libraries, read_all
 
 MIB = 1024 * 1024
@@ -55,9 +55,9 @@ def test_every_byte_of_the_libraries_is_read_once(root: Path, monkeypatch: pytes
 
 def test_libraries_are_read_once_a_boot_and_logged(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    service.read_ahead(root, monotonic=lambda: 0.0)
+    read_ahead_service.read_ahead(root, monotonic=lambda: 0.0)
     assert only_log_message(caplog) == "read PyTorch's libraries ahead, 3 files: 5 of 5 MB in 0.0 s"
-    service.read_ahead(root)
+    read_ahead_service.read_ahead(root)
     assert only_log_message(caplog) == "PyTorch's libraries were read ahead since the boot"
 
 
@@ -70,7 +70,7 @@ def test_read_ahead_waits_for_the_agent_until_its_deadline(root: Path, caplog: p
         assert "5 of 5 MB" not in caplog.text
         clock[0] += seconds
 
-    service.read_ahead(root, monotonic=lambda: clock[0], sleep=sleep)
+    read_ahead_service.read_ahead(root, monotonic=lambda: clock[0], sleep=sleep)
     assert 60 < clock[0] < 62
     assert "5 of 5 MB" in caplog.text
 
@@ -91,7 +91,7 @@ def test_read_error_ends_the_read_ahead_with_one_line(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pread", broken)
-    service.read_ahead(root, monotonic=lambda: 0.0)
+    read_ahead_service.read_ahead(root, monotonic=lambda: 0.0)
     assert re.fullmatch(
         r"read .* 3 files: 0 of 5 MB in 0.0 s, then stopped: \S+: Input/output error", only_log_message(caplog)
     )
@@ -99,6 +99,6 @@ def test_read_error_ends_the_read_ahead_with_one_line(
 
 def test_the_command_of_the_unit_reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[Path]()
-    monkeypatch.setattr(service, "read_ahead", asked.append)
+    monkeypatch.setattr(read_ahead_service, "read_ahead", asked.append)
     assert main([READ_AHEAD_UNIT.partition("/bootstrap ")[2].split()[0]]) == 0
     assert asked == [Path("/")]

@@ -1,7 +1,7 @@
 """Test that a node joins the cluster once its setup has succeeded; if it failed, the node is visible but idle."""
 
 from bootstrap.contract import WORKERS_FILE
-from bootstrap.setup.state import SetupState, write_state
+from bootstrap.setup.progress import SetupProgress, write_progress
 from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
 
 HASH = "0123456789abcdef" * 4
@@ -10,11 +10,11 @@ DONE, FAILED = f"done:{HASH[:12]}", f"failed:{HASH[:12]}"
 
 
 def succeed(node: SimulatedNode) -> None:
-    write_state(node.root, SetupState(doing="done", sha256=HASH))
+    write_progress(node.root, SetupProgress(state="done", sha256=HASH))
 
 
 def fail(node: SimulatedNode, why: str = "E: no package foo") -> None:
-    write_state(node.root, SetupState(doing="failed", sha256=HASH, failure=why))
+    write_progress(node.root, SetupProgress(state="failed", sha256=HASH, failure=why))
 
 
 def setups(cluster: SimulatedCluster) -> dict[int, str]:
@@ -26,7 +26,7 @@ def test_a_node_joins_once_its_setup_has_succeeded(cluster: SimulatedCluster) ->
     cluster.add_group("worker", size=1)
     master, worker = (cluster.node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))
     succeed(master)
-    write_state(worker.root, SetupState(doing="running", sha256=HASH))
+    write_progress(worker.root, SetupProgress(state="running", sha256=HASH))
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE})
     for _ in range(10):
         worker.agent.run_pass()
@@ -81,7 +81,7 @@ def test_rebooted_member_keeps_its_index_during_setup(cluster: SimulatedCluster)
     node = cluster.node("master", settings=SETTINGS)
     succeed(node)
     cluster.run([node], until=lambda: node.agent.is_signal_settled)
-    write_state(node.root, SetupState(doing="running", sha256=HASH))
+    write_progress(node.root, SetupProgress(state="running", sha256=HASH))
     again = cluster.node("master", settings=SETTINGS)
     for _ in range(3):
         again.agent.run_pass()

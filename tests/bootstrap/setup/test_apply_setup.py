@@ -11,7 +11,7 @@ from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.apply_setup import apply_setup
 from bootstrap.setup.archive import SetupSource
-from bootstrap.setup.state import SetupState, write_state
+from bootstrap.setup.progress import SetupProgress, write_progress
 from tests.bootstrap.simulated_cluster import Clock, config_values
 
 SOURCE = SetupSource(url="s3://assets/new.zip", sha256="1" * 64, timeout_s=60.0)
@@ -22,18 +22,18 @@ class Node:
     """A node whose setup service ends with the given state after a while."""
 
     root: Path
-    ends_with: SetupState | None = None
+    ends_with: SetupProgress | None = None
     clock: Clock = field(default_factory=Clock)
     restarted: list[str] = field(default_factory=list)
     configured: list[str] = field(default_factory=list)
 
     def apply_setup(self) -> None:
-        apply_setup(SOURCE, root=self.root, services=self, monotonic=self.clock, sleep=self._sleep)
+        apply_setup(SOURCE, root=self.root, system=self, monotonic=self.clock, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.clock.now += seconds
         if self.ends_with and self.clock.now > 1010.0:
-            write_state(self.root, self.ends_with)
+            write_progress(self.root, self.ends_with)
 
     def reload_units(self) -> None:
         pass
@@ -59,8 +59,8 @@ def node(tmp_path: Path) -> Node:
 
 def test_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -> None:
     # An earlier attempt at the same setup failed.
-    write_state(node.root, SetupState(doing="failed", sha256=SOURCE.sha256, failure="no network"))
-    node.ends_with = SetupState(doing="done", sha256=SOURCE.sha256)
+    write_progress(node.root, SetupProgress(state="failed", sha256=SOURCE.sha256, failure="no network"))
+    node.ends_with = SetupProgress(state="done", sha256=SOURCE.sha256)
     node.apply_setup()
     assert (node.restarted, node.configured) == ([SETUP_SERVICE, AGENT_SERVICE], [SOURCE.sha256] * 2)
     new = {"setup": SOURCE.url, "setup_sha256": SOURCE.sha256, "setup_timeout_s": 60}
@@ -68,7 +68,7 @@ def test_waits_for_the_end_and_keeps_the_rest_of_the_configuration(node: Node) -
 
 
 def test_error_is_the_last_line_of_the_setup(node: Node) -> None:
-    node.ends_with = SetupState(doing="failed", sha256=SOURCE.sha256, failure="E: no package foo")
+    node.ends_with = SetupProgress(state="failed", sha256=SOURCE.sha256, failure="E: no package foo")
     with pytest.raises(SetupError, match=r"^E: no package foo \(/var/log/deeplearning/setup.log has all lines\)$"):
         node.apply_setup()
 

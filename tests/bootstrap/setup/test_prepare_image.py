@@ -80,8 +80,8 @@ for path in paths.values():
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("of other machines")
     os.chown(path, {OTHER_USER}, {OTHER_USER})
-services = Mock(disable_swap=list)
-prepare_image(root=root, sha256=given["sha256"], services=services, cgroup="")
+system = Mock(disable_swap=list)
+prepare_image(root=root, sha256=given["sha256"], system=system, cgroup="")
 print(json.dumps({{file: [path.read_text(), path.stat().st_uid] for file, path in paths.items()}}))
 """
 """Program that mounts what other machines share, in a mount namespace of its own, and prepares the disk."""
@@ -111,7 +111,7 @@ class Node:
 
     def prepare(self, sha256: str = SHA256) -> None:
         cgroup = "0::/user.slice/user-1000.slice/session-7.scope\n"
-        prepare_image(root=self.root, sha256=sha256, services=self, cgroup=cgroup)
+        prepare_image(root=self.root, sha256=sha256, system=self, cgroup=cgroup)
 
     def disable(self, unit: str) -> None:
         self.ran.append(f"disable {unit}")

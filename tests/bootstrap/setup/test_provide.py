@@ -13,8 +13,8 @@ from bootstrap.contract import SETUP_MARKER, WORKER, NodeType
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
+from bootstrap.setup.progress import SetupMonitor
 from bootstrap.setup.provide import RETRY_S, SETUP_DIR, SetupDependencies, provide
-from bootstrap.setup.state import SetupStatus
 from stacks.nodes.bundle import zip_files
 from tests.bootstrap.simulated_cluster import Clock
 
@@ -36,7 +36,7 @@ class Node:
 
     def provide(
         self, files: dict[str, bytes], *, sha256: str | None = None, node_type: NodeType = WORKER
-    ) -> SetupStatus:
+    ) -> SetupMonitor:
         content = zip_files(files)
         source = SetupSource(
             url="s3://assets/a/b.zip", sha256=sha256 or hashlib.sha256(content).hexdigest(), timeout_s=60.0
@@ -60,7 +60,7 @@ class Node:
             sleep=self._sleep,
         )
         provide(source, node_type=node_type, dependencies=dependencies)
-        return SetupStatus(self.root, sha256=source.sha256)
+        return SetupMonitor(self.root, sha256=source.sha256)
 
     def _run(self, command: list[str], *, cwd: Path, deadline: float) -> None:
         assert deadline <= self.clock.now + 60.0
@@ -81,11 +81,11 @@ def node(tmp_path: Path) -> Node:
 
 
 def test_setup_script_runs_before_the_requirements(node: Node) -> None:
-    status = node.provide(BOTH)
+    monitor = node.provide(BOTH)
     pip = ["python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     assert node.ran == [["setup.sh"], [*pip, "--requirement", "requirements.txt"]]
-    outcome = status.outcome or ""
-    assert (outcome.partition(":")[0], len(outcome), status.is_done, status.failure) == ("done", 17, True, None)
+    outcome = monitor.outcome or ""
+    assert (outcome.partition(":")[0], len(outcome), monitor.is_done, monitor.failure) == ("done", 17, True, None)
 
 
 def test_setup_runs_once_per_content(node: Node) -> None:
@@ -117,13 +117,13 @@ def test_marker_of_an_older_release_is_valid_on_its_own_node(node: Node) -> None
 
 def test_failed_or_interrupted_setup_runs_again_at_boot(node: Node) -> None:
     node.fails = SetupError("E: no package foo", "setup.sh ended with exit code 1")
-    status = node.provide(BOTH)
-    assert (status.failure, status.is_done, len(node.ran)) == ("E: no package foo", False, 1)
-    assert (status.outcome or "").startswith("failed:")
+    monitor = node.provide(BOTH)
+    assert (monitor.failure, monitor.is_done, len(node.ran)) == ("E: no package foo", False, 1)
+    assert (monitor.outcome or "").startswith("failed:")
     node.fails = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         node.provide(BOTH)
-    assert (status.outcome, status.is_done, status.failure) == (None, False, None)
+    assert (monitor.outcome, monitor.is_done, monitor.failure) == (None, False, None)
     node.fails = None
     assert node.provide(BOTH).is_done
 
@@ -147,18 +147,18 @@ def test_program_runs_at_most_twice_and_within_the_deadline(node: Node) -> None:
 
 
 def test_output_is_logged_before_the_failure_is_reported(node: Node) -> None:
-    status: SetupStatus | None = None
+    monitor: SetupMonitor | None = None
     node.fails = SetupError("no", "no")
 
     class Flushes(list[str]):
         def append(self, word: str) -> None:
-            failures.append(status.failure if status else None)
+            failures.append(monitor.failure if monitor else None)
 
     failures: list[str | None] = []
     node.order = Flushes()
-    status = SetupStatus(node.root, sha256=hashlib.sha256(zip_files(BOTH)).hexdigest())
+    monitor = SetupMonitor(node.root, sha256=hashlib.sha256(zip_files(BOTH)).hexdigest())
     node.provide(BOTH)
-    assert (failures, status.failure) == ([None], "no")
+    assert (failures, monitor.failure) == ([None], "no")
 
 
 def test_a_full_disk_is_a_failure_of_one_line(node: Node) -> None:
@@ -170,8 +170,8 @@ def test_fetching_the_archive_is_retried_until_the_deadline(node: Node) -> None:
     node.offline_until = node.clock.now + 10.0
     assert node.provide(BOTH).is_done
     node.offline_until = node.clock.now + 1000.0
-    status = node.provide({"setup.sh": b"#!/bin/sh\n# other\n"})
-    assert status.failure == "cannot fetch it from S3"
+    monitor = node.provide({"setup.sh": b"#!/bin/sh\n# other\n"})
+    assert monitor.failure == "cannot fetch it from S3"
     assert len(node.ran) == 2
 
 
@@ -193,4 +193,4 @@ def test_setup_without_pytorchs_python_reports_its_path(node: Node) -> None:
         root=node.root, read=lambda *_: content, run=lambda *_, **__: None, flush=lambda: None, python="/none/python"
     )
     provide(source, node_type=WORKER, dependencies=dependencies)
-    assert SetupStatus(node.root, sha256=source.sha256).failure == "no /none/python"
+    assert SetupMonitor(node.root, sha256=source.sha256).failure == "no /none/python"

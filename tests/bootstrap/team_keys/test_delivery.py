@@ -49,7 +49,7 @@ def test_keys_are_added_and_removed_on_running_nodes(cluster: SimulatedCluster, 
     deploy(cluster, one, without=both)
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == f"{BOB}\n" for node in nodes))
     for node in nodes:
-        ended = {call for call in node.actions.calls if call.startswith("end-logins")}
+        ended = {call for call in node.system.calls if call.startswith("end-logins")}
         assert ended == {f"end-logins {ED25519_FINGERPRINT}"}
     deploy(cluster, {}, without=one)
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))

@@ -8,8 +8,8 @@ import aws_cdk as cdk
 
 from stacks.cluster_role import RoleRules
 from stacks.lifetime.capacity_block import BlockSchedules
+from stacks.lifetime.eventbridge_schedules import UPDATE_GROUP
 from stacks.lifetime.expiry import Expiry
-from stacks.lifetime.schedules import UPDATE_GROUP
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import parse_block
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster

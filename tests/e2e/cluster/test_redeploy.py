@@ -46,7 +46,7 @@ NEWER = (
     Edit(
         file="bootstrap/contract.py", old=f'\nVERSION: Final = "{VERSION}"', new=f'\nVERSION: Final = "{NEWER_VERSION}"'
     ),
-    Edit(file="bootstrap/service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
+    Edit(file="bootstrap/agent_service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
     Edit(
         file="bootstrap/cluster/table.py",
         old='HOST_KEY_FIELD: {"S": record.host_key},',

@@ -43,7 +43,7 @@ PROGRESS = "UPDATE_IN_PROGRESS"
 EDITS = (
     # The deletion begins a minute after the pause, and both come every minute.
     Edit(file="stacks/settings/lifetime.py", old="timedelta(minutes=15)", new="timedelta(minutes=1)"),
-    Edit(file="stacks/lifetime/schedules.py", old='"rate(5 minutes)"', new='"rate(1 minute)"'),
+    Edit(file="stacks/lifetime/eventbridge_schedules.py", old='"rate(5 minutes)"', new='"rate(1 minute)"'),
     APP,
 )
 

@@ -15,20 +15,26 @@ HOSTS = [Host(name=f"deeplearning-worker{number}", slots=1) for number in (1, 2,
 NEW, OLD = "0123456789abcdef" * 4, "fedcba9876543210" * 4
 
 
-def state(sha256: str, doing: str = "done") -> str:
-    return json.dumps({"doing": doing, "sha256": sha256, "failure": None})
+def progress(sha256: str, state: str = "done") -> str:
+    return json.dumps({"state": state, "sha256": sha256, "failure": None})
 
 
 @pytest.mark.parametrize(
     ("states", "why"),
     [
         (
-            (state(NEW), state(OLD), state(OLD)),
+            (progress(NEW), progress(OLD), progress(OLD)),
             "the nodes have run different setups, 0123456789ab on deeplearning-worker1, fedcba987654 on "
             "deeplearning-worker2 and 1 more: dlcluster setup brings all to the same one",
         ),
-        ((state(NEW), "", state(NEW)), "0123456789ab on deeplearning-worker1 and 1 more, none on deeplearning-worker2"),
-        ((state(NEW), state(NEW, "running"), state(NEW)), "the setup runs on deeplearning-worker2: wait until"),
+        (
+            (progress(NEW), "", progress(NEW)),
+            "0123456789ab on deeplearning-worker1 and 1 more, none on deeplearning-worker2",
+        ),
+        (
+            (progress(NEW), progress(NEW, "running"), progress(NEW)),
+            "the setup runs on deeplearning-worker2: wait until",
+        ),
     ],
     ids=["two", "with and without", "running"],
 )
@@ -37,7 +43,7 @@ def test_job_on_nodes_with_different_setups_is_refused(states: tuple[str, ...], 
         check_setup([*zip(HOSTS, states, strict=True)])
 
 
-@pytest.mark.parametrize("states", [("", "", ""), (state(NEW),) * 3], ids=["none", "the same"])
+@pytest.mark.parametrize("states", [("", "", ""), (progress(NEW),) * 3], ids=["none", "the same"])
 def test_nodes_of_one_setup_may_train(states: tuple[str, ...]) -> None:
     check_setup([*zip(HOSTS, states, strict=True)])
 
@@ -46,5 +52,5 @@ def test_the_node_reports_what_its_service_wrote(tmp_path: Path) -> None:
     assert SETUP_STATE == contract.SETUP_STATE
     file = tmp_path / "setup.json"
     assert read_setup_state(str(file)) == ""
-    file.write_text(state(NEW))
-    assert read_setup_state(str(file)) == state(NEW)
+    file.write_text(progress(NEW))
+    assert read_setup_state(str(file)) == progress(NEW)

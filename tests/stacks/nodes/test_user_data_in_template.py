@@ -44,7 +44,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             bucket=f"<{logical_id(template, 'AWS::S3::Bucket', '')}>",
             master_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesMaster')}.RoleId>",
             worker_role_id=f"<{logical_id(template, 'AWS::IAM::Role', 'RolesWorker')}.RoleId>",
-            engines=None,
+            mxnet_environment=None,
             shared_storage=None,
             shared_storage_resource=None,
             setup=None,
@@ -81,7 +81,7 @@ def test_engines_setting_reaches_nodes_without_more_permissions(
     synthesize: Synthesize, engines: tuple[str, ...], message: str
 ) -> None:
     plain, template = synthesize(worker_count=1), synthesize(worker_count=1, engines=engines)
-    assert json.dumps(f'"engines": {message}')[1:-1] in json.dumps(template)
+    assert json.dumps(f'"mxnet_environment": {message}')[1:-1] in json.dumps(template)
     policies = [
         [resource for resource in each["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
         for each in (plain, template)

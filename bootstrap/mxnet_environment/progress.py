@@ -11,10 +11,10 @@ from bootstrap.files.paths import under_root
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EnvironmentState:
-    """Progress of the service; a reboot deletes the file."""
+class EnvironmentProgress:
+    """Content of the progress file, which a reboot deletes."""
 
-    doing: str
+    state: str
     """Current step, one word."""
     why: str | None = None
     """Number and failure of the last try; None on the first."""
@@ -25,24 +25,24 @@ class EnvironmentState:
 
 
 READY = "ready"
-STARTING = EnvironmentState(doing="starting")
+STARTING = EnvironmentProgress(state="starting")
 
 
-def write_state(root: Path, state: EnvironmentState) -> None:
-    """Write the state file."""
-    write_file(under_root(root, MXNET_ENVIRONMENT_STATE), json.dumps(asdict(state)) + "\n")
+def write_progress(root: Path, progress: EnvironmentProgress) -> None:
+    """Write the progress file."""
+    write_file(under_root(root, MXNET_ENVIRONMENT_STATE), json.dumps(asdict(progress)) + "\n")
 
 
-def read_state(root: Path) -> EnvironmentState:
-    """Return the service's last state, or STARTING."""
+def read_progress(root: Path) -> EnvironmentProgress:
+    """Return the service's last progress, or STARTING."""
     try:
-        return EnvironmentState(**json.loads(under_root(root, MXNET_ENVIRONMENT_STATE).read_text()))
+        return EnvironmentProgress(**json.loads(under_root(root, MXNET_ENVIRONMENT_STATE).read_text()))
     except FileNotFoundError:
         return STARTING
 
 
-class EnvironmentStatus:
-    """Tells the agent whether its node's MXNet environment is ready."""
+class EnvironmentMonitor:
+    """Reads the progress for the agent, which waits until the MXNet environment is ready."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:
         self._root = root
@@ -57,9 +57,9 @@ class EnvironmentStatus:
         """
         if self._name is None:
             return True
-        state = read_state(self._root)
-        if state.failure is not None:
-            raise MxnetEnvironmentError(state.failure, state.detail or state.failure)
-        why = f" ({state.why})" if state.why else ""
-        self.waiting = None if state.doing == READY else f"engines: {state.doing}{why}"
+        progress = read_progress(self._root)
+        if progress.failure is not None:
+            raise MxnetEnvironmentError(progress.failure, progress.detail or progress.failure)
+        why = f" ({progress.why})" if progress.why else ""
+        self.waiting = None if progress.state == READY else f"engines: {progress.state}{why}"
         return self.waiting is None

@@ -1,4 +1,4 @@
-"""Define what the agent needs of its machine and of AWS; build a node's clients and record from it."""
+"""Define the agent's dependencies; build a node's session, health checks and record from them."""
 
 import random
 import time
@@ -21,9 +21,11 @@ from bootstrap.cluster.table import Table
 from bootstrap.cluster.termination_notice import TerminationHandler, TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
-from bootstrap.files.node_files import Actions, read_node_state, user_permissions
+from bootstrap.files.node_files import AgentSystem, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
+from bootstrap.health.checks import Health
+from bootstrap.health.gpus import GpuCounter
 from bootstrap.jobs.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
 
@@ -32,11 +34,11 @@ RANDOM: Final = random.SystemRandom()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Host:
-    """The machine's functions and clients that the agent uses; tests replace each."""
+class AgentDependencies:
+    """Functions and clients that are injected into the agent; tests replace each."""
 
     root: Path
-    actions: Actions
+    system: AgentSystem
     identify: Callable[[], Identity]
     read_notice: Callable[[], TerminationNotice]
     connect: Callable[[str], Clients]
@@ -59,7 +61,7 @@ class Host:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClusterClients:
+class ClusterSession:
     """Identity and clients of a node, available once the instance has credentials."""
 
     identity: Identity
@@ -74,28 +76,30 @@ class ClusterClients:
     """On the master only, if the cluster has an Elastic IP."""
 
 
-def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, clients: Clients) -> ClusterClients:
-    """Build the clients of one node."""
+def connect_to_cluster(
+    config: NodeConfig, dependencies: AgentDependencies, *, identity: Identity, clients: Clients
+) -> ClusterSession:
+    """Build the session of one node."""
     networks = config.cluster_networks
     table = Table(clients.dynamodb, name=config.table, networks=networks)
     group = GroupRequests(lambda: clients.autoscaling, group=config.group, instance_id=identity.instance_id)
     is_master = config.node_type == MASTER
-    return ClusterClients(
+    return ClusterSession(
         identity=identity,
         table=table,
-        follower=Follower(table, turn=ReadTurn(host.random), monotonic=host.monotonic),
+        follower=Follower(table, turn=ReadTurn(dependencies.random), monotonic=dependencies.monotonic),
         stack_signal=StackSignal(
             clients.cloudformation,
             target=config.signal_target,
             instance_id=identity.instance_id,
-            sent_file=under_root(host.root, SIGNALED_FILE),
+            sent_file=under_root(dependencies.root, SIGNALED_FILE),
         ),
         group=group,
         termination=TerminationHandler(
             group,
             instance_id=identity.instance_id,
-            monotonic=host.monotonic,
-            longest_grace_s=lambda: longest_grace_s(host.root, config.default_user),
+            monotonic=dependencies.monotonic,
+            longest_grace_s=lambda: longest_grace_s(dependencies.root, config.default_user),
         ),
         coordinator=Coordinator(
             config,
@@ -103,9 +107,9 @@ def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, cl
             table=table,
             autoscaling=clients.autoscaling,
             ec2=clients.ec2,
-            remembered=read_node_state(host.root, instance_id=identity.instance_id, networks=networks),
-            monotonic=host.monotonic,
-            shared_storage=FileSystemLookup(config, clients, monotonic=host.monotonic).find,
+            remembered=read_node_state(dependencies.root, instance_id=identity.instance_id, networks=networks),
+            monotonic=dependencies.monotonic,
+            shared_storage=FileSystemLookup(config, clients, monotonic=dependencies.monotonic).find,
         )
         if is_master
         else None,
@@ -114,15 +118,27 @@ def connect_to_cluster(config: NodeConfig, host: Host, *, identity: Identity, cl
             address=config.address,
             allocation_id=config.address_allocation,
             instance_id=identity.instance_id,
-            monotonic=host.monotonic,
+            monotonic=dependencies.monotonic,
         )
         if is_master and config.address is not None and config.address_allocation is not None
         else None,
     )
 
 
+def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> Health:
+    """Build the health checks of one node."""
+    return Health(
+        root=dependencies.root,
+        expected_gpus=config.gpu_count,
+        count_gpus=gpus.count_or_none,
+        expected_efa=config.efa_interfaces,
+        resolve=dependencies.resolve,
+        answers_ssh=dependencies.answers_ssh,
+    )
+
+
 def own_record(
-    config: NodeConfig, host: Host, *, instance_id: str, draining: bool, mount: str, setup: str
+    config: NodeConfig, dependencies: AgentDependencies, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
     """Return this node's record, making its keys if it has none.
 
@@ -133,18 +149,18 @@ def own_record(
         record_id=node_record_id(config.role_id(config.node_type), instance_id),
         instance_id=instance_id,
         node_type=config.node_type,
-        host_key=read_host_key(host.root),
-        ssh_key=_ensure_cluster_key(config, host, instance_id),
+        host_key=read_host_key(dependencies.root),
+        ssh_key=_ensure_cluster_key(config, dependencies, instance_id),
         draining=draining or setup.startswith(SETUP_FAILED),
         mount=mount,
         setup=setup,
-        release=host.release,
+        release=dependencies.release,
     )
 
 
-def _ensure_cluster_key(config: NodeConfig, host: Host, instance_id: str) -> str:
+def _ensure_cluster_key(config: NodeConfig, dependencies: AgentDependencies, instance_id: str) -> str:
     if config.node_type != MASTER:
-        delete_cluster_key(host.root)
+        delete_cluster_key(dependencies.root)
         return ""
     user = user_permissions(config.default_user)
-    return cluster_key(host.root, instance_id=instance_id, user=user, maker=host.actions)
+    return cluster_key(dependencies.root, instance_id=instance_id, user=user, system=dependencies.system)

@@ -11,23 +11,23 @@ from bootstrap.files.paths import under_root
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetupState:
-    """Progress of the service; a reboot deletes the file."""
+class SetupProgress:
+    """Content of the progress file, which a reboot deletes."""
 
-    doing: Literal["running", "done", "failed"]
+    state: Literal["running", "done", "failed"]
     sha256: str
     """Hash of the archive whose progress this is."""
     failure: str | None = None
     """The failure, short enough for a failure signal; None unless the setup has failed."""
 
 
-def write_state(root: Path, state: SetupState) -> None:
-    """Write the state file."""
-    write_file(under_root(root, SETUP_STATE), json.dumps(asdict(state)) + "\n")
+def write_progress(root: Path, progress: SetupProgress) -> None:
+    """Write the progress file."""
+    write_file(under_root(root, SETUP_STATE), json.dumps(asdict(progress)) + "\n")
 
 
-class SetupStatus:
-    """Tells the agent how far its node's setup is; ``sha256`` is the archive's hash, None for no setup."""
+class SetupMonitor:
+    """Reads the progress for the agent; ``sha256`` is the archive's hash, None for no setup."""
 
     def __init__(self, root: Path, *, sha256: str | None) -> None:
         self._root = root
@@ -38,24 +38,24 @@ class SetupStatus:
         """Return the outcome for this node's record; empty without a setup, None until there is one."""
         if self._sha256 is None:
             return ""
-        state = self._read()
-        return None if state.doing == SETUP_RUNNING else f"{state.doing}:{state.sha256[:SETUP_HASH_LENGTH]}"
+        progress = self._read()
+        return None if progress.state == SETUP_RUNNING else f"{progress.state}:{progress.sha256[:SETUP_HASH_LENGTH]}"
 
     @property
     def is_done(self) -> bool:
         """Return True if the setup has succeeded or there is none."""
-        return self._sha256 is None or self._read().doing == SETUP_DONE
+        return self._sha256 is None or self._read().state == SETUP_DONE
 
     @property
     def failure(self) -> str | None:
         """Return why the setup has failed; None if it has not."""
         return None if self._sha256 is None else self._read().failure
 
-    def _read(self) -> SetupState:
-        """Return the service's last state for this archive."""
-        starting = SetupState(doing=SETUP_RUNNING, sha256=self._sha256 or "")
+    def _read(self) -> SetupProgress:
+        """Return the service's last progress for this archive."""
+        starting = SetupProgress(state=SETUP_RUNNING, sha256=self._sha256 or "")
         try:
-            state = SetupState(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
+            progress = SetupProgress(**json.loads(under_root(self._root, SETUP_STATE).read_text()))
         except FileNotFoundError:
             return starting
-        return state if state.sha256 == self._sha256 else starting
+        return progress if progress.sha256 == self._sha256 else starting

@@ -10,8 +10,8 @@ import pytest
 
 from bootstrap.contract import SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
+from bootstrap.shared_storage.mount_service import MAX_BACKOFF_S, WATCH_S, Mounter
 from bootstrap.shared_storage.mounts import MountError, OccupiedError
-from bootstrap.shared_storage.service import MAX_BACKOFF_S, WATCH_S, Mounter
 from bootstrap.shared_storage.target import StorageTarget
 
 ID = "fs-0123456789abcdef0"

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap import service
+from bootstrap import agent_service
 from bootstrap.agent import Agent
 from bootstrap.aws.clients import Clients
 from bootstrap.aws.imds import Identity
@@ -35,8 +35,8 @@ def _instance(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Non
     def connect(_region: str) -> Clients:
         return cluster.clients
 
-    monkeypatch.setattr(service, "connect", connect)
-    monkeypatch.setattr(service, "read_identity", lambda: Identity(instance_id="i-1", address="10.0.0.1"))
+    monkeypatch.setattr(agent_service, "connect", connect)
+    monkeypatch.setattr(agent_service, "read_identity", lambda: Identity(instance_id="i-1", address="10.0.0.1"))
 
 
 @pytest.mark.usefixtures("_instance")
@@ -44,13 +44,13 @@ def test_bad_config_fails_the_deploy_at_once_and_once(cluster: SimulatedCluster,
     write_config(tmp_path, json.dumps(config_values() | {"version": 2}))
     for _ in range(2):
         with pytest.raises(ConfigError, match="version must be 1, got 2"):
-            service.read_config(tmp_path)
+            agent_service.read_config(tmp_path)
     assert cluster.signals == [("WorkerGroup", "FAILURE", "i-1 bad-config")]
 
 
 def test_missing_config_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"/etc/deeplearning/node\.json must be written before"):
-        service.read_config(tmp_path)
+        agent_service.read_config(tmp_path)
 
 
 @pytest.fixture
@@ -76,11 +76,11 @@ def test_stopped_service_ships_its_last_lines(
     shipper = LogShipper()
     shipped: list[str] = []
     monkeypatch.setattr(shipper, "ship", lambda: shipped.append("all"))
-    monkeypatch.setattr(service, "set_up_logging", lambda _file: shipper)
+    monkeypatch.setattr(agent_service, "set_up_logging", lambda _file: shipper)
     monkeypatch.setattr(Agent, "run_pass", run_pass)
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(SystemExit) as stopped:
-        service.serve(tmp_path)
+        agent_service.serve(tmp_path)
     assert stopped.value.code == 0
     assert shipped == ["all"]
 
@@ -91,7 +91,7 @@ def shipper(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
     made, log = LogShipper(), logging.getLogger("bootstrap")
     made.connect(cluster.clients.logs, group=LOG_GROUP, stream="i-1")
     log.addHandler(made)
-    monkeypatch.setattr(service, "set_up_logging", lambda _file: made)
+    monkeypatch.setattr(agent_service, "set_up_logging", lambda _file: made)
     yield made
     log.removeHandler(made)
 
@@ -105,7 +105,7 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 @pytest.mark.parametrize(
-    "where", ["bootstrap.agent.first_start_time", "bootstrap.service.System", "bootstrap.agent.Agent.run_pass"]
+    "where", ["bootstrap.agent.first_start_time", "bootstrap.agent_service.System", "bootstrap.agent.Agent.run_pass"]
 )
 def test_agent_crash_fails_the_deploy_once(
     cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -114,7 +114,7 @@ def test_agent_crash_fails_the_deploy_once(
     write_config(tmp_path, json.dumps(config_values()))
     for _ in range(2):  # systemd restarts it
         with pytest.raises(ZeroDivisionError, match="on purpose"):
-            service.serve(tmp_path)
+            agent_service.serve(tmp_path)
     assert cluster.signals == CRASHED
 
 
@@ -132,7 +132,7 @@ def test_crash_traceback_is_logged_before_the_signal(
     monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(ZeroDivisionError):
-        service.serve(tmp_path)
+        agent_service.serve(tmp_path)
     [sentence] = [text for text in words if "agent crashed" in text]
     assert sentence.startswith("agent crashed: ZeroDivisionError\nTraceback")
     assert sentence.endswith("ZeroDivisionError: on purpose")
@@ -145,7 +145,7 @@ def test_crash_of_an_optional_node_sends_no_failure(
     monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values() | {"fails_deploy": False}))
     with pytest.raises(ZeroDivisionError):
-        service.serve(tmp_path)
+        agent_service.serve(tmp_path)
     assert cluster.signals == []
 
 
@@ -156,11 +156,11 @@ def test_crash_that_cannot_be_reported_is_still_a_crash(
     def no_answer() -> NoReturn:
         raise MetadataError("no answer")
 
-    monkeypatch.setattr(service, "read_identity", no_answer)
+    monkeypatch.setattr(agent_service, "read_identity", no_answer)
     monkeypatch.setattr(Agent, "run_pass", crash)
     write_config(tmp_path, json.dumps(config_values()))
     with pytest.raises(ZeroDivisionError):
-        service.serve(tmp_path)
+        agent_service.serve(tmp_path)
     assert cluster.signals == []
     assert "cannot report the failure agent-crashed ZeroDivisionError: no answer" in caplog.text
 
@@ -181,7 +181,7 @@ def test_crash_that_no_stack_waits_for_is_reported_once(
     write_config(tmp_path, json.dumps(config_values()))
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            service.serve(tmp_path)
+            agent_service.serve(tmp_path)
     assert asked == ["i-1 agent-crashed ZeroDivisionError"]
     # Another machine would crash in the same way.
     assert cluster.unhealthy == []

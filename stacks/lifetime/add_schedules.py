@@ -1,7 +1,7 @@
 """Add what ends a cluster: the schedules of ``expires`` and of a Capacity Block, and the permission of ``idle_stop``.
 
 stacks/settings/lifetime.py checks the settings. expiry.py and capacity_block.py each decide when something must happen;
-schedules.py creates the schedules for them.
+eventbridge_schedules.py creates the schedules for them.
 """
 
 from constructs import Construct, IConstruct

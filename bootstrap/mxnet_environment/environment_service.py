@@ -15,9 +15,9 @@ from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
 from bootstrap.mxnet_environment.build import Builder
+from bootstrap.mxnet_environment.progress import EnvironmentProgress, write_progress
 from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe, recipe_for_this_machine
-from bootstrap.mxnet_environment.state import EnvironmentState, write_state
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ BUILD_S: Final = 900.0
 def provide_mxnet_environment(root: Path) -> None:
     """Provide the MXNet environment of the node's configuration, if any."""
     config = parse_config(under_root(root, NODE_CONFIG).read_text())
-    if config.engines is None:
+    if config.mxnet_environment is None:
         return
     try:
-        recipe = recipe_for_this_machine(config.engines)
+        recipe = recipe_for_this_machine(config.mxnet_environment)
         is_master = config.node_type == MASTER
         provide(
             recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, dependencies=_dependencies(config, root)
@@ -44,7 +44,7 @@ def provide_mxnet_environment(root: Path) -> None:
 
 def _fail(root: Path, short: str, detail: str) -> None:
     log.error("%s: %s", short, detail)
-    write_state(root, EnvironmentState(doing="failed", failure=short, detail=detail))
+    write_progress(root, EnvironmentProgress(state="failed", failure=short, detail=detail))
 
 
 def _dependencies(config: NodeConfig, root: Path) -> EnvironmentDependencies:

@@ -18,11 +18,11 @@ from bootstrap.cluster.record_fields import SHA256
 from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG, release_name
+from bootstrap.dependencies import AgentDependencies
 from bootstrap.errors import ConfigError
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
 from bootstrap.health.checks import answers_ssh
-from bootstrap.host import Host
 from bootstrap.system import System
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def serve(root: Path) -> NoReturn:
     config = read_config(root)
     log.info("agent of a %s of cluster %s", config.node_type, config.cluster_name)
     try:
-        agent = Agent(config, _host(root, shipper))
+        agent = Agent(config, _agent_dependencies(root, shipper))
         while True:
             time.sleep(agent.run_pass())
     except Exception as error:  # report any crash, so that the stack does not wait in vain; systemd restarts the agent
@@ -50,11 +50,11 @@ def serve(root: Path) -> NoReturn:
         shipper.ship()
 
 
-def _host(root: Path, shipper: LogShipper) -> Host:
+def _agent_dependencies(root: Path, shipper: LogShipper) -> AgentDependencies:
     system = System(root)
-    return Host(
+    return AgentDependencies(
         root=root,
-        actions=system,
+        system=system,
         identify=read_identity,
         read_notice=read_notice,
         connect=connect,
@@ -102,7 +102,7 @@ def report(target: SignalTarget, reason: str, root: Path) -> None:
             instance_id=read_identity().instance_id,
             sent_file=under_root(root, SIGNALED_FILE),
         )
-        if not stack_signal.is_settled and not stack_signal.failure(reason):
+        if not stack_signal.is_settled and not stack_signal.send_failure(reason):
             # Another machine would crash in the same way, so do not request one.
             stack_signal.record_signal(reason)
     except RETRYABLE_ERRORS as error:

@@ -42,7 +42,7 @@ def sizes(cluster: SimulatedCluster) -> dict[str, tuple[int, int, int]]:
 
 
 def walls(node: SimulatedNode) -> list[str]:
-    return [call.removeprefix("wall ") for call in node.actions.calls if call.startswith("wall ")]
+    return [call.removeprefix("wall ") for call in node.system.calls if call.startswith("wall ")]
 
 
 def record(cluster: SimulatedCluster) -> PauseRecord:
