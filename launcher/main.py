@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
+from launcher.options.parser import parse_options
 from launcher.spec import Job
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.pool.pool import open_pool

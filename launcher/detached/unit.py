@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from launcher.cli.options import parse_options
 from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
@@ -15,6 +14,7 @@ from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.lifecycle import run_and_record
+from launcher.options.parser import parse_options
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
 from launcher.spec import Job

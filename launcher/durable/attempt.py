@@ -4,7 +4,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launcher.cli.options import parse_options
 from launcher.detached.detach import detach
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror
@@ -15,6 +14,7 @@ from launcher.durable_state import RECORD, directory_of, is_open
 from launcher.errors import LaunchError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
+from launcher.options.parser import parse_options
 from launcher.spec import Job
 
 

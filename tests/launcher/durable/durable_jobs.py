@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from launcher.cli.options import parse_options
 from launcher.durable.bucket import BucketLocation
 from launcher.durable.record import DurableRecord
+from launcher.options.parser import parse_options
 from launcher.spec import Job
 
 LOCATION = BucketLocation(bucket="bucket", cluster="team", region="us-east-1")

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import KEEP_VARIABLE
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
+from launcher.options.parser import parse_options
 from launcher.spec import RestartPolicy
 from launcher.sync.request import Fetch, SyncRequest
-from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
+from tests.launcher.options.parsing import GPUS, PATH, parse, slots
 
 COUNT = "DEEPLEARNING_WORKERS_COUNT"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
+from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
 from launcher.spec import Job
-from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
+from tests.launcher.options.parsing import GPUS, PATH, parse, slots
 from tests.launcher.ssh_cluster import SshCluster
 
 NODES = 4

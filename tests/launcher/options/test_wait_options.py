@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import host_options
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
+from launcher.options import host_options
+from launcher.options.parser import parse_options
 from launcher.spec import Job, QueuePolicy
 
 DAY_S = 86400

@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
-from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
-from launcher.cli.nested_launchers import find_nested_launcher, refuse_nested_launchers
-from launcher.cli.program import build_program, command_args, launch_args, torchrun_command
-from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
-from launcher.cli.torchrun_options import (
+from launcher.errors import UsageError
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
+from launcher.hosts.cluster_size import setup_seconds
+from launcher.hosts.hostfile import FORMS
+from launcher.options.host_options import first_hosts, gpus_per_node, host_source_from, local_host
+from launcher.options.nested_launchers import find_nested_launcher, refuse_nested_launchers
+from launcher.options.program import build_program, command_args, launch_args, torchrun_command
+from launcher.options.sync_options import add_sync_options, sync_request, venv_directory
+from launcher.options.torchrun_options import (
     add_torchrun_options,
     launcher_option,
     option_notes,
@@ -18,12 +22,13 @@ from launcher.cli.torchrun_options import (
     shown_ranks,
     spellings,
 )
-from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
-from launcher.cli.wait_options import add_wait_options, queue_policy
-from launcher.errors import UsageError
-from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
-from launcher.hosts.cluster_size import setup_seconds
-from launcher.hosts.hostfile import FORMS
+from launcher.options.variable_options import (
+    add_variable_options,
+    check_storable,
+    requested_variables,
+    secret_references,
+)
+from launcher.options.wait_options import add_wait_options, queue_policy
 from launcher.spec import GRACE_S, Job, RestartPolicy
 from launcher.validate import job_name, whole_number
 
@@ -60,7 +65,7 @@ class _RejectMpirunOption(argparse.Action):
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
         # Imported late: most command lines do not need it.
-        from launcher.cli.unsupported_options import unknown_option_error
+        from launcher.options.unsupported_options import unknown_option_error
 
         raise unknown_option_error(str(option_string), known=())
 
@@ -214,7 +219,7 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
             options.command = torchrun_command(nested, options)
     if unknown:
         # Imported late: most command lines do not need it.
-        from launcher.cli.unsupported_options import unknown_option_error
+        from launcher.options.unsupported_options import unknown_option_error
 
         shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
         known = sorted(action.option_strings[-1] for action in shown if action.option_strings)

@@ -1,6 +1,6 @@
 """Parse lines of launch in tests, and list the slots of their hosts."""
 
-from launcher.cli.options import parse_options
+from launcher.options.parser import parse_options
 from launcher.spec import Job
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
