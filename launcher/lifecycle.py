@@ -16,7 +16,7 @@ from launcher.job_queue.turn import QueueContext, Turn, take_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
@@ -24,7 +24,7 @@ STDOUT_FD, STDERR_FD = 1, 2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_in_terminal(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
+def run_in_terminal(job: JobSpec, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
@@ -44,7 +44,7 @@ def print_refusal(error: LaunchError) -> int:
 
 
 def run_and_record(
-    job: Job,
+    job: JobSpec,
     *,
     recorder: JobRecorder,
     cwd: str,
@@ -85,7 +85,7 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
 
 
 async def run_with_signal_handlers(
-    job: Job, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
+    job: JobSpec, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
     jobs = jobs_directory()
@@ -99,7 +99,7 @@ async def run_with_signal_handlers(
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
 
-    async def run_on_nodes(job: Job, has_waited: bool) -> Failure | None:
+    async def run_on_nodes(job: JobSpec, has_waited: bool) -> Failure | None:
         return await run_job(job, context, has_waited=has_waited)
 
     job_task = asyncio.ensure_future(run_in_turn(job, queue_context, run_on_nodes=run_on_nodes))
@@ -128,7 +128,7 @@ async def run_with_signal_handlers(
 
 
 async def run_in_turn(
-    job: Job, queue_context: QueueContext, *, run_on_nodes: Callable[[Job, bool], Awaitable[Failure | None]]
+    job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
     """Run a job when its turn comes, and queue it again if its nodes turn out to be in use.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from launcher.errors import LaunchError
 from launcher.options.parser import parse_options
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.pool.pool import open_pool
 
@@ -52,7 +52,7 @@ def end_durable(job_id: str) -> None:
     close_job(job_id)
 
 
-def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
+def start_detached(job: JobSpec, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a job as a systemd unit that outlives this shell."""
     import_asyncio()
     from launcher.detached.detach import detach
@@ -67,7 +67,7 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 
-def run_attached(job: Job, *, cwd: str) -> int:
+def run_attached(job: JobSpec, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
     pool = open_pool(job.hosts, seconds=job.keep_s)

@@ -39,7 +39,7 @@ class QueuePolicy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class JobSpec:
     """A job: command, nodes and options."""
 
     hosts: tuple[Host, ...]
@@ -87,7 +87,7 @@ class Job:
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""
 
-    def with_hosts(self, hosts: tuple[Host, ...]) -> "Job":
+    def with_hosts(self, hosts: tuple[Host, ...]) -> "JobSpec":
         """Return the same job on other hosts."""
         servers = sum(host.slots for host in hosts) if self.servers_match_workers else self.servers
         return replace(self, hosts=hosts, servers=servers)

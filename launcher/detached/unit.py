@@ -17,7 +17,7 @@ from launcher.lifecycle import run_and_record
 from launcher.options.parser import parse_options
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
@@ -28,7 +28,7 @@ SYSTEMD_S = 10.0
 class AttemptHooks(Protocol):
     """Hooks through which a durable job changes its run (launcher.durable.attempt)."""
 
-    def prepare(self, job: Job) -> Job:
+    def prepare(self, job: JobSpec) -> JobSpec:
         """Return the job to run in this attempt."""
 
     def is_stopped(self) -> bool:

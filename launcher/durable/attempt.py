@@ -15,7 +15,7 @@ from launcher.errors import LaunchError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
 from launcher.options.parser import parse_options
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class DurableAttempt:
     job_id: str
     number: int
 
-    def prepare(self, job: Job) -> Job:
+    def prepare(self, job: JobSpec) -> JobSpec:
         """Return the job to run in this attempt. Raises LaunchError if the job has been stopped."""
         if not is_open(self.job_id):
             raise LaunchError(f"job {self.job_id} is over or stopped")

@@ -28,7 +28,7 @@ from launcher.job.failure import Failure
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job_directories import KEPT_JOBS, remove_old_jobs
 from launcher.paths import JOBS_DIR
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 UPLOAD_AFTER_S = 10.0
 """Seconds after which a running job's record is uploaded; a shorter job's is uploaded at its end."""
@@ -44,7 +44,7 @@ class JobRecorder:
 
     def __init__(
         self,
-        job: Job,
+        job: JobSpec,
         *,
         job_id: str,
         cwd: str,
@@ -123,7 +123,7 @@ class JobRecorder:
         self._change(state=JobState.WAITING, queue_position=queue_position, waiting=text)
         self._report_start()
 
-    def on_turn(self, job: Job) -> None:
+    def on_turn(self, job: JobSpec) -> None:
         """Record that the job's turn has come, before it connects to its nodes."""
         self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 

@@ -24,7 +24,7 @@ from launcher.job.node import Node, output_failure, run_nodes
 from launcher.job.node_loss import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHostChooser, reconnect
 from launcher.output.sink import Streams
-from launcher.spec import Job, NodeSpec
+from launcher.spec import JobSpec, NodeSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
@@ -64,7 +64,7 @@ class JobContext:
     """Keeps the connections of a successful job; None: they are closed."""
 
 
-async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) -> Failure | None:
+async def run_job(job: JobSpec, context: JobContext, *, has_waited: bool = False) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
@@ -93,7 +93,7 @@ def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -
     return not failure.permanent and max_restarts > 0 and (failure.preempted or counted_restarts < max_restarts)
 
 
-async def first_run(job: Job, context: JobContext, *, has_waited: bool) -> Failure | None:
+async def first_run(job: JobSpec, context: JobContext, *, has_waited: bool) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)
@@ -105,7 +105,7 @@ async def first_run(job: Job, context: JobContext, *, has_waited: bool) -> Failu
 
 
 async def restart_job(
-    job: Job, context: JobContext, failure: Failure, *, restart_count: int, label: str
+    job: JobSpec, context: JobContext, failure: Failure, *, restart_count: int, label: str
 ) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
     context.observer.on_restart()
@@ -123,7 +123,7 @@ async def restart_job(
 
 
 async def run_once(
-    job: Job, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
+    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
@@ -146,7 +146,7 @@ async def run_once(
 
 
 async def start_and_follow(
-    job: Job, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, keep: bool
+    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, keep: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
     framework = load_framework(job.framework)
@@ -182,7 +182,7 @@ async def start_and_follow(
 
 
 async def sync_files(
-    job: Job,
+    job: JobSpec,
     connections: Sequence[RunnerConnection],
     addresses: Sequence[str],
     context: JobContext,
@@ -211,7 +211,7 @@ async def sync_files(
 
 
 def node_specs(
-    framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
+    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
 ) -> list[NodeSpec]:
     """Return each node's spec: the framework's processes, with the job's variables and GPUs."""
     # Each node routes to a peer: rank 0's node to the second, all others to the first.

@@ -1,4 +1,4 @@
-"""Parse the command line of ``launch`` into one Job."""
+"""Parse the command line of ``launch`` into one JobSpec."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ from launcher.options.variable_options import (
     secret_references,
 )
 from launcher.options.wait_options import add_wait_options, queue_policy
-from launcher.spec import GRACE_S, Job, RestartPolicy
+from launcher.spec import GRACE_S, JobSpec, RestartPolicy
 from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
@@ -160,8 +160,8 @@ def _terminal_width() -> int:
         return DEFAULT_HELP_COLUMNS
 
 
-def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Job:
-    """Parse the command line into a Job; the node's variables supply defaults."""
+def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> JobSpec:
+    """Parse the command line into a JobSpec; the node's variables supply defaults."""
     options = _parse_known(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
@@ -180,7 +180,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(command_args(options), options=launch_args(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
-    return Job(
+    return JobSpec(
         hosts=hosts,
         is_local=is_local,
         framework=framework_name,

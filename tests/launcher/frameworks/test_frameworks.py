@@ -9,13 +9,13 @@ from launcher.errors import UsageError
 from launcher.frameworks import JobTopology, horovod, load_framework, mpi, mxnet, torch
 from launcher.frameworks.torch import rank_variables
 from launcher.hosts.hostfile import Host
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 
 ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 
 
-def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
-    return Job(
+def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> JobSpec:
+    return JobSpec(
         hosts=tuple(Host(name=f"n{node}", slots=count) for node, count in enumerate(slots)),
         is_local=False,
         framework=framework,
@@ -29,7 +29,7 @@ def topology(nodes: int) -> JobTopology:
     return JobTopology(job_id="j", addresses=ADDRESSES[:nodes], port=1234, rendezvous=("10.0.0.9", 4321))
 
 
-def plan(asked: Job) -> list[tuple[ProcessSpec, ...]]:
+def plan(asked: JobSpec) -> list[tuple[ProcessSpec, ...]]:
     return list(load_framework(asked.framework).plan(asked, topology(len(asked.hosts))))
 
 

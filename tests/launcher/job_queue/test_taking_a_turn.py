@@ -20,7 +20,7 @@ from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
 from launcher.job_queue.turn import QueueContext, with_current_hosts
 from launcher.lifecycle import run_in_turn
-from launcher.spec import Job, QueuePolicy
+from launcher.spec import JobSpec, QueuePolicy
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
@@ -61,7 +61,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         *,
         start: str,
         terminal: Any = Terminal(),  # noqa: B008  # no state
-        job: Job = WAITING,
+        job: JobSpec = WAITING,
     ) -> tuple[JobRecorder, QueueContext]:
         recorder = JobRecorder(job, job_id=name, cwd="/", submitted_at=start)
         recorder.begin()
@@ -148,7 +148,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
     one = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
     started: list[str] = []
 
-    async def submit(name: str, job: Job) -> Failure | None:
+    async def submit(name: str, job: JobSpec) -> Failure | None:
         recorder, queue_context = begin(name, start="2026-11-23T10:00:01Z", job=job)
 
         async def start(_job: object, _has_waited: object) -> None:
@@ -207,7 +207,7 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
             if "waiting" in lines[-1]:
                 later_s += turn.RETRY_S
 
-    async def start(found: Job, _has_waited: object) -> Failure | None:
+    async def start(found: JobSpec, _has_waited: object) -> Failure | None:
         tried.extend(host.name for host in found.hosts)
         if len(tried) <= len(source.read()):
             check_gpus(found, [GpusInUse(processes=(("0", "GPU-a", "process 47 (x)"),))])
@@ -247,10 +247,10 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
 
 
 def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
-    started: list[Job] = []
+    started: list[JobSpec] = []
     later_s = 0.0
 
-    async def start(job: Job, _has_waited: object) -> Failure | None:
+    async def start(job: JobSpec, _has_waited: object) -> Failure | None:
         started.append(job)
         return None
 
