@@ -106,8 +106,8 @@ class ProcessSpec:
     command: tuple[str, ...]
     environment: dict[str, str]
     """Variables of this process only."""
-    ends_job: bool = True
-    """True if the job waits for this process; it ends once all such processes have."""
+    is_required: bool = True
+    """True if the job waits for this process; the job ends once all required processes have."""
 
     @property
     def log(self) -> str:

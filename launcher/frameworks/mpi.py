@@ -48,7 +48,7 @@ def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...
     def daemon(node: int) -> ProcessSpec:
         name = f"orted {node}"
         command = (*program("await"), socket_name(run_id, job.hosts[node].name), f"{seconds:g}")
-        return ProcessSpec(name=name, label=name, command=command, environment={}, ends_job=False)
+        return ProcessSpec(name=name, label=name, command=command, environment={}, is_required=False)
 
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 

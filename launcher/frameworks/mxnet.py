@@ -41,7 +41,7 @@ def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...
             label=name,
             command=job.command,
             environment={**shared, **address, "DMLC_ROLE": role, **more},
-            ends_job=role == "worker",
+            is_required=role == "worker",
         )
 
     nodes: list[list[ProcessSpec]] = [[] for _ in job.hosts]

@@ -135,7 +135,7 @@ class Node:
         self._check_required_processes()
 
     def _check_required_processes(self) -> None:
-        if not any(self._spec.processes[index].ends_job for index in self._running):
+        if not any(self._spec.processes[index].is_required for index in self._running):
             self.required_processes_ended.set()
 
 
