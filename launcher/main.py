@@ -70,7 +70,7 @@ def start_detached(job: JobSpec, arguments: Sequence[str], *, cwd: str) -> int:
 def run_attached(job: JobSpec, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
-    pool = open_pool(job.hosts, seconds=job.keep_s)
+    pool = open_pool(job.hosts, seconds=job.connection_idle_s)
     import_asyncio()
     from launcher.lifecycle import run_in_terminal
 

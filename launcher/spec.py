@@ -76,7 +76,7 @@ class JobSpec:
     """True if the cluster's nodes have GPUs, which no two jobs may share."""
     queue_policy: QueuePolicy | None = None
     """Terms on which the job queues for its nodes; None: it is refused while they are in use."""
-    keep_s: float = 0.0
+    connection_idle_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None
     """Files to sync to every node before anything starts."""
@@ -139,8 +139,8 @@ class NodeSpec:
     """Seconds between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)
     """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus)."""
-    keep: bool = False
-    """True if the runner waits for another job after this one."""
+    stays_idle: bool = False
+    """True if the runner waits for another job after this one has succeeded."""
 
     def to_line(self) -> bytes:
         """Return one line of JSON."""

@@ -32,7 +32,7 @@ class DurableAttempt:
         if self.number == 1 or job.sync is None:
             return job
         # Keep the changes that the job made on the surviving nodes.
-        return replace(job, sync=replace(job.sync, keeps=True))
+        return replace(job, sync=replace(job.sync, keeps_changed_files=True))
 
     def is_stopped(self) -> bool:
         """Return True if ``launch stop`` ran before the launcher could receive its signal."""

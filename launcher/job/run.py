@@ -135,7 +135,9 @@ async def run_once(
     began = clock()
     instances = instances_of(job.hosts) if job.durable else {}
     try:
-        failure = await start_and_follow(job, connections, context, restart_count=restart_count, keep=pool is not None)
+        failure = await start_and_follow(
+            job, connections, context, restart_count=restart_count, stays_idle=pool is not None
+        )
         if failure is None and pool is not None:
             pool.keep(connections)
     finally:  # even after a signal
@@ -146,9 +148,12 @@ async def run_once(
 
 
 async def start_and_follow(
-    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, keep: bool
+    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, stays_idle: bool
 ) -> Failure | None:
-    """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
+    """Check the nodes, start their ranks, and forward the output until the end.
+
+    If `stays_idle`, the runners of a successful job wait for the next launch.
+    """
     framework = load_framework(job.framework)
     await check_nodes(job, connections, is_restart=restart_count > 0)
     await read_secrets_on_nodes(job, connections)
@@ -164,9 +169,8 @@ async def start_and_follow(
             restart_count=restart_count,
             max_restarts=job.restart_policy.max_restarts,
         )
-        specs = node_specs(
-            framework, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
-        )
+        idle_runners = [stays_idle and not connection.is_local for connection in connections]
+        specs = node_specs(framework, job, topology, cwd=cwd, stays_idle=idle_runners)
         context.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs},
             restart_count=restart_count,
@@ -211,7 +215,7 @@ async def sync_files(
 
 
 def node_specs(
-    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
+    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, stays_idle: Sequence[bool]
 ) -> list[NodeSpec]:
     """Return each node's spec: the framework's processes, with the job's variables and GPUs."""
     # Each node routes to a peer: rank 0's node to the second, all others to the first.
@@ -229,7 +233,7 @@ def node_specs(
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
-            keep=keep[node_rank],
+            stays_idle=stays_idle[node_rank],
         )
         for node_rank, processes in enumerate(framework.plan(job, topology))
     ]

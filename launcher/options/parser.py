@@ -180,6 +180,8 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(command_args(options), options=launch_args(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
+    # Do not hold a connection open while its job is queued.
+    keeps_connections = not (is_local or options.detach or options.durable or options.wait)
     return JobSpec(
         hosts=hosts,
         is_local=is_local,
@@ -200,8 +202,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         force=options.force,
         has_gpus=gpus_per_node(environ) > 0,
         queue_policy=policy,
-        # Do not hold a connection open while its job is queued.
-        keep_s=0 if is_local or options.detach or options.durable or options.wait else _keep_seconds(environ),
+        connection_idle_s=_connection_idle_seconds(environ) if keeps_connections else 0,
         sync=sync_request(options),
         venv=venv_directory(options),
         shown_local_ranks=shown_ranks(options, framework=framework_name),
@@ -274,6 +275,6 @@ def _grace_seconds(options: argparse.Namespace) -> float:
     return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=MAX_GRACE_S)
 
 
-def _keep_seconds(environ: Mapping[str, str]) -> int:
+def _connection_idle_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
     return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=KEEP_S)
