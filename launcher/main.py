@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
             return run_subcommand(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
-        return start_detached(job, arguments, cwd=cwd) if job.detach else run_attached(job, cwd=cwd)
+        return start_detached(job, arguments, cwd=cwd) if job.detach else start_attached(job, cwd=cwd)
     except LaunchError as error:
         from launcher.lifecycle import print_refusal
 
@@ -67,7 +67,7 @@ def start_detached(job: JobSpec, arguments: Sequence[str], *, cwd: str) -> int:
     return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 
-def run_attached(job: JobSpec, *, cwd: str) -> int:
+def start_attached(job: JobSpec, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
     pool = open_pool(job.hosts, seconds=job.connection_idle_s)

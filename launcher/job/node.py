@@ -139,7 +139,9 @@ class Node:
             self.required_processes_ended.set()
 
 
-async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
+async def supervise_nodes(
+    nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float
+) -> Failure | None:
     """Start the processes, wait for the end or the first failure, then end the remaining ones."""
     first_failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
     follows = [asyncio.create_task(node.follow(first_failure)) for node in nodes]

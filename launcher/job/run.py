@@ -2,7 +2,7 @@
 
 No rank starts until all nodes have the synced files. A failed process, a lost or preempted node, or a signal ends the
 processes on all nodes; the run is over once every runner has ended. A durable job's attempt
-(launcher.durable.attempt) is one launcher's call of `run_job`, with all its restarts.
+(launcher.durable.attempt) is one launcher's call of `run_with_restarts`, with all its restarts.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Node, output_failure, run_nodes
+from launcher.job.node import Node, output_failure, supervise_nodes
 from launcher.job.node_loss import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHostChooser, reconnect
 from launcher.output.sink import Streams
@@ -64,7 +64,7 @@ class JobContext:
     """Keeps the connections of a successful job; None: they are closed."""
 
 
-async def run_job(job: JobSpec, context: JobContext, *, has_waited: bool = False) -> Failure | None:
+async def run_with_restarts(job: JobSpec, context: JobContext, *, has_waited: bool = False) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
@@ -72,7 +72,7 @@ async def run_job(job: JobSpec, context: JobContext, *, has_waited: bool = False
     """
     max_restarts = job.restart_policy.max_restarts
     restart_count = counted_restarts = 0
-    failure = await first_run(job, context, has_waited=has_waited)
+    failure = await connect_and_run(job, context, has_waited=has_waited)
     while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
         if not failure.preempted:
@@ -88,12 +88,12 @@ async def run_job(job: JobSpec, context: JobContext, *, has_waited: bool = False
 def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -> bool:
     """Return True if the job restarts after this failure and `counted_restarts`.
 
-    A preemption is not the job's fault and may recur any number of times, so its restart needs none left to count.
+    A preemption is not the job's fault, so its restart does not use up --max-restarts.
     """
     return not failure.permanent and max_restarts > 0 and (failure.preempted or counted_restarts < max_restarts)
 
 
-async def first_run(job: JobSpec, context: JobContext, *, has_waited: bool) -> Failure | None:
+async def connect_and_run(job: JobSpec, context: JobContext, *, has_waited: bool) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)
@@ -135,7 +135,7 @@ async def run_once(
     began = clock()
     instances = instances_of(job.hosts) if job.durable else {}
     try:
-        failure = await start_and_follow(
+        failure = await launch_ranks(
             job, connections, context, restart_count=restart_count, stays_idle=pool is not None
         )
         if failure is None and pool is not None:
@@ -147,7 +147,7 @@ async def run_once(
     return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_RUN_S)
 
 
-async def start_and_follow(
+async def launch_ranks(
     job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, stays_idle: bool
 ) -> Failure | None:
     """Check the nodes, start their ranks, and forward the output until the end.
@@ -181,7 +181,7 @@ async def start_and_follow(
             Node(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
-        failure = await run_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)
+        failure = await supervise_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)
     return failure or output_failure(context.streams[FrameType.STDOUT])
 
 

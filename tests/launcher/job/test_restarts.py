@@ -262,15 +262,15 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
         calls.append((restart_count, label))
         return ends[len(calls) - 1]
 
-    monkeypatch.setattr(runs, "first_run", run)
+    monkeypatch.setattr(runs, "connect_and_run", run)
     monkeypatch.setattr(runs, "restart_job", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
-    assert asyncio.run(runs.run_job(job, context)) is failed
+    assert asyncio.run(runs.run_with_restarts(job, context)) is failed
     uncounted = "restart (not counted)"
     assert calls == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     calls.clear()
-    assert asyncio.run(runs.run_job(JOB, context)) is taken
+    assert asyncio.run(runs.run_with_restarts(JOB, context)) is taken
     assert calls == [(0, "start")]
 
 
@@ -284,7 +284,7 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
         return Failure(exit_code=1, reason="r", preempted=True)
 
     monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
-    monkeypatch.setattr(runs, "start_and_follow", run)
+    monkeypatch.setattr(runs, "launch_ranks", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     failure = asyncio.run(runs.run_once(JOB, [], context, restart_count=1))
     assert failure is not None
