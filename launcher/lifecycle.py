@@ -9,7 +9,7 @@ from launcher.errors import BusyError, LaunchError
 from launcher.history.key_name import key_name
 from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.history.records import new_job_id
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.run import JobContext, run_with_restarts
 from launcher.job_queue.free_hosts import HostClaims
 from launcher.job_queue.turn import QueueContext, Turn, take_nodes
@@ -148,4 +148,4 @@ async def wait_for_turn(
 
 def stopped_by(number: signal.Signals) -> Failure:
     """Return the failure of a job that the user stopped."""
-    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)
+    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cause=FailureCause.CANCELLATION)

@@ -13,7 +13,7 @@ from launcher.durable.submit import UNIT_PROGRAM
 from launcher.durable_state import RECORD, directory_of, is_open
 from launcher.errors import LaunchError
 from launcher.history.records import JobState
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.options.parser import parse_options
 from launcher.spec import JobSpec
 
@@ -44,8 +44,10 @@ class DurableAttempt:
         A first attempt that neither ran nor queued is refused, like any other job. So is one whose nodes cannot run it,
         however long it queued.
         """
-        has_begun = self.number > 1 or state is JobState.RUNNING or (state is JobState.WAITING and not failure.refused)
-        return has_begun and not (failure.is_process_exit or failure.queue_timed_out) and is_open(self.job_id)
+        has_queued = state is JobState.WAITING and failure.cause is not FailureCause.REFUSAL
+        has_begun = self.number > 1 or state is JobState.RUNNING or has_queued
+        ends_job = failure.cause in (FailureCause.PROCESS_EXIT, FailureCause.QUEUE_TIMEOUT)
+        return has_begun and not ends_job and is_open(self.job_id)
 
     def finish(self, state: JobState) -> None:
         """Close the job if it is over."""

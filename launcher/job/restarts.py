@@ -14,7 +14,7 @@ from bootstrap.contract import ARRIVING_NODES
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.framework_check import nodes_without_framework
 from launcher.output.notes import note
 from launcher.output.sink import Streams
@@ -63,7 +63,7 @@ async def reconnect(
         await close_connections(nodes)
         shortage = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, shortage, *reachable.reasons])
-        return replace(failure, reason=reason, permanent=True, is_process_exit=False)
+        return replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True)
     await stderr.send(note(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 

@@ -17,7 +17,7 @@ from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
 from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, supervise_nodes
@@ -75,9 +75,11 @@ async def run_with_restarts(job: JobSpec, context: JobContext, *, has_waited: bo
     failure = await connect_and_run(job, context, has_waited=has_waited)
     while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
-        if not failure.preempted:
+        if failure.cause is FailureCause.PREEMPTION:
+            label = "restart (not counted)"
+        else:
             counted_restarts += 1
-        label = "restart (not counted)" if failure.preempted else f"restart {counted_restarts} of {max_restarts}"
+            label = f"restart {counted_restarts} of {max_restarts}"
         failure = await restart_job(job, context, failure, restart_count=restart_count, label=label)
     # A durable job gets another attempt if a node was lost, so find out whether one was.
     if failure is not None and job.durable:
@@ -90,7 +92,9 @@ def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -
 
     A preemption is not the job's fault, so its restart does not use up --max-restarts.
     """
-    return not failure.permanent and max_restarts > 0 and (failure.preempted or counted_restarts < max_restarts)
+    if failure.permanent or max_restarts == 0:
+        return False
+    return failure.cause is FailureCause.PREEMPTION or counted_restarts < max_restarts
 
 
 async def connect_and_run(job: JobSpec, context: JobContext, *, has_waited: bool) -> Failure | None:
@@ -119,7 +123,7 @@ async def restart_job(
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files; the next restart may succeed.
-        return replace(failure, reason=str(error), failed_rank=None, preempted=False, is_process_exit=False)
+        return replace(failure, reason=str(error), failed_rank=None, cause=FailureCause.OTHER)
 
 
 async def run_once(
@@ -127,7 +131,8 @@ async def run_once(
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
-    The pool keeps the connections of a successful first run. A run shorter than SHORT_RUN_S never counts as preempted.
+    The pool keeps the connections of a successful first run. After a run shorter than SHORT_RUN_S, a preemption
+    counts as a node loss.
     """
     # Connections of a restart were not opened through the pool.
     pool = context.pool if restart_count == 0 else None
@@ -144,7 +149,9 @@ async def run_once(
         await close_connections(connections)
     if failure is None:
         return None
-    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_RUN_S)
+    if failure.cause is FailureCause.PREEMPTION and clock() - began < SHORT_RUN_S:
+        failure = replace(failure, cause=FailureCause.NODE_LOSS)
+    return replace(failure, instances=instances)
 
 
 async def launch_ranks(
