@@ -36,7 +36,7 @@ def bake(
 
 def _question(worker: ClusterNode) -> str:
     return (
-        f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
-        f"{TERMINATE_COMMAND} {worker.instance_id}\n"
-        f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
+        f"The image will include everything that jobs have changed on {worker.short_name}; jobs can become root there. "
+        f"To bake a clean worker instead, replace it first: {TERMINATE_COMMAND} {worker.instance_id}\n"
+        f"Create the image, then terminate and replace {worker.short_name} ({worker.instance_id})? Its disk is erased."
     )

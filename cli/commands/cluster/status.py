@@ -57,7 +57,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         print_json(
             **status.to_dict(reasons),
             usd_per_hour=cost.rate.total if cost else None,
-            usd_spent=cost.spent.total if cost else None,
+            usd_spent=cost.so_far.total if cost else None,
         )
         return 0
     print(status.summary)
