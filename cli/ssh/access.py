@@ -21,8 +21,8 @@ def resolve_access(selected: ClusterContext) -> LoginSettings:
     # each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
     named = ("--region", selected.clients.region, "--table", cluster.table, "--networks", networks)
-    own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
-    address, session = None, (*own, "ssm-proxy", *named, cluster.name)
+    dlcluster_command = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
+    address, session = None, (*dlcluster_command, "ssm-proxy", *named, cluster.name)
     if not cluster.is_private:
         with selected.explain_if_paused():
             address, session = master_address(selected.clients.ec2, membership, cluster_name=cluster.name), ()
@@ -31,7 +31,7 @@ def resolve_access(selected: ClusterContext) -> LoginSettings:
         login_user=cluster.login_user,
         master=master,
         master_address=address,
-        known_hosts_command=(*own, "known-hosts", "--cluster", cluster.name, *named),
+        known_hosts_command=(*dlcluster_command, "known-hosts", "--cluster", cluster.name, *named),
         session_command=session,
         identity=identity_path(selected.selection.identity),
     )
