@@ -62,8 +62,8 @@ def cluster_command(
             with aws_errors(chosen.region):
                 return function(chosen, *args, **kwargs)
 
-        context = {"allow_extra_args": True, "allow_interspersed_args": interspersed}
-        command = click.command(name, cls=cls, context_settings=context)(cluster_options(invoke))
+        context_settings = {"allow_extra_args": True, "allow_interspersed_args": interspersed}
+        command = click.command(name, cls=cls, context_settings=context_settings)(cluster_options(invoke))
         command.examples, command.takes_command = examples, takes_command
         return command
 

@@ -32,20 +32,20 @@ def complete_cluster(_: click.Context, __: click.Parameter, incomplete: str) -> 
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def complete_node(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_node(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the nodes' names that begin so."""
-    return [name for name in _nodes(context) if name.startswith(incomplete)]
+    return [name for name in _nodes(ctx) if name.startswith(incomplete)]
 
 
-def complete_remote(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_remote(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the beginnings of NODE:PATH; the paths themselves are known only on the nodes."""
-    names = (f"{name}{NODE_SEPARATOR}" for name in _nodes(context))
+    names = (f"{name}{NODE_SEPARATOR}" for name in _nodes(ctx))
     return [name for name in names if name.startswith(incomplete)]
 
 
-def complete_host(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_host(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the nodes' host names that begin so."""
-    return [host for host in map(worker_host, _indexes(context)) if host.startswith(incomplete)]
+    return [host for host in map(worker_host, _indexes(ctx)) if host.startswith(incomplete)]
 
 
 def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
@@ -55,17 +55,17 @@ def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> "li
     return [CompletionItem(incomplete, type="file")]
 
 
-def _nodes(context: click.Context) -> list[str]:
+def _nodes(ctx: click.Context) -> list[str]:
     """Return the nodes' names."""
-    return [MASTER if index == 1 else worker_host(index).removeprefix("deeplearning-") for index in _indexes(context)]
+    return [MASTER if index == 1 else worker_host(index).removeprefix("deeplearning-") for index in _indexes(ctx)]
 
 
-def _indexes(context: click.Context) -> list[int]:
+def _indexes(ctx: click.Context) -> list[int]:
     """Return the nodes of the cluster that the line or cdk.json names, else of the latest; at least the master."""
     # Imported late: every start imports this module.
     from cli.seen_clusters import read_seen
 
-    chosen, props = context.find_root().ensure_object(dict), _props()
+    chosen, props = ctx.find_root().ensure_object(dict), _props()
     name, region = chosen.get("cluster") or (props.cluster_name if props else None), chosen.get("region")
     for each in reversed(read_seen()):
         if name in (None, each.name) and region in (None, each.region):
@@ -80,7 +80,7 @@ def _props() -> "ClusterProps | None":
     from cli.cdk.context import read_context, read_props
 
     try:
-        context = read_context(Path.cwd())
-        return read_props(context) if any(name in context for name in OWN_SETTINGS) else None
+        cdk_context = read_context(Path.cwd())
+        return read_props(cdk_context) if any(name in cdk_context for name in OWN_SETTINGS) else None
     except (UsageError, OSError):
         return None

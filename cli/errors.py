@@ -1,6 +1,7 @@
-"""Define dlcluster's errors, which only cli.main catches, and the exit codes on which scripts can rely.
+"""Define dlcluster's errors, and the exit codes on which scripts can rely.
 
-0 is success, and 130 is Ctrl-C. ``ssh`` and ``run`` return the exit code of the command that they started.
+cli.main turns an error that nobody handled into a line on stderr and an exit code. 0 is success, and 130 is Ctrl-C.
+``ssh`` and ``run`` return the exit code of the command that they started.
 """
 
 from typing import Final

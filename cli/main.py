@@ -27,10 +27,10 @@ EPILOG: Final = (
 @cluster_options
 @click.version_option(VERSION, prog_name=PROGRAM, message="%(prog)s %(version)s")
 @click.pass_context
-def dlcluster(context: click.Context) -> None:
+def dlcluster(ctx: click.Context) -> None:
     """Look at a training cluster, log in to it, run jobs on it."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -45,6 +45,6 @@ def selection() -> Selection:
     return Selection(**click.get_current_context().find_root().ensure_object(dict))
 
 
-def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.find_root().ensure_object(dict)[parameter.name] = value
+        ctx.find_root().ensure_object(dict)[parameter.name] = value

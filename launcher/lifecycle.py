@@ -9,14 +9,14 @@ from launcher.errors import BusyError, LaunchError
 from launcher.history.key_name import key_name
 from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.history.records import new_job_id
-from launcher.job.failure import Failure
-from launcher.job.run import JobContext, run_job
+from launcher.job.failure import Failure, FailureCause
+from launcher.job.run import JobContext, run_with_restarts
 from launcher.job_queue.free_hosts import HostClaims
 from launcher.job_queue.turn import QueueContext, Turn, take_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
@@ -24,12 +24,12 @@ STDOUT_FD, STDERR_FD = 1, 2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_in_terminal(job: Job, *, cwd: str, pool: ConnectionPool | None) -> int:
+def run_in_terminal(job: JobSpec, *, cwd: str, pool: ConnectionPool | None) -> int:
     """Run a job for this terminal; return its exit code."""
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
     recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
-    return run_and_record(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
+    return record_job(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -43,8 +43,8 @@ def print_refusal(error: LaunchError) -> int:
     return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
-def run_and_record(
-    job: Job,
+def record_job(
+    job: JobSpec,
     *,
     recorder: JobRecorder,
     cwd: str,
@@ -61,7 +61,7 @@ def run_and_record(
         if is_stopped():
             failure: Failure | None = stopped_by(signal.SIGTERM)
         else:
-            failure = asyncio.run(run_with_signal_handlers(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
+            failure = asyncio.run(handle_signals(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
     except KeyboardInterrupt:  # the signal arrived before its handler was installed
@@ -84,8 +84,8 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
     return failure.exit_code
 
 
-async def run_with_signal_handlers(
-    job: Job, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
+async def handle_signals(
+    job: JobSpec, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
     jobs = jobs_directory()
@@ -98,11 +98,13 @@ async def run_with_signal_handlers(
         pool=pool,
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
-
-    async def run_on_nodes(job: Job, has_waited: bool) -> Failure | None:
-        return await run_job(job, context, has_waited=has_waited)
-
-    job_task = asyncio.ensure_future(run_in_turn(job, queue_context, run_on_nodes=run_on_nodes))
+    job_task = asyncio.ensure_future(
+        wait_for_turn(
+            job,
+            queue_context,
+            run_on_nodes=lambda job, has_waited: run_with_restarts(job, context, has_waited=has_waited),
+        )
+    )
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
     received: list[signal.Signals] = []
 
@@ -127,10 +129,10 @@ async def run_with_signal_handlers(
         lock_toucher.cancel()
 
 
-async def run_in_turn(
-    job: Job, queue_context: QueueContext, *, run_on_nodes: Callable[[Job, bool], Awaitable[Failure | None]]
+async def wait_for_turn(
+    job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
-    """Run a job when its turn comes, and queue it again if its nodes turn out to be in use.
+    """Wait for the job's turn, run it, and queue it again if its nodes turn out to be in use.
 
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """
@@ -146,4 +148,4 @@ async def run_in_turn(
 
 def stopped_by(number: signal.Signals) -> Failure:
     """Return the failure of a job that the user stopped."""
-    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cancelled=True)
+    return Failure(exit_code=128 + number, reason=f"stopped by {number.name}", cause=FailureCause.CANCELLATION)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.cli.options import parse_options
 from launcher.errors import LaunchError
-from launcher.spec import Job
+from launcher.options.parser import parse_options
+from launcher.spec import JobSpec
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.pool.pool import open_pool
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
             return run_subcommand(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
-        return start_detached(job, arguments, cwd=cwd) if job.detach else run_attached(job, cwd=cwd)
+        return start_detached(job, arguments, cwd=cwd) if job.detach else start_attached(job, cwd=cwd)
     except LaunchError as error:
         from launcher.lifecycle import print_refusal
 
@@ -52,7 +52,7 @@ def end_durable(job_id: str) -> None:
     close_job(job_id)
 
 
-def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
+def start_detached(job: JobSpec, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a job as a systemd unit that outlives this shell."""
     import_asyncio()
     from launcher.detached.detach import detach
@@ -67,10 +67,10 @@ def start_detached(job: Job, arguments: Sequence[str], *, cwd: str) -> int:
     return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 
-def run_attached(job: Job, *, cwd: str) -> int:
+def start_attached(job: JobSpec, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
-    pool = open_pool(job.hosts, seconds=job.keep_s)
+    pool = open_pool(job.hosts, seconds=job.connection_idle_s)
     import_asyncio()
     from launcher.lifecycle import run_in_terminal
 

@@ -39,7 +39,7 @@ class QueuePolicy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
+class JobSpec:
     """A job: command, nodes and options."""
 
     hosts: tuple[Host, ...]
@@ -76,7 +76,7 @@ class Job:
     """True if the cluster's nodes have GPUs, which no two jobs may share."""
     queue_policy: QueuePolicy | None = None
     """Terms on which the job queues for its nodes; None: it is refused while they are in use."""
-    keep_s: float = 0.0
+    connection_idle_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None
     """Files to sync to every node before anything starts."""
@@ -87,7 +87,7 @@ class Job:
     notes: tuple[str, ...] = ()
     """Notes about the command line, for the user."""
 
-    def with_hosts(self, hosts: tuple[Host, ...]) -> "Job":
+    def with_hosts(self, hosts: tuple[Host, ...]) -> "JobSpec":
         """Return the same job on other hosts."""
         servers = sum(host.slots for host in hosts) if self.servers_match_workers else self.servers
         return replace(self, hosts=hosts, servers=servers)
@@ -106,8 +106,8 @@ class ProcessSpec:
     command: tuple[str, ...]
     environment: dict[str, str]
     """Variables of this process only."""
-    ends_job: bool = True
-    """True if the job waits for this process; it ends once all such processes have."""
+    is_required: bool = True
+    """True if the job waits for this process; the job ends once all required processes have."""
 
     @property
     def log(self) -> str:
@@ -139,8 +139,8 @@ class NodeSpec:
     """Seconds between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)
     """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus)."""
-    keep: bool = False
-    """True if the runner waits for another job after this one."""
+    stays_idle: bool = False
+    """True if the runner waits for another job after this one has succeeded."""
 
     def to_line(self) -> bytes:
         """Return one line of JSON."""

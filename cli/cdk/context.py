@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from cli.errors import UsageError
 from stacks.settings.context import check_settings_are_in_context
 from stacks.settings.props import ClusterProps
@@ -16,6 +18,13 @@ LOOKED_UP_FILE: Final = "cdk.context.json"
 """File with values that earlier synths looked up in the account, such as the machine image."""
 USER_FILE: Final = "~/.cdk.json"
 """File with the user's settings for every app."""
+
+cdk_option: Final = click.option(
+    *("-c", "--context", "cdk_options"),
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting, as in cdk deploy -c.",
+)
 
 
 def read_context(directory: Path, words: Sequence[str] = ()) -> dict[str, Any]:

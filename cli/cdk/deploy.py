@@ -16,12 +16,12 @@ from cli.errors import ClusterError, UsageError
 CDK: Final = "cdk"
 
 
-def deploy_command(context: Sequence[str], parameters: Mapping[str, str] | None = None) -> list[str]:
+def deploy_command(cdk_options: Sequence[str], parameters: Mapping[str, str] | None = None) -> list[str]:
     """Return the command, as a list of arguments, that deploys ./cdk.json; `parameters` are the stack's."""
     pairs = [f"{name}={value}" for name, value in (parameters or {}).items()]
     return [
         *(CDK, "deploy"),
-        *(word for pair in context for word in ("-c", pair)),
+        *(word for pair in cdk_options for word in ("-c", pair)),
         *(word for pair in pairs for word in ("--parameters", pair)),
     ]
 
@@ -32,9 +32,9 @@ def require_cdk() -> None:
         raise UsageError("no cdk on the PATH: npm install -g aws-cdk, or add --no-deploy and deploy where there is one")
 
 
-def set_and_deploy(name: str, value: object, *, context: Sequence[str], region: str, deploy: bool) -> None:
+def set_and_deploy(name: str, value: object, *, cdk_options: Sequence[str], region: str, deploy: bool) -> None:
     """Write a setting to ./cdk.json and deploy, or print the command that does. Raises ClusterError."""
-    command = deploy_command(context)
+    command = deploy_command(cdk_options)
     if deploy:
         require_cdk()
     write_setting(Path.cwd() / APP_FILE, name, value)

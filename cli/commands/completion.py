@@ -43,11 +43,11 @@ Clusters and nodes are those that {PROGRAM} saw last on this machine, or of cdk.
 @click.command("completion", help=HELP)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
-def command(context: click.Context, shell: str) -> int:
+def command(ctx: click.Context, shell: str) -> int:
     found = get_completion_class(shell)
     if found is None:
         raise ClusterError(f"cannot complete words in {shell}")
-    script = found(context.find_root().command, {}, PROGRAM, VARIABLE).source()
+    script = found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source()
     for old, new in CHANGES[shell]:
         script = script.replace(old, new, 1)
     click.echo(script)

@@ -14,8 +14,8 @@ from cli.aws.file_systems import metered_gb
 from cli.aws.nodes import Instance, find_instances
 from cli.aws.scaling import read_activities
 from cli.costs.amounts import dollars, dollars_by_kind
+from cli.costs.cost_so_far import CostSoFar, InstanceLifetime, cost_so_far, instance_lifetimes
 from cli.costs.parts import billed_parts
-from cli.costs.spent import Life, Spent, lives, spent
 from cli.errors import ClusterError
 from cli.output import printable
 from cli.sizes.groups import instance_ids, read_groups, sizes_of
@@ -31,7 +31,7 @@ class Cost:
 
     rate: Rate
     """Cost per hour with the nodes that its groups currently request."""
-    spent: Spent
+    so_far: CostSoFar
     prices: PriceList
 
     @property
@@ -43,11 +43,11 @@ class Cost:
     def lines(self) -> tuple[str, str, str]:
         """Return the cost per hour, the sum spent and what neither counts, for display."""
         total = "an unknown price" if self.rate.total is None else f"{self.rate.total:.2f} USD"
-        parts = ", ".join(f"{kind} {amount}" for kind, amount in dollars_by_kind(self.spent.by_kind).items())
-        since = f"{self.spent.since:%Y-%m-%d %H:%M} UTC"
+        parts = ", ".join(f"{kind} {amount}" for kind, amount in dollars_by_kind(self.so_far.by_kind).items())
+        since = f"{self.so_far.since:%Y-%m-%d %H:%M} UTC"
         return (
             f"costs {total} an hour by {self.prices.describe()}",
-            f"spent {dollars(self.spent.total)} USD since {since}: {parts}",
+            f"spent {dollars(self.so_far.total)} USD since {since}: {parts}",
             self.not_counted,
         )
 
@@ -62,12 +62,12 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     parts = read_parts(clients, cluster, template, sizes_of(groups))
     since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
     names = [group.name for group in groups.values()]
-    found = lives(read_activities(clients.autoscaling, names, since=since, max_items=None))
+    lifetimes = instance_lifetimes(read_activities(clients.autoscaling, names, since=since, max_items=None))
     instances = find_instances(clients.ec2, instance_ids(groups))
     types = {name: instance.instance_type for name, instance in instances.items() if instance.instance_type}
-    every = [*found, *_older(instances, found)]
-    spending = spent(every, types=types, parts=parts, prices=prices, since=since, now=now)
-    return Cost(rate=hourly_rate(parts, prices), spent=spending, prices=prices)
+    lifetimes += _older(instances, lifetimes)
+    so_far = cost_so_far(lifetimes, types=types, parts=parts, prices=prices, since=since, now=now)
+    return Cost(rate=hourly_rate(parts, prices), so_far=so_far, prices=prices)
 
 
 def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, sizes: ClusterSizes) -> BilledParts:
@@ -83,11 +83,11 @@ def read_parts(clients: Clients, cluster: Cluster, template: DeployedTemplate, s
         return parts
 
 
-def _older(instances: Mapping[str, Instance], found: list[Life]) -> list[Life]:
+def _older(instances: Mapping[str, Instance], lifetimes: list[InstanceLifetime]) -> list[InstanceLifetime]:
     """Return the running nodes whose launch Auto Scaling no longer reports."""
-    known = {life.instance_id for life in found}
+    known = {lifetime.instance_id for lifetime in lifetimes}
     return [
-        Life(instance_id=name, start=instance.launched, end=None)
+        InstanceLifetime(instance_id=name, start=instance.launched, end=None)
         for name, instance in instances.items()
         if name not in known and instance.launched is not None
     ]

@@ -12,11 +12,11 @@ from cli.ssh.remote import MasterConnection
 
 
 def bake(
-    context: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
+    selected: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
 ) -> tuple[str, str]:
     """Make the image of a worker; return the IDs of both. Raises ClusterError."""
-    ec2, name, sha256 = context.clients.ec2, context.cluster.name, setup.sha256
-    worker = choose_worker(context, setup)
+    ec2, name, sha256 = selected.clients.ec2, selected.cluster.name, setup.sha256
+    worker = choose_worker(selected, setup)
     node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
     confirm(_question(worker), yes=yes)
@@ -27,7 +27,7 @@ def bake(
     # A bake that was killed may have left its worker.
     terminate_baked_workers(ec2, cluster_name=name)
     with terminating_after(ec2, lock, cluster_name=name, detached=worker.instance_id):
-        take_out(context, worker, setup)
+        take_out(selected, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
         wait_for_image(ec2, image_id, keep_alive=lock.hold)
@@ -36,7 +36,7 @@ def bake(
 
 def _question(worker: ClusterNode) -> str:
     return (
-        f"The image has whatever jobs changed on {worker.short_name}, which may be root there. For a fresh worker: "
-        f"{TERMINATE_COMMAND} {worker.instance_id}\n"
-        f"replace {worker.short_name} ({worker.instance_id}) and erase its disk, after its image?"
+        f"The image will include everything that jobs have changed on {worker.short_name}; jobs can become root there. "
+        f"To bake a clean worker instead, replace it first: {TERMINATE_COMMAND} {worker.instance_id}\n"
+        f"Create the image, then terminate and replace {worker.short_name} ({worker.instance_id})? Its disk is erased."
     )

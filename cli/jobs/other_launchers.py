@@ -20,7 +20,7 @@ STARTERS: Final[Mapping[str, str]] = {
 }
 """Programs that the launcher refuses for several processes, each with its option for Horovod's scripts.
 
-The launcher itself replaces torchrun (launcher.cli.nested_launchers).
+The launcher itself replaces torchrun (launcher.options.nested_launchers).
 """
 LAUNCH: Final = ("launch",)
 """Subcommand of accelerate that starts processes."""

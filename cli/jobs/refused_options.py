@@ -47,7 +47,7 @@ def refuse_options(function: Function) -> Function:
     return function
 
 
-def _refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None and not context.resilient_parsing:
+def _refuse(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
         name = parameter.opts[0]
         raise UsageError(f"no such option {name!r}: {INSTEAD[name]}")

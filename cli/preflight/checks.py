@@ -52,7 +52,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 )
 
 
-def all_findings(region: str | None, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
+def all_findings(region: str | None, props: ClusterProps, cdk_context: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the findings of every check in a region, or that there are no credentials."""
     try:
         with aws_errors(region):
@@ -60,14 +60,14 @@ def all_findings(region: str | None, props: ClusterProps, context: Mapping[str, 
     except CredentialsError as error:  # a missing profile
         yield problem("credentials", str(error), error.fix)
         return
-    yield from findings(clients, props, context)
+    yield from findings(clients, props, cdk_context)
 
 
-def findings(clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> Iterator[Finding]:
+def findings(clients: Clients, props: ClusterProps, cdk_context: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the findings of every check; stop at the first if AWS does not answer or refuses the credentials."""
     try:
         with aws_errors(clients.region):
-            target = PreflightTarget.of(clients, props, context)
+            target = PreflightTarget.of(clients, props, cdk_context)
     except UsageError:
         raise  # the region or the endpoint: no credentials would help
     except NoAnswerError as error:

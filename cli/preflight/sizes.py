@@ -18,9 +18,9 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         return
     name = target.props.cluster_name
     change = Change(
-        now=sizes_of(read_groups(target.clients.autoscaling, name)),
-        old=read_template(target.clients.cloudformation, name).sizes(name),
-        new=target.props.initial_sizes,
+        current=sizes_of(read_groups(target.clients.autoscaling, name)),
+        deployed=read_template(target.clients.cloudformation, name).sizes(name),
+        declared=target.props.initial_sizes,
     )
     if target.props.uses_capacity_block:
         outcome = (

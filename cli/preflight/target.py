@@ -22,17 +22,19 @@ class PreflightTarget:
 
     clients: Clients
     props: ClusterProps
-    context: Mapping[str, Any]
+    cdk_context: Mapping[str, Any]
     """The CDK's context: earlier look-ups, and the qualifier of the bootstrapped account."""
     account: str
     caller: str
     """ARN of the caller."""
 
     @classmethod
-    def of(cls, clients: Clients, props: ClusterProps, context: Mapping[str, Any]) -> "PreflightTarget":
+    def of(cls, clients: Clients, props: ClusterProps, cdk_context: Mapping[str, Any]) -> "PreflightTarget":
         """Return the target with the account and ARN of the caller."""
         caller = clients.sts.get_caller_identity()
-        return cls(clients=clients, props=props, context=context, account=caller["Account"], caller=caller["Arn"])
+        return cls(
+            clients=clients, props=props, cdk_context=cdk_context, account=caller["Account"], caller=caller["Arn"]
+        )
 
     @property
     def region(self) -> str:
@@ -52,7 +54,7 @@ class PreflightTarget:
     @property
     def qualifier(self) -> str:
         """Return the part of the names of ``cdk bootstrap``'s resources."""
-        return str(self.context.get("@aws-cdk/core:bootstrapQualifier", "hnb659fds"))
+        return str(self.cdk_context.get("@aws-cdk/core:bootstrapQualifier", "hnb659fds"))
 
 
 Check = Callable[[PreflightTarget], Iterator[Finding]]

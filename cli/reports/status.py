@@ -134,9 +134,10 @@ class Status:
         return self.pause.pauses_at or self.pause.idle_since + timedelta(seconds=self.pause.idle_stop_s)
 
     def warnings(self, now: datetime) -> Iterator[str]:
-        """Yield one warning per instance that costs money unexpectedly.
+        """Yield a warning for everything that costs money unexpectedly.
 
-        It runs in a paused cluster, or in no Auto Scaling group.
+        That is an instance in no group, a cluster that outlived `expires` or its Capacity Block, or an instance that a
+        pause does not terminate.
         """
         for name in self.baked:
             yield (

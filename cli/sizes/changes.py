@@ -11,50 +11,56 @@ from bootstrap.contract import MASTER, NODE_TYPES, WORKER
 class Change:
     """The sizes before a deploy, and those that its templates declare."""
 
-    now: ClusterSizes
+    current: ClusterSizes
     """Current sizes, which somebody may have changed since the last deploy."""
-    old: ClusterSizes
+    deployed: ClusterSizes
     """Sizes in the deployed template."""
-    new: ClusterSizes
+    declared: ClusterSizes
     """Sizes in the template to deploy."""
 
     @property
-    def after(self) -> ClusterSizes:
+    def resulting(self) -> ClusterSizes:
         """Return the sizes after the deploy."""
         return {
-            node_type: size_after_update(self.now[node_type], old=self.old[node_type], new=self.new[node_type])
+            node_type: size_after_update(
+                self.current[node_type], old=self.deployed[node_type], new=self.declared[node_type]
+            )
             for node_type in NODE_TYPES
         }
 
     @property
     def is_paused(self) -> bool:
         """Return True if the cluster is paused before the deploy."""
-        return all(size.is_paused for size in self.now.values())
+        return all(size.is_paused for size in self.current.values())
 
     @property
     def is_refused(self) -> bool:
         """Return True if Auto Scaling refuses the sizes, so that the deploy fails and CloudFormation rolls back."""
-        return not all(size.is_valid for size in self.after.values())
+        return not all(size.is_valid for size in self.resulting.values())
 
     @property
     def started(self) -> int:
         """Return the number of nodes that the deploy starts."""
-        return sum(max(self.after[each].desired - self.now[each].desired, 0) for each in NODE_TYPES)
+        return sum(
+            max(self.resulting[node_type].desired - self.current[node_type].desired, 0) for node_type in NODE_TYPES
+        )
 
     @property
     def terminated(self) -> int:
         """Return the number of nodes that the deploy terminates."""
-        return sum(max(self.now[each].desired - self.after[each].desired, 0) for each in NODE_TYPES)
+        return sum(
+            max(self.current[node_type].desired - self.resulting[node_type].desired, 0) for node_type in NODE_TYPES
+        )
 
 
 def leaves_no_master(change: Change) -> bool:
     """Return True if the deploy leaves workers without a master, as a changed size does on a paused cluster."""
-    return change.after[MASTER].desired == 0 < change.after[WORKER].desired
+    return change.resulting[MASTER].desired == 0 < change.resulting[WORKER].desired
 
 
 def describe(change: Change) -> Iterator[str]:
     """Yield, line by line, what the deploy will do."""
-    old, new = (sizes[WORKER].desired for sizes in (change.old, change.new))
+    old, new = (sizes[WORKER].desired for sizes in (change.deployed, change.declared))
     paused = "the cluster is paused: " if change.is_paused else ""
     if change.is_refused:
         yield (

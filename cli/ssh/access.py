@@ -14,26 +14,26 @@ PROGRAM = "dlcluster"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def resolve_access(context: ClusterContext) -> LoginSettings:
+def resolve_access(selected: ClusterContext) -> LoginSettings:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
-    cluster, membership, master = context.cluster, context.membership, context.master
+    cluster, membership, master = selected.cluster, selected.membership, selected.master
     # The running Python has boto3, the one on PATH may not. Pass table and networks, because finding them would cost
     # each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
-    named = ("--region", context.clients.region, "--table", cluster.table, "--networks", networks)
-    own = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
-    address, session = None, (*own, "ssm-proxy", *named, cluster.name)
+    named = ("--region", selected.clients.region, "--table", cluster.table, "--networks", networks)
+    dlcluster_command = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
+    address, session = None, (*dlcluster_command, "ssm-proxy", *named, cluster.name)
     if not cluster.is_private:
-        with context.explain_if_paused():
-            address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
+        with selected.explain_if_paused():
+            address, session = master_address(selected.clients.ec2, membership, cluster_name=cluster.name), ()
     return LoginSettings(
         cluster_name=cluster.name,
         login_user=cluster.login_user,
         master=master,
         master_address=address,
-        known_hosts_command=(*own, "known-hosts", "--cluster", cluster.name, *named),
+        known_hosts_command=(*dlcluster_command, "known-hosts", "--cluster", cluster.name, *named),
         session_command=session,
-        identity=identity_path(context.selection.identity),
+        identity=identity_path(selected.selection.identity),
     )
 
 

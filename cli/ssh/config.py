@@ -25,6 +25,8 @@ KEEPALIVE_S: Final = 15
 """Seconds between keepalives, by which a login detects that its peer is gone."""
 KEEPALIVES_UNANSWERED: Final = 4
 """Number of unanswered keepalives after which a login through Session Manager ends."""
+FORWARD_KEEPALIVES_UNANSWERED: Final = 3
+"""Number of unanswered keepalives after which a tunnel ends (cli.ssh.forward)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,40 +50,40 @@ class LoginSettings:
         return f"{self.cluster_name}-{member.short_name}"
 
 
-def options(access: LoginSettings, member: ClusterNode) -> dict[str, str]:
+def ssh_options_for(settings: LoginSettings, member: ClusterNode) -> dict[str, str]:
     """Return the options for one node, except the jump through the master.
 
     Through Session Manager each node is reached directly, and its address is not used.
     Values from the table or the stack's outputs have been checked (bootstrap.cluster.records, cli.aws.clusters): they
     contain nothing that ssh or a shell would expand. Paths are quoted here.
     """
-    is_master = member == access.master
-    address = access.master_address if is_master or access.session_command else member.address
-    own = {
+    is_master = member == settings.master
+    address = settings.master_address if is_master or settings.session_command else member.address
+    ssh_options = {
         "HostName": address or member.alias,
-        "User": access.login_user,
+        "User": settings.login_user,
         # Forward the agent to the master and no further: root on a node with the agent can sign with it.
         "ForwardAgent": "yes" if is_master else "no",
         "StrictHostKeyChecking": "yes",
         "HostKeyAlias": member.alias,
         # Name the algorithm, so that ssh need not read the table again to order the key types that it offers.
         "HostKeyAlgorithms": "ssh-ed25519",
-        "KnownHostsCommand": f"{' '.join(map(_quoted, access.known_hosts_command))} %H",
+        "KnownHostsCommand": f"{' '.join(map(_quoted, settings.known_hosts_command))} %H",
         # A hung node accepts connections without answering.
         "ConnectTimeout": str(CONNECT_TIMEOUT_S),
         "UserKnownHostsFile": "none",
         "GlobalKnownHostsFile": "none",
     }
-    if access.session_command:
-        own |= _through_session_manager(access, member)
-    if access.identity is not None:
-        own |= {"IdentityFile": _quoted(access.identity), "IdentitiesOnly": "yes"}
-    return own
+    if settings.session_command:
+        ssh_options |= _through_session_manager(settings, member)
+    if settings.identity is not None:
+        ssh_options |= {"IdentityFile": _quoted(settings.identity), "IdentitiesOnly": "yes"}
+    return ssh_options
 
 
-def _through_session_manager(access: LoginSettings, member: ClusterNode) -> dict[str, str]:
+def _through_session_manager(settings: LoginSettings, member: ClusterNode) -> dict[str, str]:
     """Return options that look up the node when ssh connects, so that no instance id or address can be stale."""
-    words = (*access.session_command, member.short_name)
+    words = (*settings.session_command, member.short_name)
     return {
         # The user's shell parses it, after ssh has expanded %-sequences.
         "ProxyCommand": shlex.join(words).replace("%", "%%"),
@@ -97,37 +99,37 @@ def _quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def ssh_arguments(access: LoginSettings, member: ClusterNode) -> list[str]:
+def ssh_arguments(settings: LoginSettings, member: ClusterNode) -> list[str]:
     """Return ssh's arguments for one node; the last one is the destination."""
-    own = options(access, member)
-    if member != access.master and not access.session_command:
-        hop = ["ssh", *_as_arguments(options(access, access.master) | {"ForwardAgent": "no"})]
+    ssh_options = ssh_options_for(settings, member)
+    if member != settings.master and not settings.session_command:
+        hop = ["ssh", *_as_arguments(ssh_options_for(settings, settings.master) | {"ForwardAgent": "no"})]
         # A shell parses it, so insert the address itself; %p is a number that ssh has parsed.
         through = f"{shlex.join(hop).replace('%', '%%')} -W {shlex.quote(f'[{member.address}]:')}%p"
-        own["ProxyCommand"] = f"{through} {shlex.quote(access.host_name(access.master))}"
-    return [*_as_arguments(own), access.host_name(member)]
+        ssh_options["ProxyCommand"] = f"{through} {shlex.quote(settings.host_name(settings.master))}"
+    return [*_as_arguments(ssh_options), settings.host_name(member)]
 
 
-def _as_arguments(own: Mapping[str, str]) -> list[str]:
-    return [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
+def _as_arguments(ssh_options: Mapping[str, str]) -> list[str]:
+    return [word for name, value in ssh_options.items() for word in ("-o", f"{name}={value}")]
 
 
-def config_text(access: LoginSettings, members: Sequence[ClusterNode]) -> str:
+def config_text(settings: LoginSettings, members: Sequence[ClusterNode]) -> str:
     """Return a block for ~/.ssh/config with which plain ssh, scp and rsync work."""
-    return "\n".join(_config_block(access, member) for member in members)
+    return "\n".join(_config_block(settings, member) for member in members)
 
 
-def _config_block(access: LoginSettings, member: ClusterNode) -> str:
-    own = options(access, member)
+def _config_block(settings: LoginSettings, member: ClusterNode) -> str:
+    ssh_options = ssh_options_for(settings, member)
     # Use no instance ids: the block outlives them, and a stale one could lead to another user's machine.
-    names = [access.host_name(member)]
-    if member == access.master:
-        names.append(f"{access.cluster_name}-worker{member.node_index}")
-    elif not access.session_command:
-        own["ProxyJump"] = access.host_name(access.master)
+    names = [settings.host_name(member)]
+    if member == settings.master:
+        names.append(f"{settings.cluster_name}-worker{member.node_index}")
+    elif not settings.session_command:
+        ssh_options["ProxyJump"] = settings.host_name(settings.master)
         # The block is kept, so let the master resolve the name when ssh connects.
-        own["HostName"] = member.alias
-    lines = [f"Host {' '.join(names)}", *(f"  {name} {value}" for name, value in own.items())]
+        ssh_options["HostName"] = member.alias
+    lines = [f"Host {' '.join(names)}", *(f"  {name} {value}" for name, value in ssh_options.items())]
     return "\n".join(lines) + "\n"
 
 

@@ -9,11 +9,20 @@ from typing import Final
 
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
-from cli.ssh.config import CONNECT_TIMEOUT_S, LoginSettings, ssh_arguments
+from cli.ssh.config import (
+    CONNECT_TIMEOUT_S,
+    FORWARD_KEEPALIVES_UNANSWERED,
+    KEEPALIVE_S,
+    LoginSettings,
+    ssh_arguments,
+)
 
 LOOPBACK: Final = "127.0.0.1"
 POLL_S: Final = 0.05
-ALIVE_OPTIONS: Final = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
+ALIVE_OPTIONS: Final = (
+    *("-o", f"ServerAliveInterval={KEEPALIVE_S}"),
+    *("-o", f"ServerAliveCountMax={FORWARD_KEEPALIVES_UNANSWERED}"),
+)
 """Options with which ssh gives up on a node that is silent for 45 s."""
 NO_COMMAND: Final = ("-N",)
 QUIET: Final = ("-o", "LogLevel=ERROR")

@@ -33,8 +33,8 @@ def read_named_membership(
     if checked_table is None or checked_networks is None:  # a block of an older version names only the table
         from cli.cluster_context import find_selected_cluster
 
-        context = find_selected_cluster(replace(selection, cluster=cluster))
-        return context.clients, context.membership
+        selected = find_selected_cluster(replace(selection, cluster=cluster))
+        return selected.clients, selected.membership
     clients = connect(selection.region)
     membership = read_membership(
         clients.dynamodb, table=checked_table, networks=checked_networks, cluster_name=cluster or None

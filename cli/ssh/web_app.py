@@ -106,9 +106,9 @@ class RunningApp:
 def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: int | None) -> Iterator[RunningApp]:
     """Yield the application once it answers; it ends with the block. Raises ClusterError."""
     environment = venv or IMAGE_ENVIRONMENT
-    context = find_selected_cluster(selection)
-    access = resolve_access(context)
-    with connect(ssh_target(context)) as connection:
+    selected = find_selected_cluster(selection)
+    access = resolve_access(selected)
+    with connect(ssh_target(selected)) as connection:
         line = shlex.join([f"{environment}/bin/python", "-c", PROBE, app.module, app.directory])
         done = connection.output(line, timeout_s=PROBE_TIMEOUT_S)
     port, has_directory = _parse_probe(done.exit_code, done.stdout, done.stderr, app, environment=environment)

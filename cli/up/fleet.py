@@ -23,7 +23,7 @@ from cli.sizes.groups import (
     zones_of,
 )
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
-from cli.up.launch import ZONE_CAPACITY_CODES, Launch, Launched
+from cli.up.launch import ZONE_CAPACITY_CODES, Launch, LaunchResult
 from cli.up.terminate_fleet import terminate_fleet
 
 
@@ -119,7 +119,7 @@ class Fleet:
     def _has_all(self, groups: GroupStates) -> bool:
         return all(len(groups[each].instances) >= self.declared[each].desired for each in NODE_TYPES)
 
-    def _failed(self, zone: str, launched: dict[NodeType, Launched], failed: Launched) -> ZoneOutcome:
+    def _failed(self, zone: str, launched: dict[NodeType, LaunchResult], failed: LaunchResult) -> ZoneOutcome:
         return ZoneOutcome(
             zone=zone,
             launched={node_type: each.count for node_type, each in launched.items()},

@@ -8,7 +8,7 @@ with the same token returns the outcome.
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from botocore.exceptions import ClientError, HTTPClientError
@@ -25,20 +25,40 @@ ANSWER_TIMEOUT_S: Final = 300.0
 """Seconds during which an unanswered launch is repeated."""
 RETRY_S: Final = 5.0
 _OUTCOME_UNKNOWN: Final = (
-    *("IdempotentCallInProgress", "ResourceContention", "ScalingActivityInProgress", "Throttling"),
-    *("RequestLimitExceeded", "InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"),
-    *("InternalServerError", "ProvisionedThroughputExceeded"),  # From DynamoDB, which stores the lock.
+    "IdempotentCallInProgress",
+    "ResourceContention",
+    "ScalingActivityInProgress",
+    "Throttling",
+    "RequestLimitExceeded",
+    "InternalError",
+    "InternalFailure",
+    "ServiceUnavailable",
+    "Unavailable",
+    # From DynamoDB, which stores the lock:
+    "InternalServerError",
+    "ProvisionedThroughputExceeded",
 )
 """Prefixes of error codes after which it is unknown whether instances were launched."""
 NO_CODE: Final = "NoCode"
 """Our own code for an error of EC2 that has none."""
 ZONE_CAPACITY_CODES: Final = frozenset(
-    (
-        *("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity", "UnfulfillableCapacity"),
-        *("InsufficientReservedInstanceCapacity", "InsufficientCapacityOnHost", "InsufficientFreeAddressesInSubnet"),
-        *("MaxSpotInstanceCountExceeded", "SpotMaxPriceTooLow", "Unsupported", "ReservationCapacityExceeded"),
-        *("RequestLimitExceeded", "InternalError", "ServiceUnavailable", "Unavailable"),
-    )
+    {
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientCapacity",
+        "UnfulfillableCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxSpotInstanceCountExceeded",
+        "SpotMaxPriceTooLow",
+        "Unsupported",
+        "ReservationCapacityExceeded",
+        "RequestLimitExceeded",
+        "InternalError",
+        "ServiceUnavailable",
+        "Unavailable",
+    }
 )
 """Codes in a response's Errors after which another zone, or a later attempt, may succeed.
 
@@ -52,8 +72,8 @@ class UnansweredError(ClusterError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Launched:
-    """The number of a group's nodes that EC2 launched, and its error if there are fewer than requested."""
+class LaunchResult:
+    """Number of nodes that EC2 launched, and its error if they are fewer than requested."""
 
     count: int
     code: str = ""
@@ -80,37 +100,38 @@ class Launch:
     A launch may stay unanswered for ANSWER_TIMEOUT_S, so check every time.
     """
 
-    def run(self, groups: GroupStates) -> dict[NodeType, Launched]:
+    def run(self, groups: GroupStates) -> dict[NodeType, LaunchResult]:
         """Launch the workers, then the master if all were launched. Raises ClusterError.
 
         The workers come first because room for many nodes is harder to find. Skip a group that already has its nodes,
         because AWS does not document how long it remembers a token.
         """
-        launched: dict[NodeType, Launched] = {}
+        results: dict[NodeType, LaunchResult] = {}
         for node_type in (WORKER, MASTER):
             desired, existing = self.declared[node_type].desired, len(groups[node_type].instances)
             is_complete = existing >= desired
-            launched[node_type] = Launched(count=existing) if is_complete else self._launch_group(node_type, desired)
-            if launched[node_type].code:
+            result = LaunchResult(count=existing) if is_complete else self._launch_group(node_type, desired)
+            results[node_type] = result
+            if result.code:
                 break
-        return launched
+        return results
 
-    def _launch_group(self, node_type: NodeType, desired: int) -> Launched:
+    def _launch_group(self, node_type: NodeType, desired: int) -> LaunchResult:
         launched = 0
         for batch, first in enumerate(range(0, desired, MAX_BATCH)):
-            count, code, message = self._launch_batch(node_type, batch, min(MAX_BATCH, desired - first))
-            launched += count
-            if code:
-                return Launched(count=launched, code=code, message=message)
-        return Launched(count=launched)
+            result = self._launch_batch(node_type, batch, min(MAX_BATCH, desired - first))
+            launched += result.count
+            if result.code:
+                return replace(result, count=launched)
+        return LaunchResult(count=launched)
 
-    def _launch_batch(self, node_type: NodeType, batch: int, requested: int) -> tuple[int, str, str]:
-        """Repeat one launch until AWS reports its outcome; return the instances, and EC2's code and message."""
+    def _launch_batch(self, node_type: NodeType, batch: int, requested: int) -> LaunchResult:
+        """Repeat one launch until AWS reports its outcome."""
         group, deadline, is_printed = group_name(self.name, node_type), time.monotonic() + ANSWER_TIMEOUT_S, False
         while True:
             try:
                 self.before_call()
-                answer: Any = self.clients.autoscaling.launch_instances(
+                response: Any = self.clients.autoscaling.launch_instances(
                     AutoScalingGroupName=group,
                     RequestedCapacity=requested,
                     AvailabilityZones=[self.attempt.zone],
@@ -124,11 +145,12 @@ class Launch:
             except (HTTPClientError, NoConnectionError) as error:
                 problem = type(error).__name__
             else:
-                count = sum(len(each.get("InstanceIds", [])) for each in answer.get("Instances", []))
-                for refusal in answer.get("Errors", [])[:1]:
-                    return count, refusal.get("ErrorCode", NO_CODE), refusal.get("ErrorMessage", "")
+                count = sum(len(instances.get("InstanceIds", [])) for instances in response.get("Instances", []))
+                if refusals := response.get("Errors", []):
+                    code, message = refusals[0].get("ErrorCode", NO_CODE), refusals[0].get("ErrorMessage", "")
+                    return LaunchResult(count=count, code=code, message=message)
                 if count >= requested:
-                    return count, "", ""
+                    return LaunchResult(count=count)
                 problem = f"{count} of {requested} instances were launched, and EC2 gave no error"
             if time.monotonic() > deadline:
                 raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {problem}")

@@ -23,7 +23,7 @@ class ResumePoint:
     """Zone in which to continue; empty if every group is empty."""
     is_complete: bool = False
     """True if every node was launched there."""
-    is_recorded: bool = False
+    is_declared: bool = False
     """True if the deployed template already declares these nodes, so no deploy is needed."""
 
 
@@ -37,7 +37,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
         if sizes_of(groups) == declared:
-            return ResumePoint(zone=zone, is_complete=True, is_recorded=True)
+            return ResumePoint(zone=zone, is_complete=True, is_declared=True)
         if not is_paused(groups):
             raise OtherSizesError(
                 f"{deployer.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "

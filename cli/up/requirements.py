@@ -18,9 +18,9 @@ from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT
 
 
-def require_zones(props: ClusterProps, context: tuple[str, ...], *, cluster: str | None) -> None:
+def require_zones(props: ClusterProps, cdk_options: tuple[str, ...], *, cluster: str | None) -> None:
     """Raise UsageError for settings that leave no choice of zone."""
-    if any(pair.partition("=")[0] == ZONE for pair in context):
+    if any(pair.partition("=")[0] == ZONE for pair in cdk_options):
         raise UsageError(f"-c {ZONE} cannot be combined with up, which chooses it")
     if not props.zones:
         raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')

@@ -62,7 +62,7 @@ def _start(
     scores: Mapping[str, int] | None,
 ) -> str:
     resume_point = recover(deployer, props.fleet_sizes)
-    if resume_point.is_recorded:
+    if resume_point.is_declared:
         deployer.write_zone(resume_point.zone)
         return resume_point.zone
     zone = resume_point.zone

@@ -23,7 +23,8 @@ EMPTY_POLLS_REQUIRED: Final = 24
 TERMINATION_TIMEOUT_S: Final = 600.0
 """Timeout for a fleet to terminate, in seconds.
 
-It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale (lock.STALE_S).
+It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale
+(cli.cluster_lock.STALE_S).
 """
 LATE_TIMEOUT_S: Final = 600.0
 """Timeout for the termination of instances that arrived late, in seconds."""
@@ -42,7 +43,7 @@ def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswere
         print(f"dlcluster: terminating {', '.join(instances)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
-        lock.hold()  # all waits together are longer than lock.STALE_S
+        lock.hold()  # all waits together are longer than cli.cluster_lock.STALE_S
     if survivors := protected_instances(groups):
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"

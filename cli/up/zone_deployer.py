@@ -35,7 +35,7 @@ class ZoneDeployer:
     name: str
     zones: tuple[str, ...]
     lock: Lock
-    context: Sequence[str] = ()
+    cdk_options: Sequence[str] = ()
     """The -c options of the user's deploys."""
     settle_timeout_s: float = SETTLE_TIMEOUT_S
 
@@ -66,14 +66,14 @@ class ZoneDeployer:
                 advice = "run dlcluster up again to continue"
                 raise ClusterError(f"{self.name} has nodes now, which a deploy cannot move: {advice}")
         others = [each for each in self.zones if each != zone]
-        context = [*self.context, f"zones={','.join((zone, *others))}", f"{ZONE}="]
-        self._deploy(context, self._guard(NO_ZONE))
+        cdk_options = [*self.cdk_options, f"zones={','.join((zone, *others))}", f"{ZONE}="]
+        self._deploy(cdk_options, self._guard(NO_ZONE))
 
     def deploy_in(self, zone: str) -> None:
         """Write the zone to cdk.json and deploy: the template then declares the nodes that run there."""
         self.lock.hold()
         self.write_zone(zone)
-        self._deploy(self.context, self._guard(zone))
+        self._deploy(self.cdk_options, self._guard(zone))
 
     def write_zone(self, zone: str) -> None:
         """Write the zone to cdk.json; without it, a later deploy would be refused."""
@@ -87,9 +87,9 @@ class ZoneDeployer:
         """Return the parameter that otherwise keeps the zone immutable; none before the stack exists."""
         return dict.fromkeys(zone_parameters(describe_stack(self.clients.cloudformation, self.name)), value)
 
-    def _deploy(self, context: Sequence[str], parameters: Mapping[str, str]) -> None:
+    def _deploy(self, cdk_options: Sequence[str], parameters: Mapping[str, str]) -> None:
         require_cdk()
-        if status := run_deploy(deploy_command(context, parameters), region=self.clients.region):
+        if status := run_deploy(deploy_command(cdk_options, parameters), region=self.clients.region):
             raise ClusterError(
                 f"cdk deploy failed with exit code {status}: fix the error above and run dlcluster up again "
                 "(dlcluster why says more)"

@@ -84,12 +84,12 @@ class Watcher:
         self._master = ""
         self._open = ExitStack()
 
-    def take_snapshot(self, context: ClusterContext) -> Snapshot:
+    def take_snapshot(self, selected: ClusterContext) -> Snapshot:
         """Return a snapshot, with the reason if the master does not answer. Raises ClusterError if AWS does not."""
-        status, reasons = read_status(context)
+        status, reasons = read_status(selected)
         try:
-            connection = self._connect(context)
-            checks = check_nodes(connection, [member.node_index for member in context.membership.members])
+            connection = self._connect(selected)
+            checks = check_nodes(connection, [member.node_index for member in selected.membership.members])
             running = [job for job in read_jobs(connection, timeout_s=JOBS_TIMEOUT_S) if job.state not in ENDED]
         except UsageError:
             raise
@@ -103,11 +103,11 @@ class Watcher:
         self._open.close()
         self._connection = None
 
-    def _connect(self, context: ClusterContext) -> MasterConnection:
-        master = context.master.instance_id
+    def _connect(self, selected: ClusterContext) -> MasterConnection:
+        master = selected.master.instance_id
         if self._connection is None or master != self._master:
             self.close()
-            with aws_errors(context.clients.region):
-                self._connection = self._open.enter_context(connect(ssh_target(context)))
+            with aws_errors(selected.clients.region):
+                self._connection = self._open.enter_context(connect(ssh_target(selected)))
             self._master = master
         return self._connection

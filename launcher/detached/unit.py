@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from launcher.cli.options import parse_options
 from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
 from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
-from launcher.lifecycle import run_and_record
+from launcher.lifecycle import record_job
+from launcher.options.parser import parse_options
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
@@ -28,7 +28,7 @@ SYSTEMD_S = 10.0
 class AttemptHooks(Protocol):
     """Hooks through which a durable job changes its run (launcher.durable.attempt)."""
 
-    def prepare(self, job: Job) -> Job:
+    def prepare(self, job: JobSpec) -> JobSpec:
         """Return the job to run in this attempt."""
 
     def is_stopped(self) -> bool:
@@ -69,7 +69,7 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
         started_by=request.started_by,
         stays_open=durable.stays_open if durable else lambda failure, state: False,
     )
-    code = run_and_record(
+    code = record_job(
         job,
         recorder=recorder,
         cwd=request.cwd,

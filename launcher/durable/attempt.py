@@ -4,7 +4,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launcher.cli.options import parse_options
 from launcher.detached.detach import detach
 from launcher.detached.request import DurableStart
 from launcher.durable import mirror
@@ -14,8 +13,9 @@ from launcher.durable.submit import UNIT_PROGRAM
 from launcher.durable_state import RECORD, directory_of, is_open
 from launcher.errors import LaunchError
 from launcher.history.records import JobState
-from launcher.job.failure import Failure
-from launcher.spec import Job
+from launcher.job.failure import Failure, FailureCause
+from launcher.options.parser import parse_options
+from launcher.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class DurableAttempt:
     job_id: str
     number: int
 
-    def prepare(self, job: Job) -> Job:
+    def prepare(self, job: JobSpec) -> JobSpec:
         """Return the job to run in this attempt. Raises LaunchError if the job has been stopped."""
         if not is_open(self.job_id):
             raise LaunchError(f"job {self.job_id} is over or stopped")
         if self.number == 1 or job.sync is None:
             return job
         # Keep the changes that the job made on the surviving nodes.
-        return replace(job, sync=replace(job.sync, keeps=True))
+        return replace(job, sync=replace(job.sync, keeps_changed_files=True))
 
     def is_stopped(self) -> bool:
         """Return True if ``launch stop`` ran before the launcher could receive its signal."""
@@ -44,8 +44,10 @@ class DurableAttempt:
         A first attempt that neither ran nor queued is refused, like any other job. So is one whose nodes cannot run it,
         however long it queued.
         """
-        has_begun = self.number > 1 or state is JobState.RUNNING or (state is JobState.WAITING and not failure.refused)
-        return has_begun and not (failure.is_process_exit or failure.queue_timed_out) and is_open(self.job_id)
+        has_queued = state is JobState.WAITING and failure.cause is not FailureCause.REFUSAL
+        has_begun = self.number > 1 or state is JobState.RUNNING or has_queued
+        ends_job = failure.cause in (FailureCause.PROCESS_EXIT, FailureCause.QUEUE_TIMEOUT)
+        return has_begun and not ends_job and is_open(self.job_id)
 
     def finish(self, state: JobState) -> None:
         """Close the job if it is over."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE, ENVIRONMENT_FILE
 from launcher.history.checkpoints import MODEL_PREFIX, CheckpointLocation, checkpoint_location, is_shared
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 SESSION = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|COLORTERM|COLUMNS|LINES|HOSTNAME|MAIL|EDITOR|PAGER|LESS\w*|LS_COLORS|DISPLAY|TMUX\w*|STY"
@@ -22,7 +22,7 @@ MAX_NAMED = 12
 """Largest number of variables named in one line."""
 
 
-def notes(job: Job, *, cwd: str, environ: Mapping[str, str]) -> list[str]:
+def notes(job: JobSpec, *, cwd: str, environ: Mapping[str, str]) -> list[str]:
     """Return one line for each thing that a new master will lack."""
     lines = []
     lost = variables_not_kept(environ, login_environment())

@@ -17,7 +17,7 @@ from launcher.history.key_name import key_name
 from launcher.history.recorder import jobs_directory, user_name
 from launcher.history.records import JobRecord, JobState, new_job_id, now, without_values
 from launcher.lifecycle import print_notes
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 UNIT_PROGRAM = (str(Path(__file__).with_name("__main__.py")), "unit")
 """Program of a durable job's unit."""
@@ -25,7 +25,7 @@ STARTS_ANYWAY = 128 + signal.SIGINT
 """Exit code of `detach` after Ctrl-C, when the job starts anyway."""
 
 
-def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | None = None) -> int:
+def submit(job: JobSpec, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | None = None) -> int:
     """Store the job and start it; remove it again if it cannot start."""
     bucket = bucket or open_bucket()
     check_writable(jobs_directory())
@@ -41,7 +41,7 @@ def submit(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket | 
     return code
 
 
-def store(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) -> DurableRecord:
+def store(job: JobSpec, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) -> DurableRecord:
     """Store the job's files and record in the bucket, and the record here; return it."""
     with archives_in_use():
         files = None
@@ -53,7 +53,7 @@ def store(job: Job, arguments: Sequence[str], *, cwd: str, bucket: JobBucket) ->
     return record
 
 
-def _new_record(job: Job, arguments: Sequence[str], *, cwd: str, files: str | None) -> DurableRecord:
+def _new_record(job: JobSpec, arguments: Sequence[str], *, cwd: str, files: str | None) -> DurableRecord:
     umask = os.umask(0o077)
     os.umask(umask)
     return DurableRecord(

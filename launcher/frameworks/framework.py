@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 """Variable with the number of restarts; torchrun's name, set for the ranks of every framework."""
@@ -34,7 +34,7 @@ class JobTopology:
         return all(address.startswith("127.") for address in self.addresses)
 
 
-Plan: TypeAlias = Callable[[Job, JobTopology], Sequence[tuple[ProcessSpec, ...]]]
+Plan: TypeAlias = Callable[[JobSpec, JobTopology], Sequence[tuple[ProcessSpec, ...]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ class Framework:
     """True if the framework has parameter servers and one worker per machine, which drives all its GPUs."""
     required_setting: str | None = None
     """Value of the cluster's setting ``engines`` that installs this framework; None if every image has it."""
-    serve_rendezvous: Callable[[Job, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
+    serve_rendezvous: Callable[[JobSpec, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
     """Serves the ranks' rendezvous store on the address from which this machine reaches a given node; yields host and
     port. None: the framework needs no store."""
 

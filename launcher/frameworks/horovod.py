@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from itertools import accumulate
 
 from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 
 
-def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan as many ranks on each node as it has slots."""
     if topology.rendezvous is None:
         raise ValueError("Horovod's ranks need a rendezvous store")
@@ -46,7 +46,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     return [tuple(process(node, local) for local in range(count)) for node, count in enumerate(slots)]
 
 
-def scopes(job: Job) -> dict[str, int]:
+def scopes(job: JobSpec) -> dict[str, int]:
     """Return the three communicators of each rank, and the number of ranks in each."""
     slots = [host.slots for host in job.hosts]
     local = {f"local_{host}": host.slots for host in job.hosts}
@@ -55,7 +55,7 @@ def scopes(job: Job) -> dict[str, int]:
 
 
 @asynccontextmanager
-async def serve_rendezvous(job: Job, peer: str) -> AsyncIterator[tuple[str, int]]:
+async def serve_rendezvous(job: JobSpec, peer: str) -> AsyncIterator[tuple[str, int]]:
     """Serve the rendezvous store on this machine's address towards `peer`; yield address and port."""
     # Imported late: asyncio is imported after the command line is parsed (launcher.main).
     from launcher.frameworks.horovod_store import RendezvousStore, serve

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from launcher.errors import UsageError
 from launcher.frameworks.framework import Framework, JobTopology
 from launcher.frameworks.orted.names import PROGRAM, RENDEZVOUS_S, agent_command, program, socket_name
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 from launcher.transport.ssh import client_command
 
 OPTIONS = ("-bind-to", "none", "-map-by", "slot", "-mca", "pml", "ob1", "-mca", "btl", "^openib")
@@ -23,7 +23,7 @@ key."""
 INTERFACES = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "NCCL_SOCKET_IFNAME")
 
 
-def mpirun_command(job: Job) -> tuple[str, ...]:
+def mpirun_command(job: JobSpec) -> tuple[str, ...]:
     """Return mpirun's command line for `job`; it never contains values of variables."""
     slots = ",".join(f"{host.name}:{host.slots}" for host in job.hosts)
     passed = sorted({*ALWAYS_PASSED, INTERFACES[-1], *job.environment})
@@ -31,7 +31,7 @@ def mpirun_command(job: Job) -> tuple[str, ...]:
     return ("mpirun", "-np", str(sum(host.slots for host in job.hosts)), "-H", slots, *OPTIONS, *exports, *job.command)
 
 
-def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan mpirun on the first node, and on each other node the process that waits for its daemon's command."""
     run_id = f"{topology.job_id}-{topology.restart_count}"
     seconds = RENDEZVOUS_S + job.grace_s
@@ -48,7 +48,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     def daemon(node: int) -> ProcessSpec:
         name = f"orted {node}"
         command = (*program("await"), socket_name(run_id, job.hosts[node].name), f"{seconds:g}")
-        return ProcessSpec(name=name, label=name, command=command, environment={}, ends_job=False)
+        return ProcessSpec(name=name, label=name, command=command, environment={}, is_required=False)
 
     return [(mpirun,), *((daemon(node),) for node in range(1, len(job.hosts)))]
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from launcher.errors import UsageError
 from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 
 INTERFACE = "DMLC_INTERFACE"
 ADDRESS = "DMLC_NODE_HOST"
 LOOPBACK = "lo"
 
 
-def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan the workers and servers of each node, and on the first node the scheduler too."""
     user_interface = job.environment.get(INTERFACE)
     if user_interface == LOOPBACK and not topology.is_single_machine:
@@ -41,7 +41,7 @@ def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
             label=name,
             command=job.command,
             environment={**shared, **address, "DMLC_ROLE": role, **more},
-            ends_job=role == "worker",
+            is_required=role == "worker",
         )
 
     nodes: list[list[ProcessSpec]] = [[] for _ in job.hosts]

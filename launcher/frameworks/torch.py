@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from launcher.frameworks.framework import RESTART_COUNT, RUN_ID, Framework, JobTopology
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 
 
 def rank_variables(
@@ -45,7 +45,7 @@ def rank_variables(
     return tuple(tuple(variables(node, local) for local in range(count)) for node, count in enumerate(slots))
 
 
-def plan(job: Job, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
+def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan as many ranks on each node as it has slots."""
     nodes = rank_variables(
         [host.slots for host in job.hosts],

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from bootstrap.contract import BUCKET_VARIABLE, EFS_MOUNT_VARIABLE, SHARED_DIR, SHARED_VARIABLE, TRAINER
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
 """Matches an argument that runs the bundled trainer."""
@@ -30,7 +30,7 @@ class CheckpointLocation(Enum):
     UNKNOWN = "unknown"
 
 
-def checkpoint_location(job: Job, *, cwd: str, bucket: str | None) -> CheckpointLocation:
+def checkpoint_location(job: JobSpec, *, cwd: str, bucket: str | None) -> CheckpointLocation:
     """Return where the job keeps its checkpoints; `bucket` is the cluster's, whose name a shell may have filled in."""
     words = [part for word in job.command for part in re.sub("[\"']", "", word).split()]
     directory = (job.sync.directory if job.sync else None) or cwd

@@ -24,11 +24,11 @@ from launcher.history.lock import (
 )
 from launcher.history.record_upload import RecordUpload, start_upload, upload
 from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job_directories import KEPT_JOBS, remove_old_jobs
 from launcher.paths import JOBS_DIR
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 UPLOAD_AFTER_S = 10.0
 """Seconds after which a running job's record is uploaded; a shorter job's is uploaded at its end."""
@@ -44,7 +44,7 @@ class JobRecorder:
 
     def __init__(
         self,
-        job: Job,
+        job: JobSpec,
         *,
         job_id: str,
         cwd: str,
@@ -123,7 +123,7 @@ class JobRecorder:
         self._change(state=JobState.WAITING, queue_position=queue_position, waiting=text)
         self._report_start()
 
-    def on_turn(self, job: Job) -> None:
+    def on_turn(self, job: JobSpec) -> None:
         """Record that the job's turn has come, before it connects to its nodes."""
         self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 
@@ -181,10 +181,12 @@ class JobRecorder:
                 revision=self._revision(),
             )
             return
-        if failure is not None and failure.cancelled and self._systemd_is_stopping():
+        is_cancelled = failure is not None and failure.cause is FailureCause.CANCELLATION
+        if failure is not None and is_cancelled and self._systemd_is_stopping():
             # The end was not requested.
-            failure = replace(failure, cancelled=False, reason=f"{failure.reason}: the user's systemd is stopping")
-        state = JobState.SUCCEEDED if failure is None else JobState.CANCELLED if failure.cancelled else JobState.FAILED
+            failure = replace(failure, reason=f"{failure.reason}: the user's systemd is stopping")
+            is_cancelled = False
+        state = JobState.SUCCEEDED if failure is None else JobState.CANCELLED if is_cancelled else JobState.FAILED
         self._change(
             state=state,
             end=now(),

@@ -10,14 +10,14 @@ from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
 from launcher.job.framework_check import check_framework, check_venv
 from launcher.job.gpu_check import check_gpus
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.connection import RunnerConnection
 
 PARAMETERS_PER_S = 20
 """Calls a second to Parameter Store, for which all nodes take turns: half of what it allows an account by default."""
 
 
-async def check_nodes(job: Job, connections: Sequence[RunnerConnection], *, is_restart: bool) -> None:
+async def check_nodes(job: JobSpec, connections: Sequence[RunnerConnection], *, is_restart: bool) -> None:
     """Raise RefusedError if a node cannot run its part of the job; skip setup and GPUs on a restart."""
     await check_framework(job, connections)
     await check_venv(job, connections)
@@ -65,7 +65,7 @@ def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
         )
 
 
-def check_first_host(job: Job, connections: Sequence[RunnerConnection]) -> None:
+def check_first_host(job: JobSpec, connections: Sequence[RunnerConnection]) -> None:
     """Raise UsageError if mpirun would run on a node without a key for the others."""
     first = connections[0]
     is_remote_worker = first.host.name.startswith(WORKER_HOST_PREFIX) and not first.is_local
@@ -76,7 +76,7 @@ def check_first_host(job: Job, connections: Sequence[RunnerConnection]) -> None:
         )
 
 
-async def read_secrets_on_nodes(job: Job, connections: Sequence[RunnerConnection]) -> None:
+async def read_secrets_on_nodes(job: JobSpec, connections: Sequence[RunnerConnection]) -> None:
     """Have each runner read the secrets of its own ranks; RefusedError if a node cannot."""
     if not job.secrets:
         return

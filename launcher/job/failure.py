@@ -3,12 +3,30 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from launcher.errors import LaunchError, QueueTimeoutError, RefusedError
 from launcher.hosts.hostfile import Host
 
 NODE_LOST = 1
 """Exit code of a job that lost a node."""
+
+
+class FailureCause(Enum):
+    """What made a job fail, which decides whether it restarts."""
+
+    PROCESS_EXIT = "process exit"
+    """A process of the job failed and not a node: a durable job then ends and is not restarted."""
+    NODE_LOSS = "node loss"
+    PREEMPTION = "preemption"
+    """AWS took a node after a notice (launcher.job.node_loss): this is not the job's fault."""
+    REFUSAL = "refusal"
+    """The nodes cannot run the job: a durable job then ends, unless it has run before."""
+    QUEUE_TIMEOUT = "queue timeout"
+    """The job waited in the queue for as long as it may: a durable job then ends."""
+    CANCELLATION = "cancellation"
+    """The user ended the job."""
+    OTHER = "other"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,32 +40,24 @@ class Failure:
     tail: tuple[bytes, ...] = ()
     log: str | None = None
     """File with the complete output."""
+    cause: FailureCause = FailureCause.OTHER
     permanent: bool = False
     """True if a restart cannot help."""
-    preempted: bool = False
-    """True if AWS took a node after a notice (launcher.job.node_loss); such a failure is not the job's fault."""
     departed_host: Host | None = None
     """The node that drained or was lost."""
     instances: Mapping[Host, str | None] = field(default_factory=dict)
     """Instances of the run's nodes at its start; empty outside a cluster and for jobs that are not durable."""
-    is_process_exit: bool = False
-    """True if a process of the job failed and not a node: a durable job then ends and is not restarted."""
-    refused: bool = False
-    """True if the nodes cannot run the job: a durable job then ends, unless it has run before."""
-    queue_timed_out: bool = False
-    """True if the job waited in the queue for as long as it may: a durable job then ends."""
-    cancelled: bool = False
-    """True if the user ended the job."""
 
     @classmethod
     def of_error(cls, error: LaunchError) -> "Failure":
         """Return the failure of a job that could not start."""
-        return cls(
-            exit_code=error.exit_code,
-            reason=str(error),
-            refused=isinstance(error, RefusedError),
-            queue_timed_out=isinstance(error, QueueTimeoutError),
-        )
+        if isinstance(error, RefusedError):
+            cause = FailureCause.REFUSAL
+        elif isinstance(error, QueueTimeoutError):
+            cause = FailureCause.QUEUE_TIMEOUT
+        else:
+            cause = FailureCause.OTHER
+        return cls(exit_code=error.exit_code, reason=str(error), cause=cause)
 
 
 def set_first_failure(first_failure: "asyncio.Future[Failure]", value: Failure) -> None:

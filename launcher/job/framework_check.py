@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from launcher.errors import RefusedError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.hostfile import first_and_others
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.connection import RunnerConnection
 
 PYTHONS = ("python", "python3")
 
 
-async def check_framework(job: Job, connections: Sequence[RunnerConnection]) -> None:
+async def check_framework(job: JobSpec, connections: Sequence[RunnerConnection]) -> None:
     """Raise RefusedError if a node of a cluster lacks the job's framework."""
     framework, nodes = await nodes_without_framework(job, connections)
     if nodes:
@@ -28,7 +28,7 @@ async def check_framework(job: Job, connections: Sequence[RunnerConnection]) -> 
         )
 
 
-async def check_venv(job: Job, connections: Sequence[RunnerConnection]) -> None:
+async def check_venv(job: JobSpec, connections: Sequence[RunnerConnection]) -> None:
     """Raise RefusedError if a node lacks the Python environment that the user named."""
     if job.venv is None:
         return
@@ -43,7 +43,7 @@ async def check_venv(job: Job, connections: Sequence[RunnerConnection]) -> None:
 
 
 async def nodes_without_framework(
-    job: Job, connections: Sequence[RunnerConnection]
+    job: JobSpec, connections: Sequence[RunnerConnection]
 ) -> tuple[str | None, list[RunnerConnection]]:
     """Return the framework that the nodes must have installed, and the nodes without it."""
     framework = load_framework(job.framework).required_setting
@@ -57,7 +57,7 @@ async def nodes_without_framework(
     return framework, [one for one, installed in pairs if installed is not None and framework not in installed]
 
 
-def _uses_cluster_environment(job: Job) -> bool:
+def _uses_cluster_environment(job: JobSpec) -> bool:
     return job.framework == LAUNCHED_BY_MPI or any(word in PYTHONS for word in _words(job.command))
 
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from launcher.errors import BusyError
 from launcher.frameworks import load_framework
 from launcher.hosts.hostfile import Host
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.gpus_in_use import Gpus, GpusInUse
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def gpus_of(job: Job, host: Host) -> Gpus:
+def gpus_of(job: JobSpec, host: Host) -> Gpus:
     """Return the GPUs of `host` that the job's processes take, as far as the launcher knows."""
     visible = _visible(job)
     if visible is not None:
@@ -25,19 +25,19 @@ def gpus_of(job: Job, host: Host) -> Gpus:
     return None if takes_all else tuple(map(str, range(host.slots)))
 
 
-def claimed_gpus(job: Job) -> dict[str, list[str] | None]:
+def claimed_gpus(job: JobSpec) -> dict[str, list[str] | None]:
     """Return the GPUs that the job takes on each host, by host name."""
     return {str(host): None if (gpus := gpus_of(job, host)) is None else list(gpus) for host in job.hosts}
 
 
-def _visible(job: Job) -> str | None:
+def _visible(job: JobSpec) -> str | None:
     words = job.command[1:] if job.command[:1] == ("env",) else ()
     values = (word.partition("=")[2] for word in words if word.startswith(f"{VISIBLE}="))
     # With --launcher local the processes have the shell's whole environment.
     return next(values, job.environment.get(VISIBLE, os.environ.get(VISIBLE) if job.is_local else None))
 
 
-def check_gpus(job: Job, in_use: Sequence[GpusInUse]) -> None:
+def check_gpus(job: JobSpec, in_use: Sequence[GpusInUse]) -> None:
     """Raise BusyError if the job would use GPUs in use; `in_use` contains its hosts' reports."""
     pairs = zip(job.hosts, in_use, strict=True)
     conflicts = {

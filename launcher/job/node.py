@@ -11,7 +11,7 @@ from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import close_connections
 from launcher.job.exit_hints import exit_hint
-from launcher.job.failure import NODE_LOST, Failure, set_first_failure
+from launcher.job.failure import NODE_LOST, Failure, FailureCause, set_first_failure
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node_loss import watch_for_node_loss
 from launcher.output.prefixes import ProcessOutput
@@ -128,18 +128,20 @@ class Node:
                     failed_rank=process.rank,
                     tail=tail,
                     log=log,
+                    cause=FailureCause.PROCESS_EXIT,
                     permanent=permanent,
-                    is_process_exit=True,
                 ),
             )
         self._check_required_processes()
 
     def _check_required_processes(self) -> None:
-        if not any(self._spec.processes[index].ends_job for index in self._running):
+        if not any(self._spec.processes[index].is_required for index in self._running):
             self.required_processes_ended.set()
 
 
-async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float) -> Failure | None:
+async def supervise_nodes(
+    nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float
+) -> Failure | None:
     """Start the processes, wait for the end or the first failure, then end the remaining ones."""
     first_failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
     follows = [asyncio.create_task(node.follow(first_failure)) for node in nodes]
@@ -163,23 +165,27 @@ async def run_nodes(nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, 
         for task in (*watches, required_ended):
             task.cancel()
         await end_nodes(nodes, follows, timeout_s=grace_s + AFTER_GRACE_S)
-    return clear_preempted_if_silent(clear_process_exit_if_node_lost(outcome, nodes), nodes)
+    return blame_crashed_node(blame_lost_node(outcome, nodes), nodes)
 
 
-def clear_process_exit_if_node_lost(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear `is_process_exit` if a node was lost: ranks on other nodes fail before the launcher notices the loss."""
+def blame_lost_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """Change a process exit to a node loss if a node was lost: ranks on other nodes fail before the loss is noticed."""
+    if outcome is None or outcome.cause is not FailureCause.PROCESS_EXIT:
+        return outcome
     lost = any(node.is_silent_after_stop for node in nodes)
-    return replace(outcome, is_process_exit=False) if outcome is not None and lost else outcome
+    return replace(outcome, cause=FailureCause.NODE_LOSS) if lost else outcome
 
 
-def clear_preempted_if_silent(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
-    """Clear `preempted` if the departed host has not answered the stop request.
+def blame_crashed_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+    """Change a preemption to a node loss if the departed host has not answered the stop request.
 
     A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
     the job.
     """
+    if outcome is None or outcome.cause is not FailureCause.PREEMPTION:
+        return outcome
     crashed = [node.connection.host for node in nodes if node.is_silent_after_stop]
-    return replace(outcome, preempted=False) if outcome is not None and outcome.departed_host in crashed else outcome
+    return replace(outcome, cause=FailureCause.NODE_LOSS) if outcome.departed_host in crashed else outcome
 
 
 async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:

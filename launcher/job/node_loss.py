@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
-from launcher.job.failure import NODE_LOST, Failure, set_first_failure
+from launcher.job.failure import NODE_LOST, Failure, FailureCause, set_first_failure
 from launcher.output.notes import note
 from launcher.output.sink import Sink
 
@@ -36,7 +36,7 @@ class ClusterView:
     """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
     They may briefly include a crashed instance, but that one does not answer
-    (launcher.job.node.clear_preempted_if_silent).
+    (launcher.job.node.blame_crashed_node).
     """
 
     def has(self, instance: str | None) -> bool:
@@ -92,9 +92,11 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine outside the cluster
         if not view.has(instance):
-            preempted = instance in view.draining_instances
-            reason = f"{host} is draining" if preempted else f"{host} was lost"
-            return Failure(exit_code=NODE_LOST, reason=reason, preempted=preempted, departed_host=host)
+            if instance in view.draining_instances:
+                reason, cause = f"{host} is draining", FailureCause.PREEMPTION
+            else:
+                reason, cause = f"{host} was lost", FailureCause.NODE_LOSS
+            return Failure(exit_code=NODE_LOST, reason=reason, cause=cause, departed_host=host)
     return None
 
 
@@ -105,15 +107,15 @@ def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None
 
 
 async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
-    """Wait a little to learn whether the failed rank's node was lost; if it was, clear `is_process_exit`.
+    """Wait a little to learn whether the failed rank's node was lost; if it was, change the cause to a node loss.
 
     A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
     with SIGTERM, which is therefore taken as the sign of a shutdown: stopping a job produces another failure.
     """
-    if not failure.is_process_exit or failure.permanent:
+    if failure.cause is not FailureCause.PROCESS_EXIT or failure.permanent:
         return failure
     if failure.exit_code == TERMINATED:
-        return replace(failure, is_process_exit=False)
+        return replace(failure, cause=FailureCause.NODE_LOSS)
     reader = reader or NodeStateReader()
     clock = asyncio.get_running_loop().time
     until = clock() + LOSS_S
@@ -121,7 +123,7 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
         await stderr.send(note(f"{failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost"))
     while failure.instances and (view := reader.read()) is not None:
         if (lost := node_loss_failure(failure.instances, view)) is not None:
-            return replace(failure, is_process_exit=False, reason=f"{failure.reason}; {lost.reason}")
+            return replace(failure, cause=FailureCause.NODE_LOSS, reason=f"{failure.reason}; {lost.reason}")
         if clock() >= until:
             break
         await asyncio.sleep(POLL_S)

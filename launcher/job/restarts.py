@@ -14,11 +14,11 @@ from bootstrap.contract import ARRIVING_NODES
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.framework_check import nodes_without_framework
 from launcher.output.notes import note
 from launcher.output.sink import Streams
-from launcher.spec import Job, RestartPolicy
+from launcher.spec import JobSpec, RestartPolicy
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 from launcher.transport.ssh import CONNECT_TIMEOUT_S
@@ -36,15 +36,15 @@ JOINING_S = 60.0
 class RestartHostChooser(Protocol):
     """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
-    def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+    def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""
 
-    async def claim(self, job: Job) -> str:
+    async def claim(self, job: JobSpec) -> str:
         """Claim the hosts of `job`; return the reason if another job has just taken one."""
 
 
 async def reconnect(
-    job: Job,
+    job: JobSpec,
     streams: Streams,
     failure: Failure,
     *,
@@ -63,7 +63,7 @@ async def reconnect(
         await close_connections(nodes)
         shortage = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, shortage, *reachable.reasons])
-        return replace(failure, reason=reason, permanent=True, is_process_exit=False)
+        return replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True)
     await stderr.send(note(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
     return nodes
 
@@ -120,7 +120,9 @@ def _describe_longest_wait(policy: RestartPolicy) -> str:
     return f"{policy.rejoin_s:g} s{longer}"
 
 
-async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHostChooser | None = None) -> ReachableNodes:
+async def gather_nodes(
+    job: JobSpec, streams: Streams, restart_hosts: RestartHostChooser | None = None
+) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = Deadline(job.restart_policy, now=clock())
@@ -150,7 +152,7 @@ async def gather_nodes(job: Job, streams: Streams, restart_hosts: RestartHostCho
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
-async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
+async def _claim_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
     """Take the hosts that answered; if another job was faster, close the connections and return False."""
     nodes, reachable.connections = reachable.connections, []
     try:
@@ -168,7 +170,7 @@ async def _claim_hosts(job: Job, reachable: ReachableNodes, restart_hosts: Resta
     return True
 
 
-async def _drop_nodes_without_framework(job: Job, reachable: ReachableNodes) -> None:
+async def _drop_nodes_without_framework(job: JobSpec, reachable: ReachableNodes) -> None:
     """Drop listed replacements that do not have the job's framework yet."""
     framework, nodes = await nodes_without_framework(job, reachable.connections)
     reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in nodes]
@@ -176,7 +178,7 @@ async def _drop_nodes_without_framework(job: Job, reachable: ReachableNodes) -> 
     await close_connections(nodes)
 
 
-def _listed(job: Job) -> tuple[tuple[Host, ...], list[str]]:
+def _listed(job: JobSpec) -> tuple[tuple[Host, ...], list[str]]:
     """Return the hosts that the job may use now; none, with the reason, if the file cannot be read."""
     if job.host_source is None:
         return job.hosts, []

@@ -2,7 +2,7 @@
 
 No rank starts until all nodes have the synced files. A failed process, a lost or preempted node, or a signal ends the
 processes on all nodes; the run is over once every runner has ended. A durable job's attempt
-(launcher.durable.attempt) is one launcher's call of `run_job`, with all its restarts.
+(launcher.durable.attempt) is one launcher's call of `run_with_restarts`, with all its restarts.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
 from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import gpus_of
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Node, output_failure, run_nodes
+from launcher.job.node import Node, output_failure, supervise_nodes
 from launcher.job.node_loss import instances_of, wait_for_node_loss
 from launcher.job.restarts import RestartHostChooser, reconnect
 from launcher.output.sink import Streams
-from launcher.spec import Job, NodeSpec
+from launcher.spec import JobSpec, NodeSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
@@ -64,7 +64,7 @@ class JobContext:
     """Keeps the connections of a successful job; None: they are closed."""
 
 
-async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) -> Failure | None:
+async def run_with_restarts(job: JobSpec, context: JobContext, *, has_waited: bool = False) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
@@ -72,12 +72,14 @@ async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) ->
     """
     max_restarts = job.restart_policy.max_restarts
     restart_count = counted_restarts = 0
-    failure = await first_run(job, context, has_waited=has_waited)
+    failure = await connect_and_run(job, context, has_waited=has_waited)
     while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
-        if not failure.preempted:
+        if failure.cause is FailureCause.PREEMPTION:
+            label = "restart (not counted)"
+        else:
             counted_restarts += 1
-        label = "restart (not counted)" if failure.preempted else f"restart {counted_restarts} of {max_restarts}"
+            label = f"restart {counted_restarts} of {max_restarts}"
         failure = await restart_job(job, context, failure, restart_count=restart_count, label=label)
     # A durable job gets another attempt if a node was lost, so find out whether one was.
     if failure is not None and job.durable:
@@ -88,12 +90,14 @@ async def run_job(job: Job, context: JobContext, *, has_waited: bool = False) ->
 def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -> bool:
     """Return True if the job restarts after this failure and `counted_restarts`.
 
-    A preemption is not the job's fault and may recur any number of times, so its restart needs none left to count.
+    A preemption is not the job's fault, so its restart does not use up --max-restarts.
     """
-    return not failure.permanent and max_restarts > 0 and (failure.preempted or counted_restarts < max_restarts)
+    if failure.permanent or max_restarts == 0:
+        return False
+    return failure.cause is FailureCause.PREEMPTION or counted_restarts < max_restarts
 
 
-async def first_run(job: Job, context: JobContext, *, has_waited: bool) -> Failure | None:
+async def connect_and_run(job: JobSpec, context: JobContext, *, has_waited: bool) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)
@@ -105,7 +109,7 @@ async def first_run(job: Job, context: JobContext, *, has_waited: bool) -> Failu
 
 
 async def restart_job(
-    job: Job, context: JobContext, failure: Failure, *, restart_count: int, label: str
+    job: JobSpec, context: JobContext, failure: Failure, *, restart_count: int, label: str
 ) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
     context.observer.on_restart()
@@ -119,15 +123,16 @@ async def restart_job(
         raise
     except LaunchError as error:
         # For example, a node was lost while it received files; the next restart may succeed.
-        return replace(failure, reason=str(error), failed_rank=None, preempted=False, is_process_exit=False)
+        return replace(failure, reason=str(error), failed_rank=None, cause=FailureCause.OTHER)
 
 
 async def run_once(
-    job: Job, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
+    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
 ) -> Failure | None:
     """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
 
-    The pool keeps the connections of a successful first run. A run shorter than SHORT_RUN_S never counts as preempted.
+    The pool keeps the connections of a successful first run. After a run shorter than SHORT_RUN_S, a preemption
+    counts as a node loss.
     """
     # Connections of a restart were not opened through the pool.
     pool = context.pool if restart_count == 0 else None
@@ -135,20 +140,27 @@ async def run_once(
     began = clock()
     instances = instances_of(job.hosts) if job.durable else {}
     try:
-        failure = await start_and_follow(job, connections, context, restart_count=restart_count, keep=pool is not None)
+        failure = await launch_ranks(
+            job, connections, context, restart_count=restart_count, stays_idle=pool is not None
+        )
         if failure is None and pool is not None:
             pool.keep(connections)
     finally:  # even after a signal
         await close_connections(connections)
     if failure is None:
         return None
-    return replace(failure, instances=instances, preempted=failure.preempted and clock() - began >= SHORT_RUN_S)
+    if failure.cause is FailureCause.PREEMPTION and clock() - began < SHORT_RUN_S:
+        failure = replace(failure, cause=FailureCause.NODE_LOSS)
+    return replace(failure, instances=instances)
 
 
-async def start_and_follow(
-    job: Job, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, keep: bool
+async def launch_ranks(
+    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, stays_idle: bool
 ) -> Failure | None:
-    """Check the nodes, start their ranks, and forward the output; `keep` leaves the runners idle at the end."""
+    """Check the nodes, start their ranks, and forward the output until the end.
+
+    If `stays_idle`, the runners of a successful job wait for the next launch.
+    """
     framework = load_framework(job.framework)
     await check_nodes(job, connections, is_restart=restart_count > 0)
     await read_secrets_on_nodes(job, connections)
@@ -164,9 +176,8 @@ async def start_and_follow(
             restart_count=restart_count,
             max_restarts=job.restart_policy.max_restarts,
         )
-        specs = node_specs(
-            framework, job, topology, cwd=cwd, keep=[keep and not connection.is_local for connection in connections]
-        )
+        idle_runners = [stays_idle and not connection.is_local for connection in connections]
+        specs = node_specs(framework, job, topology, cwd=cwd, stays_idle=idle_runners)
         context.observer.on_running(
             {spec.host: [process.log for process in spec.processes] for spec in specs},
             restart_count=restart_count,
@@ -177,12 +188,12 @@ async def start_and_follow(
             Node(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
-        failure = await run_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)
+        failure = await supervise_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)
     return failure or output_failure(context.streams[FrameType.STDOUT])
 
 
 async def sync_files(
-    job: Job,
+    job: JobSpec,
     connections: Sequence[RunnerConnection],
     addresses: Sequence[str],
     context: JobContext,
@@ -211,7 +222,7 @@ async def sync_files(
 
 
 def node_specs(
-    framework: Framework, job: Job, topology: JobTopology, *, cwd: str, keep: Sequence[bool]
+    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, stays_idle: Sequence[bool]
 ) -> list[NodeSpec]:
     """Return each node's spec: the framework's processes, with the job's variables and GPUs."""
     # Each node routes to a peer: rank 0's node to the second, all others to the first.
@@ -229,7 +240,7 @@ def node_specs(
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
-            keep=keep[node_rank],
+            stays_idle=stays_idle[node_rank],
         )
         for node_rank, processes in enumerate(framework.plan(job, topology))
     ]

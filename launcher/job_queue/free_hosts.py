@@ -11,22 +11,22 @@ from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import claimed_gpus
 from launcher.job_queue.queue import jobs_using_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 
-def with_claims(record: JobRecord, job: Job) -> JobRecord:
+def with_claims(record: JobRecord, job: JobSpec) -> JobRecord:
     """Return the job's record with the hosts and GPUs that the job would take."""
     return replace(record, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
 
 
 def choose_free(
-    job: Job,
+    job: JobSpec,
     record: JobRecord,
     others: Sequence[JobRecord],
     *,
     in_use: Container[str] = (),
     min_nodes: int | None = None,
-) -> Job:
+) -> JobSpec:
     """Return the job on the first free nodes of the cluster; unchanged if too few are free.
 
     `in_use` names nodes that are not free, besides those of `others`; `min_nodes` are enough, if given. Hosts of the
@@ -46,20 +46,20 @@ def choose_free(
     return job if len(free) < min_nodes else job.with_hosts(tuple(free[:count]))
 
 
-def _jobs_using(host: Host, job: Job, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def _jobs_using(host: Host, job: JobSpec, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     return jobs_using_nodes_of(with_claims(record, job.with_hosts((host,))), others)
 
 
 class HostClaims:
     """Claims on hosts, which keep two jobs from restarting on the same nodes."""
 
-    def __init__(self, job_id: str, *, jobs: Path, record: Callable[[Job], None]) -> None:
+    def __init__(self, job_id: str, *, jobs: Path, record: Callable[[JobSpec], None]) -> None:
         """`record` writes the nodes that the job takes into its record (TurnObserver.on_turn)."""
         self._job_id = job_id
         self._jobs = jobs
         self._record = record
 
-    def order(self, job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+    def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts for a restart: those that the job has, free ones, and other jobs' if they may be shared.
 
         With them the reasons why hosts are left out. mpirun's own machine comes first; without it there are no hosts.
@@ -80,7 +80,7 @@ class HostClaims:
             return [], [f"{reasons[first]}, and mpirun runs there"]
         return _put_first([*own, *free], first), [*reasons.values()]
 
-    async def claim(self, job: Job) -> str:
+    async def claim(self, job: JobSpec) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
         async with locked_queue(self._jobs):
             own_record, others = self._read()
@@ -96,7 +96,7 @@ class HostClaims:
         return own_and_others(live_jobs(self._jobs), self._job_id)
 
 
-def _starts_on_first(job: Job) -> bool:
+def _starts_on_first(job: JobSpec) -> bool:
     """Return True for mpirun on several hosts: only its own machine has the key for the others."""
     return job.framework == LAUNCHED_BY_MPI and len(job.hosts) > 1
 
@@ -105,6 +105,6 @@ def _put_first(hosts: Sequence[Host], first: str) -> list[Host]:
     return sorted(hosts, key=lambda host: str(host) != first)
 
 
-def _shares_nodes(job: Job) -> bool:
+def _shares_nodes(job: JobSpec) -> bool:
     """Return True if the job may run on nodes that another job has."""
     return job.force or not (job.has_gpus or (job.queue_policy is not None and job.queue_policy.exclusive))

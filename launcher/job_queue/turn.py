@@ -17,7 +17,7 @@ from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nod
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.notes import print_note
 from launcher.output.sink import Streams
-from launcher.spec import Job, QueuePolicy
+from launcher.spec import JobSpec, QueuePolicy
 from launcher.transport.protocol import FrameType
 
 POLL_S = 1.0
@@ -34,7 +34,7 @@ class TurnObserver(Protocol):
     def on_queued(self, text: str, *, queue_position: int) -> None:
         """Handle a change of the job's queue position, counted from 1; `text` describes it for the user."""
 
-    def on_turn(self, job: Job) -> None:
+    def on_turn(self, job: JobSpec) -> None:
         """Handle the job's turn: from now on it owns the nodes of `job`."""
 
     def on_turn_lost(self) -> None:
@@ -52,7 +52,7 @@ class QueueContext:
     observer: TurnObserver
 
 
-def assign_nodes(job: Job, job_id: str, *, jobs: Path) -> Job:
+def assign_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
     """Assign nodes to a job without --wait: free ones if there are enough.
 
     Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
@@ -83,7 +83,7 @@ def _waits_in_queue(record: JobRecord) -> bool:
     return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
 
 
-async def take_nodes(job: Job, queue_context: QueueContext) -> Job:
+async def take_nodes(job: JobSpec, queue_context: QueueContext) -> JobSpec:
     """Take the nodes of a job without --wait at once; return the job with them."""
     async with locked_queue(queue_context.jobs):
         chosen = job if job.force else assign_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
@@ -96,7 +96,7 @@ async def take_nodes(job: Job, queue_context: QueueContext) -> Job:
 class Turn:
     """One job's wait in the queue for its turn."""
 
-    def __init__(self, job: Job, policy: QueuePolicy, queue_context: QueueContext) -> None:
+    def __init__(self, job: JobSpec, policy: QueuePolicy, queue_context: QueueContext) -> None:
         self._job = job
         self._policy = policy
         self._queue_context = queue_context
@@ -126,7 +126,7 @@ class Turn:
         self._was_refused = True
         self._queue_context.observer.on_turn_lost()
 
-    async def take(self) -> Job:
+    async def take(self) -> JobSpec:
         """Wait for the turn and take it; return the job with its current nodes.
 
         Raises QueueTimeoutError at the deadline.
@@ -148,7 +148,7 @@ class Turn:
             await self._report_position(text, position)
             await asyncio.sleep(min(POLL_S, left))
 
-    def _check_turn(self, job: Job, unready_reason: str) -> tuple[Job, int, str]:
+    def _check_turn(self, job: JobSpec, unready_reason: str) -> tuple[JobSpec, int, str]:
         """Return the job (on free nodes if its turn has come), its queue position, and the reason why it must wait.
 
         The reason is empty if the job need not wait.
@@ -170,18 +170,18 @@ class Turn:
         reasons += filter(None, (unready_reason, self._delay, self._describe_use(job)))
         return job, len(ahead) + 1, next(iter(reasons), "")
 
-    def _describe_use(self, job: Job) -> str:
+    def _describe_use(self, job: JobSpec) -> str:
         """Say what uses the job's nodes, and how many others are in use; empty if nothing uses them."""
         own_users = [self._in_use[name] for name in map(str, job.hosts) if name in self._in_use]
         others = len(self._in_use) - len(own_users)
         return ", ".join(own_users) + (f" and {others} more" if own_users and others else "")
 
-    def _describe_size(self, job: Job) -> str:
+    def _describe_size(self, job: JobSpec) -> str:
         min_nodes = self._policy.nodes[0] if self._policy.nodes else len(job.hosts)
         max_nodes = max(len(job.hosts), min_nodes)
         return count_nodes(max_nodes) if min_nodes == max_nodes else f"{min_nodes} to {count_nodes(max_nodes)}"
 
-    async def _print_choice(self, job: Job, *, requested: Sequence[Host]) -> None:
+    async def _print_choice(self, job: JobSpec, *, requested: Sequence[Host]) -> None:
         """Print once on which nodes the job starts, or tries to: it may look for free nodes for hours."""
         if self._in_use:
             reason = f"because GPUs are in use ({first_and_others([*self._in_use.values()])})"
@@ -201,13 +201,13 @@ class Turn:
             await print_note(f"waiting, {text}", self._queue_context.streams[FrameType.STDERR])
 
 
-def describe_choice(job: Job, *, requested: Sequence[Host]) -> str:
+def describe_choice(job: JobSpec, *, requested: Sequence[Host]) -> str:
     """Say on which nodes a job starts because other jobs have the first ones, or all others that it asks for."""
     used = "the earlier hosts in the file" if len(job.hosts) == len(requested) else "the remaining nodes"
     return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs are using {used}"
 
 
-def with_current_hosts(job: Job, queue_policy: QueuePolicy) -> tuple[Job, str]:
+def with_current_hosts(job: JobSpec, queue_policy: QueuePolicy) -> tuple[JobSpec, str]:
     """Return the job on its current nodes, and the reason why it cannot start there, empty if it can.
 
     Raises LaunchError if the cluster has become too small for the job, because it would block the queue.

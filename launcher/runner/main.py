@@ -56,7 +56,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
         return 0
     adopt_orphans()
     all_succeeded = run_ranks(spec, channel)
-    return RUN_ANOTHER if spec.keep and all_succeeded else 0
+    return RUN_ANOTHER if spec.stays_idle and all_succeeded else 0
 
 
 def wait_for_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:

@@ -43,7 +43,7 @@ class SyncRequest:
     """Patterns to exclude, after the defaults and the source's own ``.launchignore``."""
     overwrites: bool = False
     """True to overwrite files that a job or a person changed on a node."""
-    keeps: bool = False
+    keeps_changed_files: bool = False
     """True to keep such files, as a further attempt of a durable job does."""
     fetches: tuple[Fetch, ...] = ()
     timeout_s: float = TIMEOUT_S

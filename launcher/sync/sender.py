@@ -56,12 +56,13 @@ async def sync(
     """
     deadline, digest = Deadline.after(request.timeout_s), None
     if request.directory is not None:
+        keeps_changed_files = is_restart or request.keeps_changed_files
         directory_sync = _DirectorySync(
             connections=connections,
             addresses=addresses,
             directory=request.directory,
             excludes=request.excludes,
-            on_changed=KEEP if is_restart or request.keeps else OVERWRITE if request.overwrites else REFUSE,
+            on_changed=KEEP if keeps_changed_files else OVERWRITE if request.overwrites else REFUSE,
             source=source,
             local=connections[0] if first_is_local else None,
             stderr=stderr,

@@ -151,9 +151,9 @@ def test_no_worker_is_ended_before_the_question_is_answered(
     bake(account)
     assert (account.did, account.marked, account.record) == ([], [WORKER], None)
     assert asked == [
-        "The image has whatever jobs changed on worker3, which may be root there. For a fresh worker: "
-        f"aws ec2 terminate-instances --instance-ids {WORKER}\n"
-        f"replace worker3 ({WORKER}) and erase its disk, after its image?"
+        "The image will include everything that jobs have changed on worker3; jobs can become root there. "
+        f"To bake a clean worker instead, replace it first: aws ec2 terminate-instances --instance-ids {WORKER}\n"
+        f"Create the image, then terminate and replace worker3 ({WORKER})? Its disk is erased."
     ]
 
 

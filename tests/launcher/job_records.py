@@ -2,7 +2,7 @@
 
 from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host
-from launcher.spec import Job
+from launcher.spec import JobSpec
 
 RECORD = JobRecord(
     id="20261122-000000-aaaaaa",
@@ -15,4 +15,4 @@ RECORD = JobRecord(
     pid=1,
     submitted_at="2026-11-22T00:00:00Z",
 )
-JOB = Job(hosts=(Host(name="a"),), is_local=False, framework="torch", servers=0, environment={}, command=("x",))
+JOB = JobSpec(hosts=(Host(name="a"),), is_local=False, framework="torch", servers=0, environment={}, command=("x",))

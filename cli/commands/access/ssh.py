@@ -29,10 +29,10 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
 
     One word after -- is a line for the node's shell; several words reach the program unchanged.
     """
-    context = find_selected_cluster(selection)
-    remove_expired_addresses(context.clients, context.cluster)
-    reached = resolve_access(context)  # Without a master no node is reachable.
-    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    selected = find_selected_cluster(selection)
+    remove_expired_addresses(selected.clients, selected.cluster)
+    reached = resolve_access(selected)  # Without a master no node is reachable.
+    member = choose_node(node, selected.membership.members, cluster_name=selected.cluster.name)
     words = [remote_command(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]
     try:

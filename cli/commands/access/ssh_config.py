@@ -13,6 +13,6 @@ def command(selection: Selection) -> int:
 
     It works with ssh, scp and rsync, and stays valid when nodes are replaced. Print it again after adding nodes.
     """
-    context = find_selected_cluster(selection)
-    print(config_text(resolve_access(context), context.membership.members), end="")
+    selected = find_selected_cluster(selection)
+    print(config_text(resolve_access(selected), selected.membership.members), end="")
     return 0

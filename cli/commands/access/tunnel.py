@@ -44,9 +44,9 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
 
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
-    context = find_selected_cluster(selection)
-    reached = resolve_access(context)  # Without a master no node is reachable.
-    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
+    selected = find_selected_cluster(selection)
+    reached = resolve_access(selected)  # Without a master no node is reachable.
+    member = choose_node(node, selected.membership.members, cluster_name=selected.cluster.name)
     here = free_port(port, 0) if local_port is None else free_port(local_port)
     probe = shlex.join(["bash", "-c", PROBE, str(port)])
     with forwarding(reached, member, here=here, port=port, command=[probe]) as process:

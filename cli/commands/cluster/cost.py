@@ -30,10 +30,10 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     if as_json:
         print_json(cluster=cluster.name, region=clients.region, **document(cost, end))
         return 0
-    spent = dollars_by_kind(cost.spent.by_kind)
+    spent = dollars_by_kind(cost.so_far.by_kind)
     rows = [(kind, amount, spent[kind]) for kind, amount in dollars_by_kind(cost.rate.by_kind).items()]
-    print_table(("KIND", "USD/HOUR", "SPENT"), [*rows, ("total", dollars(cost.rate.total), dollars(cost.spent.total))])
-    print(f"spent since {cost.spent.since:%Y-%m-%d %H:%M} UTC, {cost.spent.node_hours:.1f} node hours")
+    print_table(("KIND", "USD/HOUR", "SPENT"), [*rows, ("total", dollars(cost.rate.total), dollars(cost.so_far.total))])
+    print(f"spent since {cost.so_far.since:%Y-%m-%d %H:%M} UTC, {cost.so_far.node_hours:.1f} node hours")
     print(f"{cost.prices.describe()}, US dollars; {cost.not_counted}")
     if forecast:
         if end is not None:

@@ -10,7 +10,7 @@ import click
 from bootstrap.contract import NODE_TYPES, NodeType
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
-from cli.cdk.context import read_context, read_props
+from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.errors import UsageError
@@ -30,9 +30,9 @@ DEPLOY_TIME: Final = timedelta(minutes=10)
 )
 @click.argument("time", metavar="TIME")
 @click.option("--deploy/--no-deploy", default=True, help="Deploy after writing cdk.json (--deploy).")
-@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@cdk_option
 @json_option
-def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str, ...], as_json: bool) -> int:
+def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple[str, ...], as_json: bool) -> int:
     """Postpone a cluster's automatic pause by 90m, 8h or 2d: set expires in ./cdk.json, and deploy.
 
     The new time counts from the deployed one, or from now if that has passed or there is none. A paused cluster stays
@@ -40,9 +40,9 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     directory of cdk deploy, with the same -c options.
     """
     more = parse_time(time)
-    if any(pair.partition("=")[0] == SETTING for pair in context):
+    if any(pair.partition("=")[0] == SETTING for pair in cdk_options):
         raise UsageError(f"-c {SETTING} cannot be combined with the argument")
-    props = read_props(read_context(Path.cwd(), context))
+    props = read_props(read_context(Path.cwd(), cdk_options))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
     clients = connect(selection.region)
@@ -60,7 +60,7 @@ def command(selection: Selection, *, time: str, deploy: bool, context: tuple[str
     if cluster.expires is not None and cluster.expiry_action == DELETE and cluster.expires <= now:
         message = f"dlcluster: AWS deletes stack {cluster.stack_name} from {iso(cluster.expires + DELETE_AFTER)} on"
         print(f"{message} (expiry_action delete), perhaps before a deploy has put that off", file=sys.stderr)
-    set_and_deploy(SETTING, expires, context=context, region=clients.region, deploy=deploy)
+    set_and_deploy(SETTING, expires, cdk_options=cdk_options, region=clients.region, deploy=deploy)
     # The CDK has waited for the update's cleanup, which removes the old schedules.
     after = _paused(clients, cluster)
     if ended := after - before:

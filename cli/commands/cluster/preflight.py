@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.cdk.context import read_context, read_props
+from cli.cdk.context import cdk_option, read_context, read_props
 from cli.command import cluster_command
 from cli.errors import EXIT_FAILED
 from cli.output import STYLES, json_option, print_json
@@ -19,14 +19,14 @@ from cli.shared_options import Selection
     "preflight", examples=("dlcluster preflight", "dlcluster preflight -c worker_count=3 -c instance_type=g6.xlarge")
 )
 @json_option
-@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
-def command(selection: Selection, *, context: tuple[str, ...], as_json: bool) -> int:
+@cdk_option
+def command(selection: Selection, *, cdk_options: tuple[str, ...], as_json: bool) -> int:
     """Check before a deploy that the account can hold the cluster of ./cdk.json.
 
     It prints one line per finding, the price last, and changes nothing. Exit code 1 means that one is a problem.
     """
     own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
-    settings = read_context(Path.cwd(), [*context, *own])
+    settings = read_context(Path.cwd(), [*cdk_options, *own])
     props = read_props(settings)
     found = []
     for finding in all_findings(selection.region, props, settings):

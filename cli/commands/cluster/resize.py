@@ -10,7 +10,7 @@ from bootstrap.contract import WORKER
 from cli.aws.clients import Clients, connect
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
-from cli.cdk.context import read_context, read_props
+from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.costs.read import read_parts
@@ -33,19 +33,19 @@ SETTING = "worker_count"
 @click.argument("workers", metavar="WORKERS", type=click.IntRange(0))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")
 @click.option("--deploy/--no-deploy", default=True, help="Deploy after writing cdk.json (--deploy).")
-@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@cdk_option
 @json_option
 def command(
-    selection: Selection, *, workers: int, yes: bool, deploy: bool, context: tuple[str, ...], as_json: bool
+    selection: Selection, *, workers: int, yes: bool, deploy: bool, cdk_options: tuple[str, ...], as_json: bool
 ) -> int:
     """Change the number of workers, the nodes besides the master: write ./cdk.json, print the changes, and deploy.
 
     Run it in the directory of cdk deploy, with the -c options of your deploys. The newest workers are terminated first.
     On a paused cluster the master starts too. A second call completes one that was interrupted.
     """
-    if any(pair.partition("=")[0] == SETTING for pair in context):
+    if any(pair.partition("=")[0] == SETTING for pair in cdk_options):
         raise UsageError(f"-c {SETTING} cannot be combined with the argument")
-    props = read_props(read_context(Path.cwd(), [*context, f"{SETTING}={workers}"]))
+    props = read_props(read_context(Path.cwd(), [*cdk_options, f"{SETTING}={workers}"]))
     if props.uses_capacity_block:
         raise UsageError("resize is not for a Capacity Block: change worker_count in cdk.json, cdk deploy, then resume")
     if selection.cluster not in (None, props.cluster_name):
@@ -56,7 +56,7 @@ def command(
     template = read_template(clients.cloudformation, cluster.stack_name)
     require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
-    change = Change(now=sizes_of(groups), old=template.sizes(cluster.name), new=props.initial_sizes)
+    change = Change(current=sizes_of(groups), deployed=template.sizes(cluster.name), declared=props.initial_sizes)
     _print_change(change, clients, cluster, template)
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
@@ -64,15 +64,15 @@ def command(
         if change.terminated:
             warn_of_running_jobs(selection)
         confirm(f"continue with {workers} workers?", yes=yes)
-    set_and_deploy(SETTING, workers, context=context, region=clients.region, deploy=deploy)
+    set_and_deploy(SETTING, workers, cdk_options=cdk_options, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
         # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.
-        resume_groups(clients, cluster.name, change.new)
+        resume_groups(clients, cluster.name, change.declared)
         # The deploy may have changed the setup, for which the wait allows.
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
-        wait_until_ready(clients, cluster, change.new)
+        wait_until_ready(clients, cluster, change.declared)
     if as_json:
-        before = change.old[WORKER].desired
+        before = change.deployed[WORKER].desired
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)
     return 0
 
@@ -84,5 +84,5 @@ def _print_change(change: Change, clients: Clients, cluster: Cluster, template: 
     def cost(sizes: ClusterSizes) -> str:
         return describe_rate(hourly_rate(read_parts(clients, cluster, template, sizes), prices), prices)
 
-    for line in (*describe(change), f"now {cost(change.now)}, then {cost(change.after)}"):
+    for line in (*describe(change), f"now {cost(change.current)}, then {cost(change.resulting)}"):
         print(f"dlcluster: {line}", file=sys.stderr)

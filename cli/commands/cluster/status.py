@@ -49,15 +49,15 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)  # never returns
     if interval is not None:
         raise UsageError("--interval requires --watch")
-    context = find_selected_cluster(selection)
-    remove_expired_addresses(context.clients, context.cluster)
-    status, reasons = read_status(context)
-    cost = _cost(context)
+    selected = find_selected_cluster(selection)
+    remove_expired_addresses(selected.clients, selected.cluster)
+    status, reasons = read_status(selected)
+    cost = _cost(selected)
     if as_json:
         print_json(
             **status.to_dict(reasons),
             usd_per_hour=cost.rate.total if cost else None,
-            usd_spent=cost.spent.total if cost else None,
+            usd_spent=cost.so_far.total if cost else None,
         )
         return 0
     print(status.summary)
@@ -79,11 +79,11 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     return 0
 
 
-def _cost(context: ClusterContext) -> Cost | None:
+def _cost(selected: ClusterContext) -> Cost | None:
     """Return the cost; if there is none, print the reason on stderr."""
     try:
-        with aws_errors(context.clients.region):
-            return read_cost(context.clients, context.cluster)
+        with aws_errors(selected.clients.region):
+            return read_cost(selected.clients, selected.cluster)
     except ClusterError as error:
         print(f"dlcluster: cannot tell the cost: {printable(str(error))}", file=sys.stderr)
         return None

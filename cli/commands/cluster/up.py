@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cli.aws.clients import connect
-from cli.cdk.context import read_context, read_props
+from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cluster_lock import Lock
 from cli.command import cluster_command
 from cli.output import json_option, print_json, print_table
@@ -33,7 +33,7 @@ from stacks.prices.price_list import price_list
     help=f"Seconds to wait for the nodes (default: {READY_TIMEOUT_S:.0f} plus setup_timeout).",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")
-@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@cdk_option
 @json_option
 def command(
     selection: Selection,
@@ -42,7 +42,7 @@ def command(
     until: str,
     timeout: float | None,
     yes: bool,
-    context: tuple[str, ...],
+    cdk_options: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Deploy, and start all nodes in the first zone of the setting zones that has room for the complete fleet.
@@ -51,10 +51,10 @@ def command(
     availability_zone, and up waits until every node is ready. A second call is harmless, and completes one that was
     interrupted; on a paused cluster it searches for room again. Run it in the directory of cdk deploy.
     """
-    settings = read_context(Path.cwd(), context)
+    settings = read_context(Path.cwd(), cdk_options)
     props = read_props(settings)
     end = search_end(until)
-    requirements.require_zones(props, context, cluster=selection.cluster)
+    requirements.require_zones(props, cdk_options, cluster=selection.cluster)
     if by_spot_score:
         requirements.require_spot(props)
     clients = connect(selection.region)
@@ -66,7 +66,7 @@ def command(
         name=props.cluster_name,
         zones=props.zones,
         lock=lock,
-        context=context,
+        cdk_options=cdk_options,
         settle_timeout_s=SETTLE_TIMEOUT_S + (props.setup_timeout_s or 0),
     )
     zones_without_type: dict[str, str] = {}

@@ -9,7 +9,7 @@ import click
 
 from bootstrap.contract import SETUP_HASH_LENGTH
 from cli.aws.clusters import deployed_setup
-from cli.cdk.context import read_context, read_props
+from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
 from cli.cluster_lock import BAKE_ID, Lock, interruptible
 from cli.command import cluster_command
@@ -27,9 +27,9 @@ SETTING: Final = "ami"
 
 @cluster_command("bake", examples=("dlcluster bake", "dlcluster bake --yes --json", "dlcluster bake -c key_name=me"))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("-c", "--context", metavar="NAME=VALUE", multiple=True, help="A setting, as in cdk deploy -c.")
+@cdk_option
 @json_option
-def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_json: bool) -> int:
+def command(selection: Selection, *, yes: bool, cdk_options: tuple[str, ...], as_json: bool) -> int:
     """Make an image of a worker whose setup has run, and write it to ./cdk.json as the setting ami.
 
     Nodes that are launched after the next cdk deploy have what the setup installed, and whatever jobs changed on that
@@ -39,29 +39,29 @@ def command(selection: Selection, *, yes: bool, context: tuple[str, ...], as_jso
     completes one that was interrupted, and takes an image of the same setup that exists. Run it in the directory of cdk
     deploy, with the -c options of your deploys.
     """
-    if any(pair.partition("=")[0] == SETTING for pair in context):
+    if any(pair.partition("=")[0] == SETTING for pair in cdk_options):
         raise UsageError(f"-c {SETTING} cannot be combined with bake, which sets it")
-    props = read_props(read_context(Path.cwd(), context))
+    props = read_props(read_context(Path.cwd(), cdk_options))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
     chosen = replace(selection, cluster=props.cluster_name)
-    with interruptible(), connect_to_master(chosen) as (found, connection):
-        ec2, name, setup = found.clients.ec2, found.cluster.name, deployed_setup(found.cluster)
-        caller = found.clients.sts.get_caller_identity()["Arn"]
-        lock = Lock(clients=found.clients, name=name, caller=caller, command=BAKE_ID)
+    with interruptible(), connect_to_master(chosen) as (selected, connection):
+        ec2, name, setup = selected.clients.ec2, selected.cluster.name, deployed_setup(selected.cluster)
+        caller = selected.clients.sts.get_caller_identity()["Arn"]
+        lock = Lock(clients=selected.clients, name=name, caller=caller, command=BAKE_ID)
         lock.hold()
         try:
-            image_id = find_image(ec2, newest_node(found), cluster_name=name, sha256=setup.sha256)
+            image_id = find_image(ec2, newest_node(selected), cluster_name=name, sha256=setup.sha256)
             worker = None
             if image_id is None:
-                image_id, worker = bake(found, connection, setup, lock, yes=yes)
+                image_id, worker = bake(selected, connection, setup, lock, yes=yes)
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
                 with terminating_after(ec2, lock, cluster_name=name):
                     wait_for_image(ec2, image_id, keep_alive=lock.hold)
         finally:
             lock.release()
-    set_and_deploy(SETTING, image_id, context=context, region=found.clients.region, deploy=False)
+    set_and_deploy(SETTING, image_id, cdk_options=cdk_options, region=selected.clients.region, deploy=False)
     if as_json:
         print_json(cluster=name, ami=image_id, sha256=setup.sha256, instance_id=worker)
     else:

@@ -28,14 +28,14 @@ def command(selection: Selection, *, directory: Path, to: str | None, sync_overw
     Files that .gitignore names are left out; outside a git checkout, hidden folders are too. Only what differs is sent.
     Files written there by jobs are kept; a file that was changed there since it was sent is not overwritten.
     """
-    with connect_to_master(selection) as (context, connection):
+    with connect_to_master(selection) as (selected, connection):
         sent = upload(connection, directory, to=to, show=upload_bar)
         print(f"dlcluster: {summary(sent)}", file=sys.stderr)
         warn_of_jobs(connection, sent)
         copy_to_all_nodes(connection, sent, overwrites=sync_overwrite)
     if as_json:
         print_json(
-            cluster=context.cluster.name,
+            cluster=selected.cluster.name,
             directory=f"~/{sent.name}",
             files=sent.files,
             bytes=sent.size,

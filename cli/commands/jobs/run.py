@@ -76,22 +76,22 @@ def command(
     if sync:
         check_is_sent(script)
         check_exists(words[0])
-    with connect_to_master(selection) as (context, connection):
-        refuse_other_launchers(words, nnodes=launch_options.nnodes or context.membership.desired_training_nodes)
+    with connect_to_master(selection) as (selected, connection):
+        refuse_other_launchers(words, nnodes=launch_options.nnodes or selected.membership.desired_training_nodes)
         if launch_options.secret:
-            check_secrets_are_known(context.membership.members)
-        for line in release_lines(context.membership.members, stack=context.cluster.release):
+            check_secrets_are_known(selected.membership.members)
+        for line in release_lines(selected.membership.members, stack=selected.cluster.release):
             print(f"dlcluster: {line}", file=sys.stderr)
         sent = send_directory(connection, to=to) if sync else None
         if sent is not None:
-            note_independent_processes(script, nodes=launch_options.nnodes or len(context.membership.members))
+            note_independent_processes(script, nodes=launch_options.nnodes or len(selected.membership.members))
         job_id = start_job(connection, words, options=launch_options, sent=sent)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:
-        print_json(cluster=context.cluster.name, job=job_id, directory=f"~/{sent.name}" if sent else None)
+        print_json(cluster=selected.cluster.name, job=job_id, directory=f"~/{sent.name}" if sent else None)
     else:
         print(job_id)
         print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)

@@ -43,7 +43,7 @@ UP_RECORD_ACTIONS: Final = ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb
 KEY_ACTIONS: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey")
 """Actions of DynamoDB and EFS with the user's key, on behalf of CloudFormation, which creates table and file system."""
 SCHEDULER: Final = "scheduler.amazonaws.com"
-NO_CONTEXT: Final[Mapping[str, str]] = MappingProxyType({})
+NO_CONDITION_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def check_deploy_permission(target: PreflightTarget) -> Iterator[Finding]:
@@ -99,8 +99,10 @@ def check_role_permissions(target: PreflightTarget) -> Iterator[Finding]:
     actions = HARDENED_ROLE_ACTIONS if props.hardened else ROLE_ACTIONS
     # Where roles must have a boundary, only this condition allows their creation.
     limit = _boundary_arn(target)
-    context = {"iam:PermissionsBoundary": limit} if limit is not None else {}
-    yield from _for_cloudformation(target, actions, example, "create the roles of the nodes", context=context)
+    condition_keys = {"iam:PermissionsBoundary": limit} if limit is not None else {}
+    yield from _for_cloudformation(
+        target, actions, example, "create the roles of the nodes", condition_keys=condition_keys
+    )
     if props.hardened:
         policy = f"arn:{target.partition}:iam::{target.account}:policy/{props.cluster_name}-ClusterRoles"
         yield from _for_cloudformation(target, POLICY_ACTIONS, policy, "create their policies")
@@ -126,7 +128,9 @@ def check_schedule_permissions(target: PreflightTarget) -> Iterator[Finding]:
     yield from _for_cloudformation(target, SCHEDULE_ACTIONS, schedule, "schedule the cluster's end")
     role = f"arn:{target.partition}:iam::{target.account}:role/{name}Role"
     passed = {"iam:PassedToService": SCHEDULER}
-    yield from _for_cloudformation(target, ["iam:PassRole"], role, "give the schedules their role", context=passed)
+    yield from _for_cloudformation(
+        target, ["iam:PassRole"], role, "give the schedules their role", condition_keys=passed
+    )
 
 
 def check_key_permissions(target: PreflightTarget, key: str) -> Iterator[Finding]:
@@ -160,10 +164,10 @@ def _for_cloudformation(
     resource: str,
     purpose: str,
     *,
-    context: Mapping[str, str] = NO_CONTEXT,
+    condition_keys: Mapping[str, str] = NO_CONDITION_KEYS,
 ) -> Iterator[Finding]:
     executor = execution_role(target)
-    denied = denied_to(target, executor, actions, resource, context=context)
+    denied = denied_to(target, executor, actions, resource, condition_keys=condition_keys)
     if denied:
         sentence = f"CloudFormation, as {executor}, may not {' and '.join(denied)}"
         policy = f"arn:{target.partition}:iam::aws:policy/AdministratorAccess"
@@ -204,12 +208,12 @@ def denied_to(
     actions: Sequence[str],
     resource: str,
     *,
-    context: Mapping[str, str] = NO_CONTEXT,
+    condition_keys: Mapping[str, str] = NO_CONDITION_KEYS,
 ) -> list[str]:
     """Return the actions on the resource that the user or role may not perform with these condition keys."""
     entries = [
         {"ContextKeyName": name, "ContextKeyType": "string", "ContextKeyValues": [value]}
-        for name, value in context.items()
+        for name, value in condition_keys.items()
     ]
     pages = target.clients.iam.get_paginator("simulate_principal_policy").paginate(
         PolicySourceArn=principal,

@@ -18,7 +18,7 @@ def check_image(target: PreflightTarget) -> Iterator[Finding]:
     """Find the image in the same way as the deploy, and check it."""
     name = target.props.ami_source
     pinned = _pin(target, name)
-    ami = target.context.get(pinned) or _resolve(target, name)
+    ami = target.cdk_context.get(pinned) or _resolve(target, name)
     if ami is None:
         yield problem("AMI", f"there is no SSM parameter {name} in {target.region}", _other_images(target))
         return
@@ -27,7 +27,11 @@ def check_image(target: PreflightTarget) -> Iterator[Finding]:
         Filters=[{"Name": "image-id", "Values": [str(ami)]}], IncludeDeprecated=True
     )["Images"]
     if not images:
-        fix = f"cdk context --reset '{pinned}'" if pinned in target.context else "set ami to an image that you can use"
+        fix = (
+            f"cdk context --reset '{pinned}'"
+            if pinned in target.cdk_context
+            else "set ami to an image that you can use"
+        )
         yield problem("AMI", f"{ami} is not in {target.region}, or not shared with {target.account}", fix)
         return
     faults = list(_faults(target, images[0]))
@@ -38,7 +42,7 @@ def check_image(target: PreflightTarget) -> Iterator[Finding]:
     today = datetime.now(timezone.utc).date()
     other_family_fix = _other_family_fix(target)
     renew_fix = f"cdk context --reset '{pinned}' takes the newest for nodes launched after the next deploy"
-    if pinned not in target.context:
+    if pinned not in target.cdk_context:
         renew_fix = other_family_fix
     yield from image_age.age(images[0], today=today, renew_fix=renew_fix, other_family_fix=other_family_fix)
 

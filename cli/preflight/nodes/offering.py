@@ -60,7 +60,7 @@ def deploy_zone(target: PreflightTarget) -> str | None:
     if (chosen := target.props.availability_zone or next(iter(target.props.zones), None)) is not None:
         return chosen
     return first_zone(
-        target.context.get(zones_context_key(target.account, target.region)) or _all_zones(target), target.region
+        target.cdk_context.get(zones_context_key(target.account, target.region)) or _all_zones(target), target.region
     )
 
 

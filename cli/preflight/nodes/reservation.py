@@ -119,7 +119,7 @@ def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
 def _stale_dates(target: PreflightTarget, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
     """Compare the block's times with those in cdk.context.json, from which the synth creates the schedules."""
     name = target.props.capacity_reservation or ""
-    for key, answers in target.context.items():
+    for key, answers in target.cdk_context.items():
         if not key.startswith(LOOK_UP) or name not in key:
             continue
         answer = answers[0] if isinstance(answers, list) and answers and isinstance(answers[0], dict) else {}

@@ -12,7 +12,7 @@ from cli.commands.jobs.run import command as run
 from cli.errors import UsageError
 from cli.jobs.launch_options import LaunchOptions
 from cli.main import main
-from launcher.cli.options import parse_options
+from launcher.options.parser import parse_options
 from tests.cli.jobs.master import JOB, Master
 
 OWN = {"detach", "sync", "to", "as_json"}

@@ -31,7 +31,7 @@ class Account:
         self.clients = Clients(session, REGION)
         self._stubs: dict[str, Stubber] = {}
         self.caller = CALLER
-        self.context: dict[str, Any] = {}
+        self.cdk_context: dict[str, Any] = {}
         self.settings: dict[str, Any] = {"cluster_name": "demo", "availability_zone": "eu-west-1b"}
 
     def __getitem__(self, service: str) -> Stubber:
@@ -49,7 +49,7 @@ class Account:
     def target(self) -> PreflightTarget:
         props = ClusterProps(**self.settings)
         return PreflightTarget(
-            clients=self.clients, props=props, context=self.context, account=ACCOUNT, caller=self.caller
+            clients=self.clients, props=props, cdk_context=self.cdk_context, account=ACCOUNT, caller=self.caller
         )
 
     def check(self, check: Check) -> list[Finding]:

@@ -12,7 +12,7 @@ from bootstrap.contract import MASTER, WORKER
 from cli.cluster_lock import TakenError
 from cli.sizes.groups import GroupState
 from cli.up.attempt import ZoneAttempt
-from cli.up.launch import Launch, Launched, UnansweredError
+from cli.up.launch import Launch, LaunchResult, UnansweredError
 from stacks.settings.capacity import declared_sizes
 
 ATTEMPT = ZoneAttempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
@@ -41,7 +41,7 @@ class AutoScaling:
 
 def launch(
     autoscaling: AutoScaling, workers: GroupState | None = None, before_call: Callable[[], None] = lambda: None
-) -> dict[Any, Launched]:
+) -> dict[Any, LaunchResult]:
     clients: Any = SimpleNamespace(autoscaling=autoscaling)
     empty = GroupState(name="", size=PAUSED, instances={})
     made = Launch(clients=clients, name="demo", attempt=ATTEMPT, declared=DECLARED, before_call=before_call)
@@ -50,7 +50,7 @@ def launch(
 
 def test_workers_come_first_and_a_hundred_at_a_time() -> None:
     aws = AutoScaling(launched(100), launched(1), launched(1))
-    assert launch(aws) == {WORKER: Launched(count=101), MASTER: Launched(count=1)}
+    assert launch(aws) == {WORKER: LaunchResult(count=101), MASTER: LaunchResult(count=1)}
     sent = [(r["AutoScalingGroupName"], r["RequestedCapacity"], r["ClientToken"]) for r in aws.requests]
     assert sent == [
         ("demo-worker", 100, "0123456789abcdef/worker/0"),
@@ -86,7 +86,7 @@ def test_a_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.Mon
 def test_no_launch_is_requested_for_a_complete_group() -> None:
     workers = GroupState(name="", size=DECLARED[WORKER], instances={f"i-{n}": "InService" for n in range(101)})
     aws = AutoScaling(launched(1))
-    assert launch(aws, workers=workers)[WORKER] == Launched(count=101)
+    assert launch(aws, workers=workers)[WORKER] == LaunchResult(count=101)
     assert [each["AutoScalingGroupName"] for each in aws.requests] == ["demo-master"]
 
 

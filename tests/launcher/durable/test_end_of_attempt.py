@@ -9,8 +9,8 @@ from launcher.durable.attempt import DurableAttempt
 from launcher.durable_state import mark_ended
 from launcher.errors import QueueTimeoutError, RefusedError, UsageError
 from launcher.history.records import JobState
-from launcher.job.failure import Failure
-from launcher.job.node import clear_process_exit_if_node_lost
+from launcher.job.failure import Failure, FailureCause
+from launcher.job.node import blame_lost_node
 from tests.launcher.durable.durable_jobs import Submit
 
 
@@ -18,8 +18,13 @@ from tests.launcher.durable.durable_jobs import Submit
     ("failure", "state", "number", "stays"),
     [
         (Failure(exit_code=1, reason="node lost"), JobState.RUNNING, 1, True),
-        (Failure(exit_code=143, reason="stopped by SIGTERM", cancelled=True), JobState.RUNNING, 1, True),
-        (Failure(exit_code=3, reason="rank 0 ended", is_process_exit=True), JobState.RUNNING, 1, False),
+        (
+            Failure(exit_code=143, reason="stopped by SIGTERM", cause=FailureCause.CANCELLATION),
+            JobState.RUNNING,
+            1,
+            True,
+        ),
+        (Failure(exit_code=3, reason="rank 0 ended", cause=FailureCause.PROCESS_EXIT), JobState.RUNNING, 1, False),
         (Failure(exit_code=1, reason="cannot reach"), JobState.PENDING, 1, False),
         (Failure(exit_code=1, reason="cannot reach"), JobState.PENDING, 2, True),
         (Failure(exit_code=1, reason="lost while it received files"), JobState.WAITING, 1, True),
@@ -44,6 +49,6 @@ def test_a_job_stays_open_unless_it_failed_by_itself(
 def test_failure_caused_by_a_lost_node_does_not_end_the_job(*, silent: bool) -> None:
     """Ranks fail when their peers disappear, before the lost node's silence is noticed."""
     nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
-    ended = clear_process_exit_if_node_lost(Failure(exit_code=1, reason="rank 0 ended", is_process_exit=True), nodes)
+    ended = blame_lost_node(Failure(exit_code=1, reason="rank 0 ended", cause=FailureCause.PROCESS_EXIT), nodes)
     assert ended is not None
-    assert ended.is_process_exit is not silent
+    assert ended.cause is (FailureCause.NODE_LOSS if silent else FailureCause.PROCESS_EXIT)

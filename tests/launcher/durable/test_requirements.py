@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.options import parse_options
 from launcher.durable.requirements import notes, variables_not_kept
 from launcher.errors import UsageError
+from launcher.options.parser import parse_options
 from tests.launcher.durable.durable_jobs import durable_job
 
 TRAINER = "/opt/deeplearning/trainer"

@@ -262,7 +262,7 @@ def test_next_attempt_keeps_changed_files_on_nodes(home: Path, submit: Submit) -
     for number, keeps in ((1, False), (2, True)):
         prepared = DurableAttempt(record.job.id, number).prepare(job)
         assert prepared.sync is not None
-        assert prepared.sync.keeps is keeps
+        assert prepared.sync.keeps_changed_files is keeps
 
 
 def test_a_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home: Path) -> None:

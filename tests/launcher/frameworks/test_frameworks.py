@@ -9,13 +9,13 @@ from launcher.errors import UsageError
 from launcher.frameworks import JobTopology, horovod, load_framework, mpi, mxnet, torch
 from launcher.frameworks.torch import rank_variables
 from launcher.hosts.hostfile import Host
-from launcher.spec import Job, ProcessSpec
+from launcher.spec import JobSpec, ProcessSpec
 
 ADDRESSES = ("10.0.0.4", "10.0.0.5", "10.0.0.6")
 
 
-def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> Job:
-    return Job(
+def job(framework: str, slots: list[int], *, servers: int = 0, **environment: str) -> JobSpec:
+    return JobSpec(
         hosts=tuple(Host(name=f"n{node}", slots=count) for node, count in enumerate(slots)),
         is_local=False,
         framework=framework,
@@ -29,7 +29,7 @@ def topology(nodes: int) -> JobTopology:
     return JobTopology(job_id="j", addresses=ADDRESSES[:nodes], port=1234, rendezvous=("10.0.0.9", 4321))
 
 
-def plan(asked: Job) -> list[tuple[ProcessSpec, ...]]:
+def plan(asked: JobSpec) -> list[tuple[ProcessSpec, ...]]:
     return list(load_framework(asked.framework).plan(asked, topology(len(asked.hosts))))
 
 
@@ -79,7 +79,7 @@ def test_mxnet_has_one_scheduler_spread_servers_and_one_worker_per_machine() -> 
     ]
     roles = [process.environment["DMLC_ROLE"] for node in nodes for process in node]
     assert roles == ["scheduler", "server", "server", "worker", "server", "worker", "server", "worker"]
-    assert [process.ends_job for process in nodes[1]] == [False, True]
+    assert [process.is_required for process in nodes[1]] == [False, True]
 
 
 def test_mxnet_gets_addresses_instead_of_names() -> None:
@@ -93,7 +93,7 @@ def test_mxnet_gets_addresses_instead_of_names() -> None:
 
 def test_mxnets_workers_have_task_ids_in_the_order_of_the_hosts_file() -> None:
     nodes = plan(job("mxnet", [1, 1, 1], servers=3))
-    tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.ends_job]
+    tasks = [process.environment.get("DMLC_TASK_ID") for node in nodes for process in node if process.is_required]
     assert tasks == ["0", "1", "2"]
     assert "DMLC_TASK_ID" in mxnet.FRAMEWORK.reserved_variables
 
@@ -157,7 +157,7 @@ def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> N
         " -x NCCL_SOCKET_IFNAME -x PATH -x SECRET python x"
     )
     # The job ends with mpirun.
-    assert (mpirun.ends_job, daemon.ends_job) == (True, False)
+    assert (mpirun.is_required, daemon.is_required) == (True, False)
     assert "SECRET" not in " ".join(daemon.command)
 
 

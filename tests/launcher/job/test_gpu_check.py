@@ -10,7 +10,7 @@ from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import check_gpus, gpus_of
 from launcher.paths import JOBS_DIR
-from launcher.spec import Job
+from launcher.spec import JobSpec
 from launcher.transport.gpus_in_use import GpusInUse
 from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, read_lines
 
@@ -95,9 +95,11 @@ def test_two_jobs_share_a_node_without_gpus(cluster: SshCluster) -> None:
 HOST = Host(name="a", slots=2)
 
 
-def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> Job:
+def job(framework: str = "torch", *, visible: str | None = None, command: tuple[str, ...] = ("x",)) -> JobSpec:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    return Job(hosts=(HOST,), is_local=False, framework=framework, servers=0, environment=environment, command=command)
+    return JobSpec(
+        hosts=(HOST,), is_local=False, framework=framework, servers=0, environment=environment, command=command
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def job(framework: str = "torch", *, visible: str | None = None, command: tuple[
         (job(command=("env", "A=1", "CUDA_VISIBLE_DEVICES=4", "python", "x")), ("4",)),
     ],
 )
-def test_a_job_takes_its_visible_gpus_or_one_per_rank(one: Job, gpus: tuple[str, ...] | None) -> None:
+def test_a_job_takes_its_visible_gpus_or_one_per_rank(one: JobSpec, gpus: tuple[str, ...] | None) -> None:
     assert gpus_of(one, HOST) == gpus
 
 
@@ -145,7 +147,7 @@ def test_single_process_is_refused_if_it_could_use_a_busy_gpu(patient_cluster: S
         (job(), False),
     ],
 )
-def test_indices_and_beginnings_of_uuids_name_a_gpu(one: Job, clash: bool) -> None:
+def test_indices_and_beginnings_of_uuids_name_a_gpu(one: JobSpec, clash: bool) -> None:
     in_use = [GpusInUse(processes=(("7", "GPU-7777", "process 1 (x)"),))]
     if clash:
         with pytest.raises(LaunchError, match=r"a: GPU 7 by process 1 \(x\)$"):

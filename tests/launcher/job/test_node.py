@@ -8,15 +8,15 @@ import pytest
 
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Node, clear_preempted_if_silent
+from launcher.job.node import Node, blame_crashed_node
 from launcher.spec import NodeSpec, ProcessSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import Frame, FrameType
 
 LEAVER, OTHER = Host(name="deeplearning-worker3"), Host(name="deeplearning-worker2")
-NOTICE = Failure(exit_code=1, reason="r", preempted=True, departed_host=LEAVER)
+NOTICE = Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION, departed_host=LEAVER)
 RANK = ProcessSpec(name="rank 0", label="0", command=("x",), environment={})
 
 
@@ -51,31 +51,31 @@ def stopped_node(
 
 
 @pytest.mark.parametrize(
-    ("answers", "preempted"),
+    ("answers", "cause"),
     [
-        ([], False),
+        ([], FailureCause.NODE_LOSS),
         # Earlier output may arrive late.
-        ([(FrameType.STDOUT, b"said\n")], False),
-        ([(FrameType.ALIVE, b"")], True),
-        ([(FrameType.EXIT, b"143")], True),
+        ([(FrameType.STDOUT, b"said\n")], FailureCause.NODE_LOSS),
+        ([(FrameType.ALIVE, b"")], FailureCause.PREEMPTION),
+        ([(FrameType.EXIT, b"143")], FailureCause.PREEMPTION),
     ],
 )
 def test_node_with_a_notice_answers_and_a_crashed_one_does_not(
-    tmp_path: Path, answers: list[tuple[int, bytes]], preempted: bool
+    tmp_path: Path, answers: list[tuple[int, bytes]], cause: FailureCause
 ) -> None:
     log = LogSink(tmp_path)
-    outcome = clear_preempted_if_silent(NOTICE, [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)])
+    outcome = blame_crashed_node(NOTICE, [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)])
     assert outcome is not None
-    assert outcome.preempted is preempted
+    assert outcome.cause is cause
 
 
 def test_a_node_without_processes_is_not_lost(tmp_path: Path) -> None:
     # On the other nodes of an mpirun job, the job waits for no process.
-    assert clear_preempted_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
+    assert blame_crashed_node(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
 
 
 def test_failure_without_a_preemption_is_unchanged(tmp_path: Path) -> None:
     failed = Failure(exit_code=3, reason="r")
     silent = stopped_node(OTHER, log=LogSink(tmp_path))
-    assert clear_preempted_if_silent(failed, [silent]) is failed
-    assert clear_preempted_if_silent(None, [silent]) is None
+    assert blame_crashed_node(failed, [silent]) is failed
+    assert blame_crashed_node(None, [silent]) is None

@@ -12,7 +12,7 @@ from bootstrap.contract import NODE_STATE
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job import node_loss
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.node_loss import NodeStateReader, node_loss_failure, parse_cluster_view, wait_for_node_loss
 from tests.bootstrap.identities import instance_id, public_key
 from tests.launcher.ssh_cluster import (
@@ -67,11 +67,14 @@ def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | Non
     assert node_loss_reason(text) == reason
 
 
-@pytest.mark.parametrize(("text", "preempted"), [(state(draining=[3]), True), (state(node_indexes=[1, 2]), False)])
-def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, preempted: bool) -> None:
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [(state(draining=[3]), FailureCause.PREEMPTION), (state(node_indexes=[1, 2]), FailureCause.NODE_LOSS)],
+)
+def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, cause: FailureCause) -> None:
     found = node_loss_failure(HOSTS, parse_cluster_view(text))
     assert found is not None
-    assert found.preempted is preempted
+    assert found.cause is cause
 
 
 def test_a_notice_for_the_launchers_own_node_is_final() -> None:
@@ -173,23 +176,23 @@ def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_fil
 
 
 @pytest.mark.parametrize(
-    ("code", "after", "is_process_exit"),
+    ("code", "after", "cause"),
     [
-        (1, state(node_indexes=[1, 2]), False),
-        (1, state(draining=[1]), False),
-        (1, state(), True),
-        (143, state(), False),
+        (1, state(node_indexes=[1, 2]), FailureCause.NODE_LOSS),
+        (1, state(draining=[1]), FailureCause.NODE_LOSS),
+        (1, state(), FailureCause.PROCESS_EXIT),
+        (143, state(), FailureCause.NODE_LOSS),
     ],
 )
 def test_failure_on_a_leaving_node_does_not_end_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, is_process_exit: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, cause: FailureCause
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""
-    monkeypatch.setattr(node_loss, "LOSS_S", 0.2 if is_process_exit else 60.0)
+    monkeypatch.setattr(node_loss, "LOSS_S", 0.2 if cause is FailureCause.PROCESS_EXIT else 60.0)
     monkeypatch.setattr(node_loss, "POLL_S", 0.01)
     file = tmp_path / "node.json"
     file.write_text(state())
-    failure = Failure(exit_code=code, reason="rank 2 ended", is_process_exit=True, instances=HOSTS)
+    failure = Failure(exit_code=code, reason="rank 2 ended", cause=FailureCause.PROCESS_EXIT, instances=HOSTS)
 
     async def watch() -> Failure:
         log = LogSink(tmp_path)
@@ -199,4 +202,4 @@ def test_failure_on_a_leaving_node_does_not_end_the_job(
         (tmp_path / "new").replace(file)
         return await watching
 
-    assert asyncio.run(watch()).is_process_exit is is_process_exit
+    assert asyncio.run(watch()).cause is cause

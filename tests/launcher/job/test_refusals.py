@@ -10,7 +10,7 @@ from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job import framework_check
 from launcher.job.checks import read_secrets_on_nodes
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.sync import rpc
 from launcher.transport.connection import RunnerConnection
 from tests.launcher.job_records import JOB
@@ -26,18 +26,21 @@ def failure_of(check: Any) -> Failure:
 
 
 @pytest.mark.parametrize(
-    ("error", "refused"),
-    [(rpc.RemoteError("a: ssm:/x: is not there", neighbor=False), True), (LaunchError("a: connection lost"), False)],
+    ("error", "cause"),
+    [
+        (rpc.RemoteError("a: ssm:/x: is not there", neighbor=False), FailureCause.REFUSAL),
+        (LaunchError("a: connection lost"), FailureCause.OTHER),
+    ],
 )
 def test_unreadable_secret_is_a_refusal_and_a_lost_node_is_not(
-    monkeypatch: pytest.MonkeyPatch, error: LaunchError, *, refused: bool
+    monkeypatch: pytest.MonkeyPatch, error: LaunchError, *, cause: FailureCause
 ) -> None:
     async def call(_connection: RunnerConnection, **_values: object) -> None:
         raise error
 
     monkeypatch.setattr(rpc, "call", call)
     job = replace(JOB, secrets={"KEY": "ssm:/x"})
-    assert failure_of(read_secrets_on_nodes(job, [NODE])).refused is refused
+    assert failure_of(read_secrets_on_nodes(job, [NODE])).cause is cause
 
 
 def test_nodes_take_turns_at_parameter_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +71,5 @@ def test_missing_framework_or_environment_is_a_refusal(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(framework_check, "nodes_without_framework", lacking)
     monkeypatch.setattr(rpc, "call", call)
-    assert failure_of(framework_check.check_framework(JOB, [NODE])).refused
-    assert failure_of(framework_check.check_venv(replace(JOB, venv="/venv"), [NODE])).refused
+    assert failure_of(framework_check.check_framework(JOB, [NODE])).cause is FailureCause.REFUSAL
+    assert failure_of(framework_check.check_venv(replace(JOB, venv="/venv"), [NODE])).cause is FailureCause.REFUSAL

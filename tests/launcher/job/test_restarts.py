@@ -13,7 +13,7 @@ import pytest
 from launcher.history.recorder import JobRecorder
 from launcher.job import restarts
 from launcher.job import run as runs
-from launcher.job.failure import Failure
+from launcher.job.failure import Failure, FailureCause
 from launcher.job.restarts import node_is_arriving
 from launcher.job.run import JobContext
 from launcher.paths import JOBS_DIR, LOCK_FILE
@@ -255,37 +255,39 @@ def test_grace_sets_the_time_between_term_and_kill(cluster: SshCluster, tmp_path
 
 
 def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, failed = (Failure(exit_code=1, reason="r", preempted=preempted) for preempted in (True, False))
+    taken, failed = (
+        Failure(exit_code=1, reason="r", cause=cause) for cause in (FailureCause.PREEMPTION, FailureCause.OTHER)
+    )
     ends, calls = [taken, taken, failed, taken, failed, failed], []
 
     async def run(*_: object, restart_count: int = 0, label: str = "start", has_waited: bool = False) -> Failure:
         calls.append((restart_count, label))
         return ends[len(calls) - 1]
 
-    monkeypatch.setattr(runs, "first_run", run)
+    monkeypatch.setattr(runs, "connect_and_run", run)
     monkeypatch.setattr(runs, "restart_job", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
-    assert asyncio.run(runs.run_job(job, context)) is failed
+    assert asyncio.run(runs.run_with_restarts(job, context)) is failed
     uncounted = "restart (not counted)"
     assert calls == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     calls.clear()
-    assert asyncio.run(runs.run_job(JOB, context)) is taken
+    assert asyncio.run(runs.run_with_restarts(JOB, context)) is taken
     assert calls == [(0, "start")]
 
 
-@pytest.mark.parametrize(("short_s", "uncounted"), [(0.0, True), (60.0, False)])
+@pytest.mark.parametrize(("short_s", "cause"), [(0.0, FailureCause.PREEMPTION), (60.0, FailureCause.NODE_LOSS)])
 def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
-    monkeypatch: pytest.MonkeyPatch, short_s: float, uncounted: bool
+    monkeypatch: pytest.MonkeyPatch, short_s: float, cause: FailureCause
 ) -> None:
     """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""
 
     async def run(*_: object, **__: object) -> Failure:
-        return Failure(exit_code=1, reason="r", preempted=True)
+        return Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION)
 
     monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
-    monkeypatch.setattr(runs, "start_and_follow", run)
+    monkeypatch.setattr(runs, "launch_ranks", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     failure = asyncio.run(runs.run_once(JOB, [], context, restart_count=1))
     assert failure is not None
-    assert failure.preempted is uncounted
+    assert failure.cause is cause

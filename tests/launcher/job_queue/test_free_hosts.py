@@ -19,8 +19,8 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostClaims, choose_free
 from launcher.job_queue.turn import QueueContext, assign_nodes
-from launcher.lifecycle import run_in_turn
-from launcher.spec import Job, QueuePolicy, RestartPolicy
+from launcher.lifecycle import wait_for_turn
+from launcher.spec import JobSpec, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
 
@@ -61,11 +61,11 @@ def other(*hosts: str, number: int = 1, **values: Any) -> JobRecord:
     return replace(RECORD, id=f"20261123-10000{number}-000aaaa", state=JobState.RUNNING, hosts=hosts, **values)
 
 
-def job(source: HostSource, *, nodes: int, policy: QueuePolicy | None = None) -> Job:
+def job(source: HostSource, *, nodes: int, policy: QueuePolicy | None = None) -> JobSpec:
     return replace(JOB, hosts=source.read()[:nodes], host_source=source, queue_policy=policy)
 
 
-def names(found: Job) -> list[str]:
+def names(found: JobSpec) -> list[str]:
     return [host.name for host in found.hosts]
 
 
@@ -138,7 +138,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
     started: list[list[str]] = []
 
     class Observer:
-        def on_turn(self, found: Job) -> None:
+        def on_turn(self, found: JobSpec) -> None:
             started.append(names(found))
 
     class Terminal:
@@ -149,12 +149,12 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
     streams: Any = {FrameType.STDERR: Terminal()}
     queue_context = QueueContext(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
 
-    async def start(found: Job, has_waited: bool) -> None:
+    async def start(found: JobSpec, has_waited: bool) -> None:
         started.append(names(found))
         assert not has_waited
 
     policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=(least, most))
-    asyncio.run(run_in_turn(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
+    asyncio.run(wait_for_turn(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
     assert started == [nodes, nodes]
     assert lines == [f"launch: starting on {line}\n"]
 
@@ -240,11 +240,11 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     class Claims:
         tries = 0
 
-        def order(self, _job: Job, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
+        def order(self, _job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
             hosts = [*listed[1:], listed[0]]
             return [host for host in hosts if host.name in left or not self.tries], []
 
-        async def claim(self, _job: Job) -> str:
+        async def claim(self, _job: JobSpec) -> str:
             self.tries += 1
             return "job x has taken a node" if self.tries == 1 else ""
 
@@ -255,7 +255,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     async def connect(hosts: Sequence[Host], **_: object) -> tuple[list[Connection], list[str]]:
         return [Connection(host) for host in hosts], []
 
-    async def no_framework_is_lacking(_job: Job, _connections: object) -> tuple[str, list[Connection]]:
+    async def no_framework_is_lacking(_job: JobSpec, _connections: object) -> tuple[str, list[Connection]]:
         return "", []
 
     async def close(connections: Sequence[Connection]) -> None:

@@ -72,7 +72,7 @@ def test_a_peer_without_a_route_has_no_interface() -> None:
 
 
 def test_a_spec_is_parsed_as_it_was_written() -> None:
-    process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, ends_job=False)
+    process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, is_required=False)
     odd = NodeSpec(job_id="j", host="n", processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
     for spec in (SPEC, odd):
         read = parse_spec(spec.to_line())

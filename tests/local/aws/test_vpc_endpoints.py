@@ -74,7 +74,7 @@ class Network:
         target = PreflightTarget(
             clients=self.clients,
             props=ClusterProps(**self.settings),
-            context={},
+            cdk_context={},
             account="1",
             caller="arn:aws:iam::1:user/ann",
         )

@@ -107,7 +107,7 @@ def test_a_cluster_without_an_end_needs_no_schedules(account: Account) -> None:
 
 
 def test_cloudformation_without_the_right_to_create_roles_is_a_problem(account: Account) -> None:
-    account.context["@aws-cdk/core:bootstrapQualifier"] = "team"
+    account.cdk_context["@aws-cdk/core:bootstrapQualifier"] = "team"
     expected = {
         "PolicySourceArn": EXECUTOR.replace("hnb659fds", "team"),
         "ActionNames": ["iam:CreateRole", "iam:PutRolePolicy"],

@@ -68,7 +68,7 @@ def test_the_bootstrap_must_be_recent(account: Account, version: str, level: str
 
 
 def test_account_without_bootstrap_is_a_problem_with_a_fix(account: Account) -> None:
-    account.context["@aws-cdk/core:bootstrapQualifier"] = "team"
+    account.cdk_context["@aws-cdk/core:bootstrapQualifier"] = "team"
     account.refuses("ssm", "get_parameter", "ParameterNotFound", {"Name": "/cdk-bootstrap/team/version"})
     found = account.finds(prerequisites.check_cdk_bootstrap)
     assert (found.level, found.fix) == ("problem", "cdk bootstrap aws://123456789012/eu-west-1")

@@ -57,7 +57,7 @@ def test_wrong_parameter_of_the_user_is_to_be_corrected(account: Account) -> Non
 
 
 def test_pinned_image_is_the_one_checked(account: Account) -> None:
-    account.context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
+    account.cdk_context[PIN] = "ami-0aaaaaaaaaaaaaaa0"
     describe_image(account, "ami-0aaaaaaaaaaaaaaa0")
     assert account.finds(check_image).level == "ok"
 
@@ -75,7 +75,7 @@ def test_old_image_is_reported_with_the_update_command(
 ) -> None:
     account.settings |= settings
     if pinned:
-        account.context[PIN] = AMI
+        account.cdk_context[PIN] = AMI
     elif not settings:
         account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     describe_image(account, CreationDate="2024-01-01T00:00:00.000Z")
@@ -84,7 +84,7 @@ def test_old_image_is_reported_with_the_update_command(
 
 
 def test_preflight_fails_when_the_pinned_image_is_deregistered(account: Account) -> None:
-    account.context[PIN] = AMI
+    account.cdk_context[PIN] = AMI
     account.answers("ec2", "describe_images", {"Images": []})
     result = account.finds(check_image)
     assert (result.level, result.fix) == ("problem", f"cdk context --reset '{PIN}'")

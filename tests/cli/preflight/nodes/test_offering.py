@@ -73,7 +73,7 @@ def test_default_zone_is_the_first_of_the_region(account: Account) -> None:
 @pytest.mark.parametrize(("offered", "level"), [("eu-west-1b", "ok"), ("eu-west-1a", "problem")])
 def test_pinned_zone_is_the_one_checked(account: Account, offered: str, level: str) -> None:
     del account.settings["availability_zone"]
-    account.context[PIN] = ["eu-west-1c", "eu-west-1b"]
+    account.cdk_context[PIN] = ["eu-west-1c", "eu-west-1b"]
     offer(account, [offered])
     if level == "problem":
         new(account)

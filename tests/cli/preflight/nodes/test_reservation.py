@@ -146,8 +146,8 @@ def test_a_deploy_too_late_for_the_start_is_reported(account: Account, starts_in
 def test_outdated_block_dates_in_cdk_context_are_a_problem(account: Account, kept: str, is_right: bool) -> None:
     account.settings |= {"purchase": "capacity-block"}
     key = f"cc-api-provider:account=1:exactIdentifier={RESERVATION}:typeName=AWS$:$:EC2$:$:CapacityReservation"
-    account.context[key] = [{"StartDate": "2998-12-01T11:30:00Z", "EndDate": kept}]
-    account.context[key.replace(RESERVATION, "cr-other")] = [{"StartDate": kept, "EndDate": kept}]
+    account.cdk_context[key] = [{"StartDate": "2998-12-01T11:30:00Z", "EndDate": kept}]
+    account.cdk_context[key.replace(RESERVATION, "cr-other")] = [{"StartDate": kept, "EndDate": kept}]
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
     [*stale] = [each for each in account.check(check_reservation) if each.level == "problem"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import UsageError
-from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
+from tests.launcher.options.parsing import GPUS, PATH, parse, slots
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import host_options
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from launcher.spec import Job, QueuePolicy
+from launcher.options import host_options
+from launcher.options.parser import parse_options
+from launcher.spec import JobSpec, QueuePolicy
 
 DAY_S = 86400
 DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"
@@ -22,7 +22,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {"DEEPLEARNING_WORKERS_PATH": str(tmp_path / "workers"), "DEEPLEARNING_WORKER_GPU_COUNT": "2"}
 
 
-def parse(line: str, environ: dict[str, str]) -> Job:
+def parse(line: str, environ: dict[str, str]) -> JobSpec:
     return parse_options([*line.split(), "python", "x"], environ=environ)
 
 

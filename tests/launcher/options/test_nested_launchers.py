@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
-from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
+from launcher.options.parser import parse_options
+from tests.launcher.options.parsing import GPUS, PATH, parse, slots
 from tests.launcher.ssh_cluster import SshCluster
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from bootstrap.contract import GPU_COUNT_VARIABLE
-from launcher.cli.torchrun_options import parse_nnodes
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
+from launcher.options.torchrun_options import parse_nnodes
 from launcher.spec import QueuePolicy
 from launcher.validate import whole_number
 

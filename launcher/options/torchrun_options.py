@@ -1,7 +1,7 @@
 """Parse torchrun's options, so that a torchrun command works unchanged.
 
 Names and meanings: "torchrun (Elastic Launch)", https://docs.pytorch.org/docs/stable/elastic/run.html. An option
-without an equivalent is refused, with advice on what to do instead (launcher.cli.unsupported_options).
+without an equivalent is refused, with advice on what to do instead (launcher.options.unsupported_options).
 """
 
 import argparse

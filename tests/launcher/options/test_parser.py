@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.contract import KEEP_VARIABLE
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
+from launcher.options.parser import parse_options
 from launcher.spec import RestartPolicy
 from launcher.sync.request import Fetch, SyncRequest
-from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
+from tests.launcher.options.parsing import GPUS, PATH, parse, slots
 
 COUNT = "DEEPLEARNING_WORKERS_COUNT"
 
@@ -250,10 +250,10 @@ def test_the_hosts_file_overrides_an_outdated_shell_variable(environ: dict[str, 
 
 
 def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) -> None:
-    assert parse("python x", environ).keep_s == 60
-    assert parse("python x", environ | {KEEP_VARIABLE: "0"}).keep_s == 0
-    assert parse("--launcher local python x", environ).keep_s == 0
-    assert parse("--detach python x", environ).keep_s == 0
+    assert parse("python x", environ).connection_idle_s == 60
+    assert parse("python x", environ | {KEEP_VARIABLE: "0"}).connection_idle_s == 0
+    assert parse("--launcher local python x", environ).connection_idle_s == 0
+    assert parse("--detach python x", environ).connection_idle_s == 0
 
 
 @pytest.mark.parametrize("asked", ["-1", "61", "long"])

@@ -1,4 +1,4 @@
-"""Parse the command line of ``launch`` into one Job."""
+"""Parse the command line of ``launch`` into one JobSpec."""
 
 import argparse
 import os
@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
-from launcher.cli.host_options import first_hosts, gpus_per_node, host_source_from, local_host
-from launcher.cli.nested_launchers import find_nested_launcher, refuse_nested_launchers
-from launcher.cli.program import build_program, command_args, launch_args, torchrun_command
-from launcher.cli.sync_options import add_sync_options, sync_request, venv_directory
-from launcher.cli.torchrun_options import (
+from launcher.errors import UsageError
+from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
+from launcher.hosts.cluster_size import setup_seconds
+from launcher.hosts.hostfile import FORMS
+from launcher.options.host_options import first_hosts, gpus_per_node, host_source_from, local_host
+from launcher.options.nested_launchers import find_nested_launcher, refuse_nested_launchers
+from launcher.options.program import build_program, command_args, launch_args, torchrun_command
+from launcher.options.sync_options import add_sync_options, sync_request, venv_directory
+from launcher.options.torchrun_options import (
     add_torchrun_options,
     launcher_option,
     option_notes,
@@ -18,13 +22,14 @@ from launcher.cli.torchrun_options import (
     shown_ranks,
     spellings,
 )
-from launcher.cli.variable_options import add_variable_options, check_storable, requested_variables, secret_references
-from launcher.cli.wait_options import add_wait_options, queue_policy
-from launcher.errors import UsageError
-from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
-from launcher.hosts.cluster_size import setup_seconds
-from launcher.hosts.hostfile import FORMS
-from launcher.spec import GRACE_S, Job, RestartPolicy
+from launcher.options.variable_options import (
+    add_variable_options,
+    check_storable,
+    requested_variables,
+    secret_references,
+)
+from launcher.options.wait_options import add_wait_options, queue_policy
+from launcher.spec import GRACE_S, JobSpec, RestartPolicy
 from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
@@ -60,7 +65,7 @@ class _RejectMpirunOption(argparse.Action):
 
     def __call__(self, parser: object, namespace: object, values: Any, option_string: str | None = None) -> None:
         # Imported late: most command lines do not need it.
-        from launcher.cli.unsupported_options import unknown_option_error
+        from launcher.options.unsupported_options import unknown_option_error
 
         raise unknown_option_error(str(option_string), known=())
 
@@ -155,8 +160,8 @@ def _terminal_width() -> int:
         return DEFAULT_HELP_COLUMNS
 
 
-def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Job:
-    """Parse the command line into a Job; the node's variables supply defaults."""
+def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> JobSpec:
+    """Parse the command line into a JobSpec; the node's variables supply defaults."""
     options = _parse_known(_parser(), arguments)
     if options.launcher not in LAUNCHERS:
         raise UsageError(f"--launcher must be one of {', '.join(LAUNCHERS)}, got {options.launcher!r}")
@@ -175,7 +180,9 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(command_args(options), options=launch_args(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
-    return Job(
+    # Do not hold a connection open while its job is queued.
+    keeps_connections = not (is_local or options.detach or options.durable or options.wait)
+    return JobSpec(
         hosts=hosts,
         is_local=is_local,
         framework=framework_name,
@@ -195,8 +202,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         force=options.force,
         has_gpus=gpus_per_node(environ) > 0,
         queue_policy=policy,
-        # Do not hold a connection open while its job is queued.
-        keep_s=0 if is_local or options.detach or options.durable or options.wait else _keep_seconds(environ),
+        connection_idle_s=_connection_idle_seconds(environ) if keeps_connections else 0,
         sync=sync_request(options),
         venv=venv_directory(options),
         shown_local_ranks=shown_ranks(options, framework=framework_name),
@@ -214,7 +220,7 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
             options.command = torchrun_command(nested, options)
     if unknown:
         # Imported late: most command lines do not need it.
-        from launcher.cli.unsupported_options import unknown_option_error
+        from launcher.options.unsupported_options import unknown_option_error
 
         shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
         known = sorted(action.option_strings[-1] for action in shown if action.option_strings)
@@ -269,6 +275,6 @@ def _grace_seconds(options: argparse.Namespace) -> float:
     return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=MAX_GRACE_S)
 
 
-def _keep_seconds(environ: Mapping[str, str]) -> int:
+def _connection_idle_seconds(environ: Mapping[str, str]) -> int:
     seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
     return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=KEEP_S)

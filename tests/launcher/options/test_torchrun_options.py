@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from launcher.cli.options import parse_options
 from launcher.errors import UsageError
+from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
-from launcher.spec import Job
-from tests.launcher.cli.parsing import GPUS, PATH, parse, slots
+from launcher.spec import JobSpec
+from tests.launcher.options.parsing import GPUS, PATH, parse, slots
 from tests.launcher.ssh_cluster import SshCluster
 
 NODES = 4
@@ -103,7 +103,7 @@ def test_a_shell_line_is_not_run_by_python(environ: dict[str, str], line: str) -
 
 def test_a_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> None:
     def notes(line: str) -> tuple[str, ...]:
-        job: Job = parse(line, environ)
+        job: JobSpec = parse(line, environ)
         return job.notes
 
     assert notes("--nnodes 2 --rdzv-backend c10d train.py") == notes("--rdzv_backend static x.py") == ()

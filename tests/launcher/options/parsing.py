@@ -1,13 +1,13 @@
 """Parse lines of launch in tests, and list the slots of their hosts."""
 
-from launcher.cli.options import parse_options
-from launcher.spec import Job
+from launcher.options.parser import parse_options
+from launcher.spec import JobSpec
 
 GPUS = "DEEPLEARNING_WORKER_GPU_COUNT"
 PATH = "DEEPLEARNING_WORKERS_PATH"
 
 
-def parse(line: str, environ: dict[str, str]) -> Job:
+def parse(line: str, environ: dict[str, str]) -> JobSpec:
     return parse_options(line.split(), environ=environ)
 
 

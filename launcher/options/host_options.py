@@ -6,12 +6,12 @@ from itertools import accumulate
 from pathlib import Path
 
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
-from launcher.cli.torchrun_options import AUTO_COUNTS, NodeRange, auto_ranks, parse_nnodes
-from launcher.cli.wait_options import is_queued
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
+from launcher.options.torchrun_options import AUTO_COUNTS, NodeRange, auto_ranks, parse_nnodes
+from launcher.options.wait_options import is_queued
 from launcher.validate import whole_number
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from cli.aws.scaling import Activity
-from cli.costs.spent import lives, spent
+from cli.costs.cost_so_far import cost_so_far, instance_lifetimes
 from stacks.prices.price_list import PriceList
 from stacks.prices.rate import BilledParts
 
@@ -33,7 +33,7 @@ def ended(hour: float, name: str) -> Activity:
 
 def test_the_file_system_is_priced_by_its_present_size() -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
-    message = spent([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
+    message = cost_so_far([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
     # 200 GB for ten hours of a 730-hour month.
     assert message.by_kind["shared_storage"] == pytest.approx(200 * 0.365 * 10 / 730)
     assert message.total == pytest.approx(0.4 + 0.1 + 1.0)
@@ -62,7 +62,9 @@ def test_spent_sums_the_cost_of_each_kind(
 ) -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2)
     now = START + timedelta(hours=10)
-    found = spent(lives(reversed(activities)), types=types, parts=parts, prices=PRICES, since=START, now=now)
+    found = cost_so_far(
+        instance_lifetimes(reversed(activities)), types=types, parts=parts, prices=PRICES, since=START, now=now
+    )
     expected = {**expected, "nat": 0.4, "addresses": 0.1}
     assert found.by_kind == pytest.approx(expected)
     assert found.total == pytest.approx(sum(expected.values()))
@@ -70,7 +72,12 @@ def test_spent_sums_the_cost_of_each_kind(
 
 def test_a_type_without_a_price_has_no_sum() -> None:
     parts = BilledParts(node_counts={"odd": 1}, volume_gib=100, nat_gateways=0, addresses=1)
-    found = spent(
-        lives([launched(0, "i-1")]), types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=1)
+    found = cost_so_far(
+        instance_lifetimes([launched(0, "i-1")]),
+        types={},
+        parts=parts,
+        prices=PRICES,
+        since=START,
+        now=START + timedelta(hours=1),
     )
     assert (found.by_kind["nodes"], found.total, found.node_hours) == (None, None, 1.0)

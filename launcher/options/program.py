@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from launcher.cli.nested_launchers import NestedLauncherCall
 from launcher.errors import UsageError
+from launcher.options.nested_launchers import NestedLauncherCall
 from launcher.shell_words import ASSIGNMENT
 
 SCRIPT = re.compile(r"[\w@%+=:,./-]+\.py", re.ASCII)

@@ -19,7 +19,7 @@ _END: Final = re.compile(r"Terminating EC2 instance: (i-[0-9a-f]+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Life:
+class InstanceLifetime:
     """Lifetime of one instance."""
 
     instance_id: str
@@ -33,7 +33,7 @@ class Life:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
+class CostSoFar:
     """US dollars since the deploy by kind."""
 
     since: datetime
@@ -44,11 +44,11 @@ class Spent:
     @property
     def total(self) -> float | None:
         """Return the sum; None if a part of it is unknown."""
-        known = [each for each in self.by_kind.values() if each is not None]
+        known = [amount for amount in self.by_kind.values() if amount is not None]
         return sum(known) if len(known) == len(self.by_kind) else None
 
 
-def lives(activities: Iterable[Activity]) -> list[Life]:
+def instance_lifetimes(activities: Iterable[Activity]) -> list[InstanceLifetime]:
     """Return the lifetime of each launched instance; a failed launch costs nothing."""
     started: dict[str, datetime] = {}
     ended: dict[str, datetime] = {}
@@ -57,30 +57,34 @@ def lives(activities: Iterable[Activity]) -> list[Life]:
             started[launch[1]] = activity.time
         elif (end := _END.match(activity.description)) and not activity.is_failure:
             ended[end[1]] = activity.end or activity.time
-    return [Life(instance_id=name, start=start, end=ended.get(name)) for name, start in sorted(started.items())]
+    return [
+        InstanceLifetime(instance_id=name, start=start, end=ended.get(name)) for name, start in sorted(started.items())
+    ]
 
 
-def spent(
-    found: Sequence[Life],
+def cost_so_far(
+    lifetimes: Sequence[InstanceLifetime],
     *,
     types: Mapping[str, str],
     parts: BilledParts,
     prices: PriceList,
     since: datetime,
     now: datetime,
-) -> Spent:
+) -> CostSoFar:
     """Return the cost of all instances, and of the parts that have run since the deploy.
 
     `types` has the type of each instance that EC2 still knows; the others count as the template's type.
     """
-    hours = {life.instance_id: life.hours(now) for life in found}
-    node_types = [types.get(name, parts.usual_type) for name in hours]
-    node_prices = [0.0 if kind == parts.prepaid_type else prices.instances.get(kind) for kind in node_types]
-    known = [price for price in node_prices if price is not None]
+    hours = {lifetime.instance_id: lifetime.hours(now) for lifetime in lifetimes}
+    node_types = [types.get(instance_id, parts.usual_type) for instance_id in hours]
+    node_prices = [
+        0.0 if node_type == parts.prepaid_type else prices.instances.get(node_type) for node_type in node_types
+    ]
+    known_prices = [price for price in node_prices if price is not None]
     stack_hours = (now - since) / timedelta(hours=1)
     costs: dict[str, float | None] = {
-        "nodes": sum(price * each for price, each in zip(known, hours.values(), strict=True))
-        if len(known) == len(node_prices)
+        "nodes": sum(price * node_hours for price, node_hours in zip(known_prices, hours.values(), strict=True))
+        if len(known_prices) == len(node_prices)
         else None,
         "volumes": sum(hours.values()) * parts.volume_gib * prices.gp3_gib_month / HOURS_PER_MONTH,
         "nat": stack_hours * parts.nat_gateways * prices.nat_gateway_hour,
@@ -89,4 +93,4 @@ def spent(
     if (storage := storage_rate(parts, prices)) is not None:
         # AWS keeps no history of the size, so assume the current size throughout.
         costs[STORAGE] = stack_hours * storage
-    return Spent(since=since, by_kind=costs, node_hours=sum(hours.values()))
+    return CostSoFar(since=since, by_kind=costs, node_hours=sum(hours.values()))

@@ -1,7 +1,7 @@
 """Recognize programs that start ranks themselves: under launch, each copy would train its own model.
 
-launch accepts torchrun's options because both do the same job (launcher.cli.options). It refuses the other programs and
-shows the line that works. Any other command passes unchanged.
+launch accepts torchrun's options because both do the same job (launcher.options.parser). It refuses the other programs
+and shows the line that works. Any other command passes unchanged.
 """
 
 import re

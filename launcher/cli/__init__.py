@@ -1,1 +1,0 @@
-"""Parse the command line of ``launch`` into one Job."""

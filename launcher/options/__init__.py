@@ -1,0 +1,1 @@
+"""Parse the command line of ``launch`` into one JobSpec."""
