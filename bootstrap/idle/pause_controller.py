@@ -18,7 +18,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.idle.load import Load
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord, parse_pause, parse_seconds, parse_time, render_pause
-from bootstrap.idle.report import ActivityReport
+from bootstrap.idle.report import IdleReporter
 from bootstrap.idle.watch import IdleWatch, Verdict
 from bootstrap.jobs.checkpoints_at_risk import find_jobs_at_risk
 
@@ -38,7 +38,7 @@ class PauseController:
         self,
         *,
         cluster_name: str,
-        report: ActivityReport,
+        report: IdleReporter,
         notices: Notices,
         watch: IdleWatch,
         monotonic: Callable[[], float],
@@ -152,7 +152,7 @@ def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> P
     )
     return PauseController(
         cluster_name=config.cluster_name,
-        report=ActivityReport(
+        report=IdleReporter(
             load.busy_with,
             monotonic=dependencies.monotonic,
             sequence_number=lambda: int(dependencies.utc_now().timestamp()),

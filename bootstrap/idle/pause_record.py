@@ -15,7 +15,7 @@ from bootstrap.cluster.record_fields import RecordError, check_instance_id, pars
 from bootstrap.contract import RECORD_VERSION, VERSION_FIELD
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_ACTIVITY: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,9})")
+_IDLE_REPORT: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,9})")
 PAUSE_FIELD: Final = "pause"
 """Field of the record: a JSON object."""
 MAX_SECONDS: Final = 10**9 - 1
@@ -41,7 +41,7 @@ class PauseRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeActivity:
+class IdleReport:
     """A node's report about its activity."""
 
     sequence_number: int
@@ -50,15 +50,15 @@ class NodeActivity:
     """Seconds without activity at the time of the report."""
 
 
-def render_activity(activity: NodeActivity) -> str:
+def render_idle_report(report: IdleReport) -> str:
     """Render a node's report for its record."""
-    return f"{activity.sequence_number}:{activity.idle_s}"
+    return f"{report.sequence_number}:{report.idle_s}"
 
 
-def parse_activity(text: str) -> NodeActivity | None:
+def parse_idle_report(text: str) -> IdleReport | None:
     """Return a node's report; None if the text is not a valid report."""
-    match = _ACTIVITY.fullmatch(text)
-    return NodeActivity(sequence_number=int(match[1]), idle_s=int(match[2])) if match else None
+    match = _IDLE_REPORT.fullmatch(text)
+    return IdleReport(sequence_number=int(match[1]), idle_s=int(match[2])) if match else None
 
 
 def render_pause(record: PauseRecord) -> Mapping[str, Mapping[str, Any]]:

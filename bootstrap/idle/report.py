@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from bootstrap.idle.pause_record import NodeActivity, render_activity
+from bootstrap.idle.pause_record import IdleReport, render_idle_report
 
 log = logging.getLogger(__name__)
 
@@ -15,8 +15,8 @@ HEARTBEAT_S: Final = 120.0
 """Seconds between reports of an unchanged state: two are written while one counts (watch.REPORT_MAX_AGE_S)."""
 
 
-class ActivityReport:
-    """The node's report; ``observe`` samples the load, ``is_due`` tells whether to write the report."""
+class IdleReporter:
+    """Reports how long the node has been idle; ``observe`` samples the load, ``is_due`` tells whether to write the report."""
 
     def __init__(
         self, busy_with: Callable[[], str], *, monotonic: Callable[[], float], sequence_number: Callable[[], int]
@@ -63,7 +63,7 @@ class ActivityReport:
         if not self._is_enabled:
             return ""
         idle_s = max(0.0, self._monotonic() - self._last_active_at)
-        return render_activity(NodeActivity(sequence_number=self._sequence_number(), idle_s=int(idle_s)))
+        return render_idle_report(IdleReport(sequence_number=self._sequence_number(), idle_s=int(idle_s)))
 
     def mark_written(self) -> None:
         """Note that the report has been written."""

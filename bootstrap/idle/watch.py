@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bootstrap.idle.pause_record import parse_activity
+from bootstrap.idle.pause_record import parse_idle_report
 
 NOTICE_S: Final = 300.0
 """Seconds between the announcement of a pause and the pause."""
@@ -60,7 +60,7 @@ class IdleWatch:
         """Collect the reports of the groups' instances."""
         found: dict[str, _Node] = {}
         for name in instances:
-            report, node = parse_activity(reports.get(name, "")), self._nodes.get(name)
+            report, node = parse_idle_report(reports.get(name, "")), self._nodes.get(name)
             if node is None:
                 # The first report found may be old, so count from the next one.
                 node = _Node(last_report_at=now, sequence_number=report.sequence_number if report else None)

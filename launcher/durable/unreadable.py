@@ -1,4 +1,4 @@
-"""Retry reading the records that S3 or KMS denied: the policy may have been fixed since."""
+"""Retry reading the records that could not be read, as when S3 or KMS denied it: the policy may be fixed by now."""
 
 import logging
 import time

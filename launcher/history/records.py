@@ -19,7 +19,7 @@ from launcher.shell_words import ASSIGNMENT
 from launcher.spec import GRACE_S
 
 RECORD_FILE = "job.json"
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 """Version of the record format. New keys keep the version; readers skip unknown keys."""
 SHELL_ASSIGNMENT = re.compile(
     # Match the beginning of a word even within quotes, because the line may be for another shell.

@@ -69,7 +69,7 @@ def list_jobs(options: argparse.Namespace) -> int:
         print(json.dumps([json.loads(job.to_bytes()) for job in jobs], indent=2))
         return 0
     head, *names = _name_column(jobs)
-    print(COLUMNS.format("JOB", "STATE", "START", "TIME", "NODES", "BY", head, "COMMAND"))
+    print(COLUMNS.format("JOB", "STATE", "SUBMITTED", "TIME", "NODES", "BY", head, "COMMAND"))
     for job, name in zip(jobs, names, strict=True):
         by = _printable(job.started_by or "-")
         print(

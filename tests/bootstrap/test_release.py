@@ -9,7 +9,7 @@ from bootstrap.agent_service import own_release
 from bootstrap.cluster.node_record import NodeRecordWriter
 from bootstrap.cluster.record_fields import RecordError, check_release
 from bootstrap.contract import VERSION
-from bootstrap.idle.report import ActivityReport
+from bootstrap.idle.report import IdleReporter
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 
 OLD, NEW = "0.1.0:0123456789ab", "0.2.0:cdef01234567"
@@ -49,7 +49,7 @@ def test_membership_without_releases_causes_no_writes(cluster: SimulatedCluster)
     membership = cluster.table.read_membership()
     earlier = replace(membership, members=tuple(replace(member, release="") for member in membership.members))
     [record] = cluster.table.read_nodes([f"{node.agent._config.master_role_id}:{node.instance_id}"]).values()
-    report = ActivityReport(lambda: "", monotonic=cluster.clock, sequence_number=lambda: 1)
+    report = IdleReporter(lambda: "", monotonic=cluster.clock, sequence_number=lambda: 1)
     writer = NodeRecordWriter(report=report, monotonic=lambda: 1000.0)
     writer._published = record
     assert record.release == NEW

@@ -6,7 +6,7 @@ from cli.output import json_option, print_json, print_table, printable
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 
-COLUMNS = ("JOB", "STATE", "START", "TIME", "NODES", "BY", "NAME", "COMMAND")
+COLUMNS = ("JOB", "STATE", "SUBMITTED", "TIME", "NODES", "BY", "NAME", "COMMAND")
 NAME = COLUMNS.index("NAME")
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from bootstrap.idle.load import INPUT_S, Load
-from bootstrap.idle.report import ActivityReport
+from bootstrap.idle.report import IdleReporter
 from bootstrap.idle.watch import NOTICE_S, REPORT_MAX_AGE_S, SILENT_AFTER_S, TOLERANCE_S, IdleWatch, Verdict
 from tests.bootstrap.idle.node_files import USER, lock_job, open_job, touch_terminal, write_counters
 
@@ -82,7 +82,7 @@ class Node:
             wall_clock=lambda: NOON + self.now,
         )
         sequence_numbers = iter(range(10**6))
-        self.report = ActivityReport(
+        self.report = IdleReporter(
             self._busy_with, monotonic=lambda: self.now, sequence_number=lambda: next(sequence_numbers)
         )
         self.report.set_enabled(True)

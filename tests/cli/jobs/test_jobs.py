@@ -20,7 +20,7 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
     master.set_answer("launch list --json", json.dumps([record("SUCCEEDED"), long]))
     assert main(["jobs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "JOB                      STATE      START                 TIME     NODES  BY  COMMAND",
+        "JOB                      STATE      SUBMITTED             TIME     NODES  BY  COMMAND",
         f"{JOB}  SUCCEEDED  2026-01-01T00:00:00Z  1:02:03  2      -   python -u train.py",
         f"2                        FAILED     2026-01-01T00:00:00Z  1:02:03  2      -   {'x' * 57}...",
     ]

@@ -150,7 +150,7 @@ def test_jobs_are_listed_with_the_latest_last(cluster: SshCluster) -> None:
     cluster.run("-n", "1", "true", "one")
     cluster.run("-n", "1", "echo 'a\x1b[31m\nb'; exit 1")
     head, first, second = run_subcommand(cluster, "list").stdout.decode().splitlines()
-    assert head.split() == ["JOB", "STATE", "START", "TIME", "NODES", "BY", "COMMAND"]
+    assert head.split() == ["JOB", "STATE", "SUBMITTED", "TIME", "NODES", "BY", "COMMAND"]
     assert first.split()[1] == "SUCCEEDED"
     assert first.endswith("    1  -            true one")
     assert second.split()[1] == "FAILED"

@@ -1,6 +1,7 @@
 """Test what a node fetches from a bucket, in the process that the runner starts for it."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -186,8 +187,12 @@ def test_the_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucke
     bucket.objects = {"set/a": b"a"}
     bucket.fault = lambda key, wanted: Answer(503, b"<Error><Code>SlowDown</Code></Error>")
     late = r"^s3://bucket/set: not fetched in time \(--sync-timeout\); .*; S3 asks for fewer requests: SlowDown$"
-    with pytest.raises(LaunchError, match=late):
-        fetch_to(tmp_path / "data", timeout_s=3.0)
+    for timeout_s in (3.0, 60.0):  # on a busy machine the fetching process may take three seconds to start
+        with pytest.raises(LaunchError) as caught:
+            fetch_to(tmp_path / "data", timeout_s=timeout_s)
+        if re.match(late, str(caught.value)):
+            return
+    raise AssertionError(str(caught.value))
 
 
 def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
