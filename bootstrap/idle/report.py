@@ -16,7 +16,7 @@ HEARTBEAT_S: Final = 120.0
 
 
 class IdleReporter:
-    """Reports how long the node has been idle; ``observe`` samples the load, ``is_due`` tells whether to write the report."""
+    """Reports how long the node has been idle; ``observe`` samples the load, ``is_due`` asks for another report."""
 
     def __init__(
         self, busy_with: Callable[[], str], *, monotonic: Callable[[], float], sequence_number: Callable[[], int]

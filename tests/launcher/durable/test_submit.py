@@ -116,7 +116,7 @@ def test_ended_job_does_not_restart_without_the_bucket(
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": 2}, "must have version 1, got 2"),
+        ({"version": 3}, "must have version 2, got 3"),
         ({"files": "../x"}, "must be named by a SHA-256, got '../x'"),
         ({"arguments": 1}, "not the record of a durable job"),
         ({"job": {"id": "../../.ssh"}}, "not the record of a durable job"),
