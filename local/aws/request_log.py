@@ -11,9 +11,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from local.aws.authorization.authorizer import Authorization
 from local.aws.calls import ApiRequest
-from local.aws.permissions.authorizer import Authorization
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 _APPLICATION = re.compile(r"(?:^| )app/(\S+)")
 _HINTS = re.compile(

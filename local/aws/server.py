@@ -17,6 +17,9 @@ from werkzeug.wrappers import Response
 
 from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoints
 from local.aws.api_faults import ApiFaults
+from local.aws.authorization import session_tokens
+from local.aws.authorization.authorizer import authorize
+from local.aws.authorization.callers import session_of
 from local.aws.autoscaling import (
     activities,
     group_checks,
@@ -53,11 +56,8 @@ from local.aws.ec2 import (
     volume_key,
 )
 from local.aws.ec2.run_instances import checks, network_interfaces, placement
-from local.aws.iam import managed_policies, policy_simulator
+from local.aws.iam_api import managed_policies, policy_simulator
 from local.aws.limits import capacity, quotas, spot_scores
-from local.aws.permissions import session_tokens
-from local.aws.permissions.authorizer import authorize
-from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
 from local.aws.scheduler import schedules

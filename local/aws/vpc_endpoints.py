@@ -16,9 +16,9 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupRule
 from moto.ec2.models.vpcs import VPCBackend, VPCEndPoint
 
+from local.aws.authorization.callers import session_of
 from local.aws.calls import ApiRequest
 from local.aws.moto_patching import wrap
-from local.aws.permissions.callers import session_of
 from local.network.addresses import ENDPOINT_SOURCES
 
 HTTPS: Final = 443

@@ -10,8 +10,8 @@ from typing import Final
 
 from werkzeug.wrappers import Response
 
+from local.aws.authorization.callers import session_of
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import session_of
 from local.aws.ssm_sessions.gateway import GATEWAY
 
 SERVICE: Final = "ssmmessages"

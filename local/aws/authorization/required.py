@@ -7,10 +7,10 @@ and a transaction needs one for each of its items.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from local.aws.authorization import autoscaling, dynamodb, ec2, s3, secrets, sessions
+from local.aws.authorization.callers import Caller, UnknownCallError
 from local.aws.calls import ApiRequest
-from local.aws.permissions import autoscaling, dynamodb, ec2, s3, secrets, sessions
-from local.aws.permissions.callers import Caller, UnknownCallError
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 PermissionsOfCall = Callable[[ApiRequest, Caller], Iterator[Permission]]
 NEEDS_NO_PERMISSION: Final = frozenset({"sts:GetCallerIdentity", "sts:GetSessionToken"})
@@ -27,7 +27,7 @@ def required_permissions(call: ApiRequest, caller: Caller) -> tuple[Permission, 
     if call.service == "ssmmessages":
         return tuple(sessions.channel_permissions(call, caller))
     if action not in _CALLS:
-        raise UnknownCallError(f"{action} is not described in local/aws/permissions")
+        raise UnknownCallError(f"{action} is not described in local/aws/authorization")
     try:
         return tuple(_CALLS[action](call, caller))
     except KeyError as error:

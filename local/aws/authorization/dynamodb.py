@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from moto.dynamodb.models import dynamodb_backends
 
+from local.aws.authorization.callers import Caller
+from local.aws.authorization.keys import through_service
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller
-from local.aws.permissions.keys import through_service
-from local.iam.policies import LEADING_KEYS, Permission
+from local.policy_evaluation.policies import LEADING_KEYS, Permission
 
 _READING: Final = ("Decrypt", "DescribeKey")
 _WRITING: Final = ("Encrypt", "GenerateDataKey", "ReEncryptFrom", "ReEncryptTo")

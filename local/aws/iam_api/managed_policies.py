@@ -14,10 +14,10 @@ from moto.iam.exceptions import NotFoundException
 from moto.iam.models import AWSManagedPolicy, Group, IAMBackend, ManagedPolicy, Role, User, iam_backends
 from moto.utilities.utils import get_partition
 
+from local.aws.authorization.callers import TOOLKIT_ROLES
 from local.aws.moto_patching import add, wrap
-from local.aws.permissions.callers import TOOLKIT_ROLES
-from local.iam.conditions import PolicyError
-from local.iam.policies import parse
+from local.policy_evaluation.conditions import PolicyError
+from local.policy_evaluation.policies import parse
 
 _Properties = dict[str, Any]
 _NAMED: Final = "ManagedPolicyArns"

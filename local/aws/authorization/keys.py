@@ -10,9 +10,9 @@ from typing import Final
 
 from moto.kms.models import kms_backends
 
+from local.aws.authorization.callers import Caller
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 _OF_AWS: Final = "alias/aws/"
 """Start of the names of AWS's own keys, which every caller of the account may use through their services."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from local.iam.conditions import PolicyError
-from local.iam.policies import USER_ID, Decision, Permission, evaluate, parse
+from local.policy_evaluation.conditions import PolicyError
+from local.policy_evaluation.policies import USER_ID, Decision, Permission, evaluate, parse
 
 TABLE = "arn:aws:dynamodb:us-east-1:123456789012:table/cluster"
 KEYS = "dynamodb:LeadingKeys"

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 from moto.s3.models import s3_backends
 
+from local.aws.authorization.callers import Caller, UnknownCallError
+from local.aws.authorization.keys import through_service
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller, UnknownCallError
-from local.aws.permissions.keys import through_service
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 _LISTING: Final = frozenset({
     "continuation-token", "delimiter", "encoding-type", "fetch-owner", "key-marker", "list-type", "marker", "max-keys",
@@ -95,7 +95,7 @@ def _action(call: ApiRequest, about: str) -> str:
         others = call.query.keys() - _ORDINARY - {name}
         if call.method in methods and kind == about and (not name or name in call.query) and not others:
             return action
-    raise UnknownCallError(f"s3:{call.action} is not described in local/aws/permissions")
+    raise UnknownCallError(f"s3:{call.action} is not described in local/aws/authorization")
 
 
 def _on(call: ApiRequest, caller: Caller, bucket: str, key: str, *, action: str) -> Permission:

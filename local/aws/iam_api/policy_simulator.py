@@ -11,11 +11,11 @@ from moto.iam.exceptions import NotFoundException
 from moto.iam.models import IAMBackend, Role, User
 from moto.iam.responses import IamResponse
 
+from local.aws.authorization.callers import TOOLKIT_ROLES, statements_of
 from local.aws.buckets import bucket_policy
 from local.aws.moto_patching import add
-from local.aws.permissions.callers import TOOLKIT_ROLES, statements_of
-from local.iam.conditions import PolicyError
-from local.iam.policies import Decision, Permission, evaluate
+from local.policy_evaluation.conditions import PolicyError
+from local.policy_evaluation.policies import Decision, Permission, evaluate
 
 ADMINISTRATOR: Final = ":user/moto"
 """End of the ARN that STS answers to the user of the local AWS, who is no user of IAM."""

@@ -10,9 +10,9 @@ from moto.core.utils import utcnow
 from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
+from local.aws.authorization import session_tokens
 from local.aws.calls import ApiRequest
-from local.aws.permissions import session_tokens
-from local.iam.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
+from local.policy_evaluation.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
 """Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not authorized: they do

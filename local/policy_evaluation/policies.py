@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from local.iam.conditions import PolicyError, expression, operator
+from local.policy_evaluation.conditions import PolicyError, expression, operator
 
 USER_ID: Final = "aws:userid"
 PRINCIPAL: Final = "aws:PrincipalArn"

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from moto.ec2.models import ec2_backends
 
+from local.aws.authorization.callers import Caller
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 _INSTANCE: Final = re.compile(r"InstanceId\.\d+")
 

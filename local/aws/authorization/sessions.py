@@ -10,9 +10,9 @@ from typing import Final
 
 from moto.ec2.models import ec2_backends
 
+from local.aws.authorization.callers import Caller, UnknownCallError
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller, UnknownCallError
-from local.iam.policies import DOCUMENT_CHECK, Permission
+from local.policy_evaluation.policies import DOCUMENT_CHECK, Permission
 
 _CHANNEL: Final = re.compile(r"(GET|POST) /v1/(control|data)-channel/([\w:.-]+)")
 _ACTIONS: Final = {"GET": "Open", "POST": "Create"}
@@ -51,7 +51,7 @@ def channel_permissions(call: ApiRequest, caller: Caller) -> Iterator[Permission
     """Yield what a call about a channel requires; only a session's data channel has a resource."""
     found = _CHANNEL.fullmatch(f"{call.method} {call.path}")
     if found is None:
-        raise UnknownCallError(f"ssmmessages:{call.action} is not described in local/aws/permissions")
+        raise UnknownCallError(f"ssmmessages:{call.action} is not described in local/aws/authorization")
     method, kind, subject = found.groups()
     action = f"{_ACTIONS[method]}{kind.title()}Channel"
     session = f"arn:{caller.partition}:ssm:{call.credential.region}:{caller.account}:session/{subject}"

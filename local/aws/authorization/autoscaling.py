@@ -7,9 +7,9 @@ from typing import Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 
+from local.aws.authorization.callers import Caller
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 _TAGGED: Final = re.compile(r"Tags\.member\.[0-9]+\.ResourceId")
 """Matches the parameter with the name of a group whose tags a call changes."""

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.aws.authorization import authorizer
+from local.aws.authorization.callers import Caller
 from local.aws.calls import ApiRequest
-from local.aws.permissions import authorizer
-from local.aws.permissions.callers import Caller
 from tests.local.aws.harness import ANYTHING, REGION, Aws, Role, Stacks, policy
 from tests.local.aws.templates import reference, resource
 
@@ -209,7 +209,7 @@ NODE = Caller(
     ("node", "action", "line"),
     [
         (NODE, "PutItem", "dynamodb:PutItem must name 'TableName'"),
-        (NODE, "UpdateTable", "dynamodb:UpdateTable is not described in local/aws/permissions"),
+        (NODE, "UpdateTable", "dynamodb:UpdateTable is not described in local/aws/authorization"),
         (
             replace(NODE, documents=(json.dumps({"Version": "2008-10-17", "Statement": []}),)),
             "ListTables",

@@ -13,10 +13,8 @@ from typing import Final
 
 from werkzeug.wrappers import Response
 
-from local.aws.buckets import bucket_policy
-from local.aws.calls import ApiRequest
-from local.aws.permissions import access_denied, session_tokens
-from local.aws.permissions.callers import (
+from local.aws.authorization import access_denied, session_tokens
+from local.aws.authorization.callers import (
     Caller,
     UnknownCallError,
     caller_of,
@@ -24,9 +22,11 @@ from local.aws.permissions.callers import (
     is_administrator,
     session_of,
 )
-from local.aws.permissions.required import required_permissions
-from local.iam.conditions import PolicyError
-from local.iam.policies import Decision, Permission, evaluate
+from local.aws.authorization.required import required_permissions
+from local.aws.buckets import bucket_policy
+from local.aws.calls import ApiRequest
+from local.policy_evaluation.conditions import PolicyError
+from local.policy_evaluation.policies import Decision, Permission, evaluate
 
 log = logging.getLogger(__name__)
 _NEED_LONG_TERM_CREDENTIALS: Final = frozenset({"GetFederationToken", "GetSessionToken"})

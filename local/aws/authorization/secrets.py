@@ -10,10 +10,10 @@ from typing import Final
 from moto.secretsmanager.models import secretsmanager_backends
 from moto.ssm.models import ssm_backends
 
+from local.aws.authorization.callers import Caller
+from local.aws.authorization.keys import through_service
 from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import Caller
-from local.aws.permissions.keys import through_service
-from local.iam.policies import Permission
+from local.policy_evaluation.policies import Permission
 
 
 def _parameter(call: ApiRequest, caller: Caller) -> Iterator[Permission]:

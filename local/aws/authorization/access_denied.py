@@ -10,9 +10,9 @@ from typing import Final
 from werkzeug.wrappers import Response
 
 from local.aws.api_faults import ServiceError, response
+from local.aws.authorization.callers import Caller
 from local.aws.calls import ApiRequest, Protocol
-from local.aws.permissions.callers import Caller
-from local.iam.policies import Decision, Permission
+from local.policy_evaluation.policies import Decision, Permission
 
 _INVALID: Final = "The security token included in the request is invalid."
 _INVALID_CREDENTIALS: Final[Mapping[Protocol, ServiceError]] = {

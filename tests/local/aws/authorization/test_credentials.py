@@ -8,8 +8,8 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tests.local.aws.authorization.test_authorizer import ACCOUNT, refusal
 from tests.local.aws.harness import REGION, Aws, Role, policy, user_with_policy, wait_for_server
-from tests.local.aws.permissions.test_authorizer import ACCOUNT, refusal
 
 NO_VALIDATION = Config(parameter_validation=False)
 """AWS and its SDKs grant at least 900 seconds; the local STS grants one."""
