@@ -26,17 +26,17 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from local import blocks
+from local.commands import block, fault, limits
+from local.commands.status import print_status
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
-from local.faults import Faults, command_line, limits
+from local.faults import Faults
 from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
 from local.run import interactive
 from local.run.runs import all_runs, end_run, pick_run, run_inside
 from local.run.sandbox import run_directory, run_in_sandbox
-from local.run.status import print_status
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
@@ -53,9 +53,9 @@ def _parser_inside() -> _Parser:
     parser = _Parser(prog="local-aws", allow_abbrev=False)
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
     subcommands.add_parser("status", help="list the instances of this local AWS")
-    command_line.add_arguments(subcommands.add_parser("fault", help="break something in it"))
+    fault.add_arguments(subcommands.add_parser("fault", help="break something in it"))
     limits.add_arguments(subcommands.add_parser)
-    blocks.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
+    block.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
     return parser
 
 
@@ -172,10 +172,10 @@ def _act_inside(options: argparse.Namespace) -> int:
     if options.subcommand == "status":
         return print_status()
     if options.subcommand == "block":
-        return blocks.run_command(options)
+        return block.run_command(options)
     if options.subcommand in limits.SUBCOMMANDS:
         return limits.run_command(current_run_dir(), options)
-    return command_line.run_command(Faults.current(), options)
+    return fault.run_command(Faults.current(), options)
 
 
 def _stop(signum: int, _frame: FrameType | None) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from local.commands.status import duration, is_shown, node_state, row, table
 from local.faults.nodes import NodeHandle
-from local.run.status import duration, is_shown, node_state, row, table
 
 NOW = datetime(2026, 5, 6, 12, 0, 0, tzinfo=timezone.utc)
 

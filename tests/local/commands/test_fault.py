@@ -5,24 +5,25 @@ from typing import Any, cast
 
 import pytest
 
+from local.commands.fault import add_arguments, run_command
 from local.errors import UsageError
 from local.faults import Faults
-from local.faults.command_line import NODE_FAULTS, add_arguments, run_command
+from local.faults.fault_types import FAULT_TYPES, Arguments
 from local.faults.targets import FaultTarget
+from tests.local.fault_recorder import record_faults
 
 ALL = (None,)
+NODE_FAULTS = [name for name, fault in FAULT_TYPES.items() if fault.arguments is Arguments.NODE]
 
 
-class Recorder:
-    """Stands in for the faults and records the calls."""
+class FakeFaults:
+    """Stands in for the faults: any name denotes a node."""
 
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
+    def __init__(self, recorded: list[Any]) -> None:
+        self._recorded = recorded
 
-    def __getattr__(self, name: str) -> Any:
-        if not hasattr(Faults, name):
-            raise AttributeError(name)
-        return lambda *args, **kwargs: self.calls.append((name, args, kwargs))
+    def heal(self) -> None:
+        self._recorded.append(("heal", (), {}))
 
     def target(self, name: str) -> FaultTarget:
         return FaultTarget(instance_id=f"i-{name}", alias=name, address="10.0.1.4")
@@ -31,15 +32,19 @@ class Recorder:
 def calls(line: str) -> list[Any]:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    recorder = Recorder()
-    assert run_command(cast("Faults", recorder), parser.parse_args(line.split())) == 0
-    return recorder.calls
+    recorded: list[Any] = []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        record_faults(monkeypatch, lambda name, args, kwargs: recorded.append((name, args, kwargs)))
+        assert run_command(cast("Faults", FakeFaults(recorded)), parser.parse_args(line.split())) == 0
+    return recorded
 
 
 @pytest.mark.parametrize("subcommand", [*NODE_FAULTS])
 def test_fault_of_one_node_is_a_command(subcommand: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert calls(f"{subcommand} worker2") == [(subcommand.replace("-", "_"), ("i-worker2",), {})]
-    assert capsys.readouterr().out == f"{NODE_FAULTS[subcommand].report} worker2 (i-worker2, 10.0.1.4)\n"
+    assert capsys.readouterr().out == f"{FAULT_TYPES[subcommand].report}\n".format(
+        target="worker2 (i-worker2, 10.0.1.4)"
+    )
 
 
 @pytest.mark.parametrize("fault", ["freeze", "fill-disk", "metadata-outage"])
@@ -91,6 +96,9 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
         ("end throttle dynamodb", "ended throttle of the calls from all nodes to dynamodb"),
         ("api-outage", "cut off all nodes from AWS's API"),
         ("end api-outage worker2", "ended api-outage of worker2 (i-worker2, 10.0.1.4)"),
+        ("storage-outage", "took the mount targets away"),
+        ("storage-outage --slow 3", "slowed mounts down by 3 s"),
+        ("end storage-outage", "ended storage-outage of all file systems"),
     ],
 )
 def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
