@@ -35,7 +35,7 @@ from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
 from local.run import interactive
-from local.run.runs import all_runs, end_run, pick_run, run_inside
+from local.run.local_aws import end_local_aws, execute_inside, find_local_aws, list_local_aws
 from local.run.sandbox import run_directory, run_in_sandbox
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
@@ -125,23 +125,23 @@ def _demo(nodes: int, *, keep: bool) -> int:
 
 
 def _status(name: str | None) -> int:
-    runs = [pick_run(name)] if name else all_runs()
-    if not runs:
+    running = [find_local_aws(name)] if name else list_local_aws()
+    if not running:
         print("no local AWS is up")
-    for run in runs:
-        print(f"local AWS {run.name}", flush=True)
-        run_inside(run, [sys.executable, "-m", "local", "status"])
+    for local_aws in running:
+        print(f"local AWS {local_aws.name}", flush=True)
+        execute_inside(local_aws, [sys.executable, "-m", "local", "status"])
     return 0
 
 
 def _end(name: str | None) -> int:
-    """End a run; succeed if none exists and none was named."""
-    if name is None and not all_runs():
+    """End a local AWS; succeed if none exists and none was named."""
+    if name is None and not list_local_aws():
         print("no local AWS is up")
         return 0
-    run = pick_run(name)
-    end_run(run)
-    print(f"local AWS {run.name} has ended")
+    local_aws = find_local_aws(name)
+    end_local_aws(local_aws)
+    print(f"local AWS {local_aws.name} has ended")
     return 0
 
 
@@ -162,7 +162,7 @@ def _act(options: argparse.Namespace) -> int:
         case "demo":
             return _demo(parse_nodes(options.nodes), keep=options.keep)
         case "enter":
-            return interactive.enter_running(pick_run(options.run), options.command)
+            return interactive.enter_running(find_local_aws(options.run), options.command)
         case "end":
             return _end(options.run)
     return _status(options.run)

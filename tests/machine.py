@@ -24,7 +24,7 @@ from pathlib import Path
 
 from local.cache import cache_dir
 from local.node.cgroups import cgroup_root
-from local.run.runs import MARK_VARIABLE, runs_dir
+from local.run.local_aws import MARK_VARIABLE, runs_dir
 from tests.launcher.sshd import make_privilege_separation_directory
 
 REPOSITORY = Path(__file__).parents[1]

@@ -21,8 +21,8 @@ from local.dataplane import changes
 from local.network import check_ip, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
+from local.run.local_aws import announce, without_user_variables
 from local.run.monitor import Monitor
-from local.run.runs import announce, without_user_variables
 from local.run_dir import RUN_DIR_VARIABLE
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from local.run.runs import runs_dir
+from local.run.local_aws import runs_dir
 from tests.machine import REPOSITORY, Snapshot
 
 DEADLINE_S = 300.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.run.runs import Run
+from local.run.local_aws import LocalAws
 from tests.local.terminal import Terminal
 
 MOUNT = """
@@ -26,7 +26,7 @@ def replace(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def local_aws(tmp_path: Path) -> Iterator[LocalAws]:
     """Mount an overlay over a checkout, as a sandbox does, in a mount namespace of its own."""
     checkout, layers = tmp_path / "with space", tmp_path / "layers"
     for made in (checkout, layers):
@@ -42,26 +42,26 @@ def run(tmp_path: Path) -> Iterator[Run]:
         sandbox.stdin.flush()
         assert sandbox.stdout.readline() == "mounted\n"
         variables = {"LOCAL_AWS_DIR": str(layers)}
-        yield Run(directory=layers, owner=0, sandbox=sandbox.pid, checkout=checkout, variables=variables)
+        yield LocalAws(directory=layers, owner=0, sandbox=sandbox.pid, checkout=checkout, variables=variables)
         sandbox.stdin.close()
 
 
-def test_a_command_sees_a_file_that_was_replaced_outside_and_the_runs_own_changes(run: Run) -> None:
+def test_a_command_sees_a_file_that_was_replaced_outside_and_the_runs_own_changes(local_aws: LocalAws) -> None:
     for name in ("cdk.json", "own"):
-        replace(run.checkout / name, "second\n")
-    (run.checkout / "new").write_text("third\n")
+        replace(local_aws.checkout / name, "second\n")
+    (local_aws.checkout / "new").write_text("third\n")
     entered = subprocess.run(
-        run.command(["cat", "cdk.json", "own", "new"]), capture_output=True, text=True, check=False
+        local_aws.command_inside(["cat", "cdk.json", "own", "new"]), capture_output=True, text=True, check=False
     )
     assert (entered.stdout, entered.stderr) == ("second\ninside\nthird\n", "")
 
 
-def test_the_next_command_of_a_shell_sees_it_too(run: Run) -> None:
-    shell = run.command(["bash", "--noprofile", "--rcfile", str(BASHRC), "-i"])
-    terminal = Terminal(shell, directory=run.checkout, environment=run.environment(os.environ))
+def test_the_next_command_of_a_shell_sees_it_too(local_aws: LocalAws) -> None:
+    shell = local_aws.command_inside(["bash", "--noprofile", "--rcfile", str(BASHRC), "-i"])
+    terminal = Terminal(shell, directory=local_aws.checkout, environment=local_aws.environment(os.environ))
     terminal.type("cat cdk.json; false\n")
     terminal.expect("first\n")
-    replace(run.checkout / "cdk.json", "second\n")
+    replace(local_aws.checkout / "cdk.json", "second\n")
     terminal.type("echo code $?; cat cdk.json\n")
     terminal.expect("code 1\nsecond\n")
     terminal.type("exit\n")
