@@ -28,7 +28,7 @@ class FaultTarget:
 
 
 def find_target(run_dir: Path, name: str) -> FaultTarget:
-    """Describe the instance that a name currently denotes. Raises LocalError, even if it has just ended."""
+    """Describe the instance that a name currently denotes. Raises LocalError if there is none or it has terminated."""
     return target_of(name, members_by_cluster(run_dir))
 
 

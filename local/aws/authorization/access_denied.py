@@ -10,8 +10,8 @@ from typing import Final
 from werkzeug.wrappers import Response
 
 from local.aws.api_faults import ServiceError, response
+from local.aws.api_request import ApiRequest, Protocol
 from local.aws.authorization.callers import Caller
-from local.aws.calls import ApiRequest, Protocol
 from local.policy_evaluation.policies import Decision, Permission
 
 _INVALID: Final = "The security token included in the request is invalid."
@@ -48,41 +48,41 @@ def denial_message(caller: Caller, permission: Permission, decision: Decision, *
     return f"User: {caller.arn_of_session} is not authorized to perform: {permission.action}{on} {why}"
 
 
-def denied_response(call: ApiRequest, caller: Caller, permission: Permission, decision: Decision) -> Response:
+def denied_response(request: ApiRequest, caller: Caller, permission: Permission, decision: Decision) -> Response:
     """Return the response to a call that the policies do not allow."""
-    message = denial_message(caller, permission, decision, quoted=call.service == "s3")
-    if call.service == "ec2":
+    message = denial_message(caller, permission, decision, quoted=request.service == "s3")
+    if request.service == "ec2":
         # Leave out the encoded message that follows in EC2, because nobody could decode it here.
         found = ServiceError(
             status=403,
             code="UnauthorizedOperation",
             message=f"You are not authorized to perform this operation. {message}",
         )
-    elif call.protocol == "json":
+    elif request.protocol == "json":
         found = ServiceError(status=400, code="AccessDeniedException", message=message)
     else:
         found = ServiceError(status=403, code="AccessDenied", message=message)
-    return _response(found, call)
+    return _response(found, request)
 
 
-def invalid_credentials_response(call: ApiRequest) -> Response:
+def invalid_credentials_response(request: ApiRequest) -> Response:
     """Return the response to a call that is unsigned or signed with an unknown key."""
-    return _response(_INVALID_CREDENTIALS[call.protocol], call)
+    return _response(_INVALID_CREDENTIALS[request.protocol], request)
 
 
-def expired_credentials_response(call: ApiRequest) -> Response:
+def expired_credentials_response(request: ApiRequest) -> Response:
     """Return the response to a call that is signed with temporary credentials whose time is over."""
-    return _response(_EXPIRED_CREDENTIALS[call.protocol], call)
+    return _response(_EXPIRED_CREDENTIALS[request.protocol], request)
 
 
-def session_refused_response(call: ApiRequest) -> Response:
+def session_refused_response(request: ApiRequest) -> Response:
     """Return the response to a call of STS that temporary credentials may not make."""
-    message = f"Cannot call {call.action} with session credentials"
-    return _response(ServiceError(status=403, code="AccessDenied", message=message), call)
+    message = f"Cannot call {request.action} with session credentials"
+    return _response(ServiceError(status=403, code="AccessDenied", message=message), request)
 
 
-def _response(refused: ServiceError, call: ApiRequest) -> Response:
-    made = response(refused, call)
-    if call.method == "HEAD":
+def _response(refused: ServiceError, request: ApiRequest) -> Response:
+    made = response(refused, request)
+    if request.method == "HEAD":
         made.set_data(b"")
     return made

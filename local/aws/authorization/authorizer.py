@@ -1,9 +1,9 @@
 """Refuse calls that the caller's policies do not allow, for every role and user, like AWS.
 
-A key that nobody was given, or whose time is over, is refused before any policy counts. Two kinds of caller may do
-anything: the user of the local AWS, who is the account's administrator, and the roles of `cdk bootstrap`. A role's call
-whose permissions are not described here is refused and logged, so that no node makes such a call unnoticed. A user
-needs such a call's action on every resource.
+Unknown and expired access keys are rejected before policies are evaluated. Two kinds of caller may do anything: the
+user of the local AWS, who is the account's administrator, and the roles of `cdk bootstrap`. A role's call whose
+permissions are not described here is refused and logged, so that no node makes such a call unnoticed. A user needs such
+a call's action on every resource.
 """
 
 import logging
@@ -13,10 +13,11 @@ from typing import Final
 
 from werkzeug.wrappers import Response
 
+from local.aws.api_request import ApiRequest
 from local.aws.authorization import access_denied, session_tokens
 from local.aws.authorization.callers import (
     Caller,
-    UnknownCallError,
+    UnknownActionError,
     caller_of,
     has_expired,
     is_administrator,
@@ -24,7 +25,6 @@ from local.aws.authorization.callers import (
 )
 from local.aws.authorization.required import required_permissions
 from local.aws.buckets import bucket_policy
-from local.aws.calls import ApiRequest
 from local.policy_evaluation.conditions import PolicyError
 from local.policy_evaluation.policies import Decision, Permission, evaluate
 
@@ -48,57 +48,57 @@ class Authorization:
     """Error for a refused call."""
 
 
-def authorize(call: ApiRequest) -> Authorization:
+def authorize(request: ApiRequest) -> Authorization:
     """Authorize a call by the current policies and state."""
-    access_key = call.credential.access_key
+    access_key = request.credential.access_key
     if has_expired(access_key):
-        return Authorization(response=access_denied.expired_credentials_response(call))
-    if refusal := _refuse_session(call):
+        return Authorization(response=access_denied.expired_credentials_response(request))
+    if refusal := _refuse_session(request):
         return Authorization(response=refusal)
     caller = caller_of(access_key)
     if caller is None:
-        return Authorization() if call.is_local and is_administrator(access_key) else _authorize_unknown_key(call)
+        return Authorization() if request.is_local and is_administrator(access_key) else _authorize_unknown_key(request)
     try:
-        required = _required_permissions(call, caller)
+        required = _required_permissions(request, caller)
         refused = _first_refused(required, caller)
-    except (PolicyError, UnknownCallError) as error:
+    except (PolicyError, UnknownActionError) as error:
         log.warning("refused to %s: %s", caller.arn_of_session, error)
-        required, refused = (), (caller.permission(call), Decision.NOT_ALLOWED)
+        required, refused = (), (caller.permission(request), Decision.NOT_ALLOWED)
     if refused is None:
         return Authorization(caller=caller, required=required)
     permission, decision = refused
-    response = access_denied.denied_response(call, caller, permission, decision)
+    response = access_denied.denied_response(request, caller, permission, decision)
     return Authorization(caller=caller, required=required, refused=permission, response=response)
 
 
-def _refuse_session(call: ApiRequest) -> Response | None:
+def _refuse_session(request: ApiRequest) -> Response | None:
     """Refuse the calls that temporary credentials may not make, whatever the policies allow."""
-    access_key = call.credential.access_key
+    access_key = request.credential.access_key
     is_session_token = session_tokens.issued_token(access_key) is not None
-    if call.service == "iam" and is_session_token:
-        return access_denied.invalid_credentials_response(call)
-    if call.service != "sts" or not (is_session_token or session_of(access_key)):
+    if request.service == "iam" and is_session_token:
+        return access_denied.invalid_credentials_response(request)
+    if request.service != "sts" or not (is_session_token or session_of(access_key)):
         return None
-    if call.action in _NEED_LONG_TERM_CREDENTIALS or (
-        is_session_token and call.action not in _ALLOWED_WITH_SESSION_TOKEN
+    if request.action in _NEED_LONG_TERM_CREDENTIALS or (
+        is_session_token and request.action not in _ALLOWED_WITH_SESSION_TOKEN
     ):
-        return access_denied.session_refused_response(call)
+        return access_denied.session_refused_response(request)
     return None
 
 
-def _authorize_unknown_key(call: ApiRequest) -> Authorization:
+def _authorize_unknown_key(request: ApiRequest) -> Authorization:
     """Refuse a call whose key is unknown, or a node's whose key is missing or an administrator's."""
-    log.warning("refused to %s: no key of the account signs %s", call.environ.get("REMOTE_ADDR"), call.action)
-    return Authorization(response=access_denied.invalid_credentials_response(call))
+    log.warning("refused to %s: no key of the account signs %s", request.environ.get("REMOTE_ADDR"), request.action)
+    return Authorization(response=access_denied.invalid_credentials_response(request))
 
 
-def _required_permissions(call: ApiRequest, caller: Caller) -> tuple[Permission, ...]:
+def _required_permissions(request: ApiRequest, caller: Caller) -> tuple[Permission, ...]:
     try:
-        return required_permissions(call, caller)
-    except UnknownCallError:
+        return required_permissions(request, caller)
+    except UnknownActionError:
         if caller.is_role:
             raise
-        return (caller.permission(call),)
+        return (caller.permission(request),)
 
 
 def _first_refused(required: Sequence[Permission], caller: Caller) -> tuple[Permission, Decision] | None:

@@ -10,8 +10,8 @@ from moto.core.utils import utcnow
 from moto.iam.models import IAMBackend, Role, User, iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
+from local.aws.api_request import ApiRequest
 from local.aws.authorization import session_tokens
-from local.aws.calls import ApiRequest
 from local.policy_evaluation.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
 TOOLKIT_ROLES: Final = "cdk-"
@@ -23,7 +23,7 @@ ADMINISTRATORS: Final = ("local", "test", "scheduler")
 use, and that of the schedules, which act as the local AWS itself. Any other key must have been issued."""
 
 
-class UnknownCallError(Exception):
+class UnknownActionError(Exception):
     """The permissions that a call requires are not described here."""
 
 
@@ -48,13 +48,13 @@ class Caller:
         """Return the policies' statements. Raises PolicyError if they contain something unknown."""
         return _parse_all(self.documents)
 
-    def arn(self, call: ApiRequest, name: str) -> str:
+    def arn(self, request: ApiRequest, name: str) -> str:
         """Return the ARN of one of the account's resources."""
-        return f"arn:{self.partition}:{call.service}:{call.credential.region}:{self.account}:{name}"
+        return f"arn:{self.partition}:{request.service}:{request.credential.region}:{self.account}:{name}"
 
     def permission(
         self,
-        call: ApiRequest,
+        request: ApiRequest,
         resource: str = "*",
         *,
         action: str | None = None,
@@ -63,13 +63,13 @@ class Caller:
         """Return one permission that a call requires, by default for the action that has the call's name."""
         given = {
             **self.context,
-            "aws:RequestedRegion": (call.credential.region,),
+            "aws:RequestedRegion": (request.credential.region,),
             # The endpoint here represents AWS's, which clients reach over TLS.
             "aws:SecureTransport": ("true",),
-            "aws:SourceIp": (str(call.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
+            "aws:SourceIp": (str(request.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
             **(context or {}),
         }
-        return Permission(action=f"{call.service}:{action or call.action}", resource=resource, context=given)
+        return Permission(action=f"{request.service}:{action or request.action}", resource=resource, context=given)
 
 
 def session_of(access_key: str) -> AssumedRole | None:

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from moto.dynamodb.models import dynamodb_backends
 
+from local.aws.api_request import ApiRequest
 from local.aws.authorization.callers import Caller
 from local.aws.authorization.keys import through_service
-from local.aws.calls import ApiRequest
 from local.policy_evaluation.policies import LEADING_KEYS, Permission
 
 _READING: Final = ("Decrypt", "DescribeKey")
@@ -18,55 +18,55 @@ _WRITES: Final = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem")
 _EQUALS: Final = re.compile(r"([#\w.-]+)\s*=\s*(:\w+)")
 
 
-def _anything(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    yield caller.permission(call)
+def _anything(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(request)
 
 
-def _key_of(call: ApiRequest, caller: Caller, table: str) -> Iterator[Permission]:
+def _key_of(request: ApiRequest, caller: Caller, table: str) -> Iterator[Permission]:
     """Require the key that the user named for the table, which DynamoDB uses on the caller's behalf."""
-    found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
+    found = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
     encryption = (found.sse_specification or {}) if found else {}
-    for use in (*_READING, *(_WRITING if call.action in _WRITES else ())):
-        yield from through_service(call, caller, encryption.get("KMSMasterKeyId", ""), use)
+    for use in (*_READING, *(_WRITING if request.action in _WRITES else ())):
+        yield from through_service(request, caller, encryption.get("KMSMasterKeyId", ""), use)
 
 
-def _table(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def _table(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the complete table; without leading keys in the request, ForAllValues is true."""
-    yield caller.permission(call, _arn(call, caller, call.parameters["TableName"]))
+    yield caller.permission(request, _arn(request, caller, request.parameters["TableName"]))
 
 
-def _item(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    table = call.parameters["TableName"]
-    yield _on_items(call, caller, table, [_key(call.parameters)])
-    yield from _key_of(call, caller, table)
+def _item(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    table = request.parameters["TableName"]
+    yield _on_items(request, caller, table, [_key(request.parameters)])
+    yield from _key_of(request, caller, table)
 
 
-def _batch_read(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    for table, wanted in call.parameters["RequestItems"].items():
-        yield _on_items(call, caller, table, wanted["Keys"])
-        yield from _key_of(call, caller, table)
+def _batch_read(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    for table, wanted in request.parameters["RequestItems"].items():
+        yield _on_items(request, caller, table, wanted["Keys"])
+        yield from _key_of(request, caller, table)
 
 
-def _batch_write(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    for table, wanted in call.parameters["RequestItems"].items():
-        keys = [_key(request) for each in wanted for request in each.values()]
-        yield _on_items(call, caller, table, keys)
+def _batch_write(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    for table, wanted in request.parameters["RequestItems"].items():
+        keys = [_key(write) for item in wanted for write in item.values()]
+        yield _on_items(request, caller, table, keys)
 
 
-def _transaction(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def _transaction(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require for each item what it would require alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
-    for item in call.parameters["TransactItems"]:
+    for item in request.parameters["TransactItems"]:
         for kind, found in item.items():
-            yield _on_items(call, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
+            yield _on_items(request, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
 
 
-def _query(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def _query(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the partition key in the query's condition."""
-    asked = call.parameters
+    asked = request.parameters
     names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
     equal = _EQUALS.findall(asked.get("KeyConditionExpression", ""))
     keys = [{names.get(name, name): values.get(value, {})} for name, value in equal]
-    yield _on_items(call, caller, asked["TableName"], keys)
+    yield _on_items(request, caller, asked["TableName"], keys)
 
 
 def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,22 +76,22 @@ def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _on_items(
-    call: ApiRequest, caller: Caller, table: str, keys: Iterable[Mapping[str, Any]], *, action: str | None = None
+    request: ApiRequest, caller: Caller, table: str, keys: Iterable[Mapping[str, Any]], *, action: str | None = None
 ) -> Permission:
-    partition_key = _partition_key(call, caller, table)
+    partition_key = _partition_key(request, caller, table)
     values = [value for key in keys for value in key.get(partition_key, {}).values()]
     leading = tuple(str(value) for value in values)
     context = {LEADING_KEYS: leading} if leading else {}
-    return caller.permission(call, _arn(call, caller, table), action=action, context=context)
+    return caller.permission(request, _arn(request, caller, table), action=action, context=context)
 
 
-def _partition_key(call: ApiRequest, caller: Caller, table: str) -> str:
-    found = dynamodb_backends[caller.account][call.credential.region].tables.get(table.rsplit("/", 1)[-1])
+def _partition_key(request: ApiRequest, caller: Caller, table: str) -> str:
+    found = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
     return str(found.hash_key_attr) if found else ""
 
 
-def _arn(call: ApiRequest, caller: Caller, table: str) -> str:
-    return table if table.startswith("arn:") else caller.arn(call, f"table/{table}")
+def _arn(request: ApiRequest, caller: Caller, table: str) -> str:
+    return table if table.startswith("arn:") else caller.arn(request, f"table/{table}")
 
 
 _IN_TRANSACTION: Final = {

@@ -6,53 +6,53 @@ from typing import Any, Final
 
 from moto.ec2.models import ec2_backends
 
+from local.aws.api_request import ApiRequest
 from local.aws.authorization.callers import Caller
-from local.aws.calls import ApiRequest
 from local.policy_evaluation.policies import Permission
 
 _INSTANCE: Final = re.compile(r"InstanceId\.\d+")
 
 
-def _anything(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    yield caller.permission(call)
+def _anything(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(request)
 
 
-def _instances(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    for name, instance_id in call.parameters.items():
+def _instances(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    for name, instance_id in request.parameters.items():
         if _INSTANCE.fullmatch(name):
-            yield _on_instance(call, caller, instance_id)
+            yield _on_instance(request, caller, instance_id)
 
 
-def _address(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def _address(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the address, and on the instance or the network interface that gets or has it."""
-    named = call.parameters
-    address = _find_address(call, caller)
+    named = request.parameters
+    address = _find_address(request, caller)
     allocation_id = named.get("AllocationId") or (address.allocation_id if address else "*")
-    yield caller.permission(call, caller.arn(call, f"elastic-ip/{allocation_id}"))
+    yield caller.permission(request, caller.arn(request, f"elastic-ip/{allocation_id}"))
     if "InstanceId" in named:
-        yield _on_instance(call, caller, named["InstanceId"])
+        yield _on_instance(request, caller, named["InstanceId"])
     if "NetworkInterfaceId" in named:
-        yield caller.permission(call, caller.arn(call, f"network-interface/{named['NetworkInterfaceId']}"))
+        yield caller.permission(request, caller.arn(request, f"network-interface/{named['NetworkInterfaceId']}"))
 
 
-def _find_address(call: ApiRequest, caller: Caller) -> Any:
+def _find_address(request: ApiRequest, caller: Caller) -> Any:
     """Find the address named directly or by its association."""
-    names = (call.parameters.get("PublicIp"), call.parameters.get("AssociationId"))
-    for address in ec2_backends[caller.account][call.credential.region].addresses:
+    names = (request.parameters.get("PublicIp"), request.parameters.get("AssociationId"))
+    for address in ec2_backends[caller.account][request.credential.region].addresses:
         if {address.public_ip, address.association_id} & {name for name in names if name}:
             return address
     return None
 
 
-def _prefix_list(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    yield caller.permission(call, caller.arn(call, f"prefix-list/{call.parameters['PrefixListId']}"))
+def _prefix_list(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    yield caller.permission(request, caller.arn(request, f"prefix-list/{request.parameters['PrefixListId']}"))
 
 
-def _on_instance(call: ApiRequest, caller: Caller, instance_id: str) -> Permission:
-    tags = ec2_backends[caller.account][call.credential.region].describe_tags(filters={"resource-id": [instance_id]})
+def _on_instance(request: ApiRequest, caller: Caller, instance_id: str) -> Permission:
+    tags = ec2_backends[caller.account][request.credential.region].describe_tags(filters={"resource-id": [instance_id]})
     keys = ("aws:ResourceTag/", "ec2:ResourceTag/")
     context = {f"{key}{tag['key']}": (str(tag["value"]),) for key in keys for tag in tags}
-    return caller.permission(call, caller.arn(call, f"instance/{instance_id}"), context=context)
+    return caller.permission(request, caller.arn(request, f"instance/{instance_id}"), context=context)
 
 
 CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {

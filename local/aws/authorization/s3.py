@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 from moto.s3.models import s3_backends
 
-from local.aws.authorization.callers import Caller, UnknownCallError
+from local.aws.api_request import ApiRequest
+from local.aws.authorization.callers import Caller, UnknownActionError
 from local.aws.authorization.keys import through_service
-from local.aws.calls import ApiRequest
 from local.policy_evaluation.policies import Permission
 
 _LISTING: Final = frozenset({
@@ -64,23 +64,23 @@ _ORDINARY: Final = (
 _PLAIN_HOST: Final = re.compile(r"(localhost|[\d.]+|s3[\w.-]*\.amazonaws\.com)(:\d+)?")
 
 
-def required_permissions(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def required_permissions(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Yield the permissions that a call requires; deleting several objects together requires one for each."""
-    if not _PLAIN_HOST.fullmatch(call.header("host")):
-        raise UnknownCallError(f"the bucket must stand in the path, got host {call.header('host')}")
-    bucket, _, key = call.path.lstrip("/").partition("/")
+    if not _PLAIN_HOST.fullmatch(request.header("host")):
+        raise UnknownActionError(f"the bucket must stand in the path, got host {request.header('host')}")
+    bucket, _, key = request.path.lstrip("/").partition("/")
     if not bucket:
-        yield caller.permission(call, action="ListAllMyBuckets")
+        yield caller.permission(request, action="ListAllMyBuckets")
         return
-    if call.method == "POST" and "delete" in call.query and not key:
-        yield from _deletions(call, caller, bucket)
+    if request.method == "POST" and "delete" in request.query and not key:
+        yield from _deletions(request, caller, bucket)
         return
-    action = _action(call, "object" if key else "bucket")
-    yield _on(call, caller, bucket, key, action=action)
+    action = _action(request, "object" if key else "bucket")
+    yield _on(request, caller, bucket, key, action=action)
     for use in _USES_OF_KEY.get(action, ()):
-        yield from through_service(call, caller, _key_of(caller, bucket), use)
-    if source := call.header("x-amz-copy-source"):
-        yield _source(call, caller, source)
+        yield from through_service(request, caller, _key_of(caller, bucket), use)
+    if source := request.header("x-amz-copy-source"):
+        yield _source(request, caller, source)
 
 
 def _key_of(caller: Caller, bucket: str) -> str:
@@ -90,31 +90,31 @@ def _key_of(caller: Caller, bucket: str) -> str:
     return str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
 
 
-def _action(call: ApiRequest, about: str) -> str:
+def _action(request: ApiRequest, about: str) -> str:
     for methods, name, kind, action in _CALLS:
-        others = call.query.keys() - _ORDINARY - {name}
-        if call.method in methods and kind == about and (not name or name in call.query) and not others:
+        others = request.query.keys() - _ORDINARY - {name}
+        if request.method in methods and kind == about and (not name or name in request.query) and not others:
             return action
-    raise UnknownCallError(f"s3:{call.action} is not described in local/aws/authorization")
+    raise UnknownActionError(f"s3:{request.action} is not described in local/aws/authorization")
 
 
-def _on(call: ApiRequest, caller: Caller, bucket: str, key: str, *, action: str) -> Permission:
+def _on(request: ApiRequest, caller: Caller, bucket: str, key: str, *, action: str) -> Permission:
     resource = f"arn:{caller.partition}:s3:::{bucket}{f'/{key}' if key else ''}"
     listing = ("prefix", "delimiter", "max-keys") if not key else ()
-    context = {f"s3:{name}": (call.query[name],) for name in listing if name in call.query}
-    return caller.permission(call, resource, action=action, context=context)
+    context = {f"s3:{name}": (request.query[name],) for name in listing if name in request.query}
+    return caller.permission(request, resource, action=action, context=context)
 
 
-def _source(call: ApiRequest, caller: Caller, source: str) -> Permission:
+def _source(request: ApiRequest, caller: Caller, source: str) -> Permission:
     """Require permission to read the source of a copy."""
     name, _, version = unquote(source).lstrip("/").partition("?versionId=")
     bucket, _, key = name.partition("/")
-    return _on(call, caller, bucket, key, action="GetObjectVersion" if version else "GetObject")
+    return _on(request, caller, bucket, key, action="GetObjectVersion" if version else "GetObject")
 
 
-def _deletions(call: ApiRequest, caller: Caller, bucket: str) -> Iterator[Permission]:
+def _deletions(request: ApiRequest, caller: Caller, bucket: str) -> Iterator[Permission]:
     """Require a permission for each object. S3 answers per object; here, one denial refuses the complete call."""
-    for found in ElementTree.fromstring(call.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
+    for found in ElementTree.fromstring(request.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
         version = found.findtext("{*}VersionId")
         action = "DeleteObjectVersion" if version else "DeleteObject"
-        yield _on(call, caller, bucket, found.findtext("{*}Key", ""), action=action)
+        yield _on(request, caller, bucket, found.findtext("{*}Key", ""), action=action)

@@ -10,27 +10,27 @@ from typing import Final
 from moto.secretsmanager.models import secretsmanager_backends
 from moto.ssm.models import ssm_backends
 
+from local.aws.api_request import ApiRequest
 from local.aws.authorization.callers import Caller
 from local.aws.authorization.keys import through_service
-from local.aws.calls import ApiRequest
 from local.policy_evaluation.policies import Permission
 
 
-def _parameter(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    name = str(call.parameters.get("Name", ""))
-    yield caller.permission(call, caller.arn(call, f"parameter/{name.lstrip('/')}"))
-    found = ssm_backends[caller.account][call.credential.region].get_parameter(name)
-    if found is not None and found.parameter_type == "SecureString" and call.parameters.get("WithDecryption"):
-        yield from through_service(call, caller, found.keyid or "", "Decrypt")
+def _parameter(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+    name = str(request.parameters.get("Name", ""))
+    yield caller.permission(request, caller.arn(request, f"parameter/{name.lstrip('/')}"))
+    found = ssm_backends[caller.account][request.credential.region].get_parameter(name)
+    if found is not None and found.parameter_type == "SecureString" and request.parameters.get("WithDecryption"):
+        yield from through_service(request, caller, found.keyid or "", "Decrypt")
 
 
-def _secret(call: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def _secret(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the secret's ARN; for one that does not exist, on the name in the request."""
-    name = str(call.parameters["SecretId"])
-    found = secretsmanager_backends[caller.account][call.credential.region].secrets.get(name)
-    yield caller.permission(call, found.arn if found else name)
+    name = str(request.parameters["SecretId"])
+    found = secretsmanager_backends[caller.account][request.credential.region].secrets.get(name)
+    yield caller.permission(request, found.arn if found else name)
     if found:
-        yield from through_service(call, caller, getattr(found, "kms_key_id", None) or "", "Decrypt")
+        yield from through_service(request, caller, getattr(found, "kms_key_id", None) or "", "Decrypt")
 
 
 CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {

@@ -16,7 +16,7 @@ from moto.sts.models import STSBackend
 from moto.sts.responses import TokenResponse
 from moto.sts.utils import random_session_token
 
-from local.aws.calls import parse_credential
+from local.aws.api_request import parse_credential
 from local.aws.moto_patching import wrap
 
 

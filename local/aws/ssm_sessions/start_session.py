@@ -7,8 +7,8 @@ from typing import Any, Final
 from moto.core.exceptions import ServiceException
 from moto.ssm.responses import SimpleSystemManagerResponse
 
+from local.aws.api_request import parse_credential
 from local.aws.authorization.callers import session_of, user_of
-from local.aws.calls import parse_credential
 from local.aws.moto_patching import add
 from local.aws.ssm_sessions.gateway import GATEWAY, Session
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from local.aws.api_request import ApiRequest
 from local.aws.authorization import authorizer
 from local.aws.authorization.callers import Caller
-from local.aws.calls import ApiRequest
 from tests.local.aws.harness import ANYTHING, REGION, Aws, Role, Stacks, policy
 from tests.local.aws.templates import reference, resource
 

@@ -1,4 +1,4 @@
-"""Parse a request to the control plane like its service."""
+"""Parse an AWS API request: its service, protocol, action and parameters."""
 
 import json
 import re
