@@ -72,12 +72,12 @@ class ClusterObserver:
         """Observe a cluster of the current local AWS."""
         return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 
-    def wait_for_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
+    def wait_for_agreement(self, timeout_s: float, *, previous: Observation | None = None) -> Observation:
         """Wait until nothing differs and every node reaches every other. Raises TimeoutError with the differences.
 
         ``previous`` is the membership agreed on before: each survivor must have kept its index.
         """
-        deadline = time.monotonic() + deadline_s
+        deadline = time.monotonic() + timeout_s
         while True:
             disagreements = self.differences(previous=previous)
             if not disagreements:
@@ -86,7 +86,7 @@ class ClusterObserver:
                 except LocalError as error:  # the membership changed between the two reads
                     disagreements = [str(error)]
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {deadline_s:.0f} s for the nodes to agree:\n" + "\n".join(disagreements))
+                raise TimeoutError(f"waited {timeout_s:.0f} s for the nodes to agree:\n" + "\n".join(disagreements))
             time.sleep(POLL_S)
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:

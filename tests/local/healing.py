@@ -21,7 +21,7 @@ from tests.local.aws.templates import attribute, cluster, group, hook, launch_te
 from tests.waiting import wait_until
 
 PORT = 9999
-DEADLINE_S = 120.0
+TIMEOUT_S = 120.0
 DRAIN_S = 4
 NODE_ACTIONS = [
     "autoscaling:CompleteLifecycleAction",
@@ -90,7 +90,7 @@ def template() -> dict[str, Any]:
 def wait_for_step(condition: Callable[[], object], what: str) -> None:
     """Poll until the condition holds, and print how long that took."""
     started = time.monotonic()
-    wait_until(condition, what, timeout_s=DEADLINE_S)
+    wait_until(condition, what, timeout_s=TIMEOUT_S)
     print(f"{time.monotonic() - started:5.1f} s: {what}", flush=True)
 
 

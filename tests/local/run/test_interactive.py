@@ -19,7 +19,7 @@ from tests.machine import REPOSITORY, Snapshot
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] .+ # $"
-DEADLINE_S = 120.0
+TIMEOUT_S = 120.0
 SLEEP = "sh -c 'echo begun; exec sleep 300'"
 """Command that announces when it runs in the terminal's foreground."""
 KEEP = (sys.executable, "-c", "import sys; from local.run.interactive import keep; sys.exit(keep(sys.argv[1:]))")
@@ -27,7 +27,7 @@ KEEP = (sys.executable, "-c", "import sys; from local.run.interactive import kee
 
 def local(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*LOCAL, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+        [*LOCAL, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
 
 
@@ -50,9 +50,9 @@ def local_aws(clean_machine: Snapshot) -> Iterator[LocalAws]:
 
 
 def wait_for_end(local_aws: LocalAws) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while local_aws.directory.exists():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for {local_aws.name} to end"
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_S} s for {local_aws.name} to end"
         time.sleep(0.05)
 
 
@@ -255,7 +255,7 @@ def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=DEADLINE_S,
+        timeout=TIMEOUT_S,
     )
 
 
@@ -269,7 +269,7 @@ def test_end_lists_ended_runs_or_reports_none(local_aws: LocalAws, tmp_path: Pat
         capture_output=True,
         text=True,
         check=False,
-        timeout=DEADLINE_S,
+        timeout=TIMEOUT_S,
     )
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "no local AWS is up\n", "")
 
@@ -280,7 +280,7 @@ def test_make_inside_is_refused_at_once(tmp_path: Path, target: str) -> None:
     environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]
     result = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
     assert (result.returncode, result.stdout) == (2, "")
     refusal, of_make = result.stderr.splitlines()
