@@ -38,7 +38,7 @@ class RequestLog:
             noted["application"] = application[1]
         if caller := authorization.caller:
             noted["caller"] = {
-                "role_arn": caller.arn_of_owner,
+                "role_arn": caller.principal_arn,
                 "user_id": caller.user_id,
                 "policies": len(caller.documents),
             }

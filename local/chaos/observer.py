@@ -31,9 +31,9 @@ from local.chaos.membership_check import (
     NodeView,
     Observation,
     differences,
-    hosts_of,
-    known_hosts_of,
-    variables_of,
+    parse_hosts,
+    parse_known_hosts,
+    parse_variables,
 )
 from local.errors import LocalError
 from local.faults.clients import client
@@ -202,10 +202,10 @@ def read_node(node: NodeHandle) -> NodeView | str:
         node_index=int(state["node_index"]),
         generation=int(state["generation"]),
         members=tuple((int(member["node_index"]), str(member["instance_id"])) for member in state["members"]),
-        hosts=hosts_of(hosts),
+        hosts=parse_hosts(hosts),
         workers=tuple(workers.splitlines()),
-        known_hosts=known_hosts_of(known),
-        workers_count=variables_of(variables).get(WORKERS_COUNT_VARIABLE, ""),
+        known_hosts=parse_known_hosts(known),
+        workers_count=parse_variables(variables).get(WORKERS_COUNT_VARIABLE, ""),
     )
 
 

@@ -45,7 +45,7 @@ def denial_message(caller: Caller, permission: Permission, decision: Decision, *
     resource = f'"{permission.resource}"' if quoted else permission.resource
     on = "" if permission.resource == "*" else f" on resource: {resource}"
     why = decision.value.format(action=permission.action)
-    return f"User: {caller.arn_of_session} is not authorized to perform: {permission.action}{on} {why}"
+    return f"User: {caller.session_arn} is not authorized to perform: {permission.action}{on} {why}"
 
 
 def denied_response(request: ApiRequest, caller: Caller, permission: Permission, decision: Decision) -> Response:

@@ -62,7 +62,7 @@ def authorize(request: ApiRequest) -> Authorization:
         required = _required_permissions(request, caller)
         refused = _first_refused(required, caller)
     except (PolicyError, UnknownActionError) as error:
-        log.warning("refused to %s: %s", caller.arn_of_session, error)
+        log.warning("refused to %s: %s", caller.session_arn, error)
         required, refused = (), (caller.permission(request), Decision.NOT_ALLOWED)
     if refused is None:
         return Authorization(caller=caller, required=required)

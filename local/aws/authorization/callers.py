@@ -14,7 +14,7 @@ from local.aws.api_request import ApiRequest
 from local.aws.authorization import session_tokens
 from local.policy_evaluation.policies import PRINCIPAL, USER_ID, Permission, Statement, parse
 
-TOOLKIT_ROLES: Final = "cdk-"
+CDK_BOOTSTRAP_ROLE_PREFIX: Final = "cdk-"
 """Prefix of the roles of `cdk bootstrap`. They act for the administrator, so their calls are not authorized: they do
 all of CloudFormation's work, with permissions that this project does not define."""
 
@@ -31,8 +31,8 @@ class UnknownActionError(Exception):
 class Caller:
     """A caller whose calls are authorized: a role's session or a user."""
 
-    arn_of_session: str
-    arn_of_owner: str
+    session_arn: str
+    principal_arn: str
     """ARN of the role or the user whose policies apply."""
     account: str
     partition: str
@@ -81,7 +81,7 @@ def session_of(access_key: str) -> AssumedRole | None:
     return None
 
 
-def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
+def find_user(access_key: str) -> tuple[IAMBackend, User] | None:
     """Return the user who owns an access key; None for one that was deleted or made inactive."""
     access_key = session_tokens.owner_of(access_key)
     for partitions in iam_backends.values():
@@ -95,8 +95,10 @@ def user_of(access_key: str) -> tuple[IAMBackend, User] | None:
 
 def is_administrator(access_key: str) -> bool:
     """Return True for the key of an administrator or of a role of `cdk bootstrap`; no key counts as one, too."""
+    if session_tokens.owner_of(access_key) in ("", *ADMINISTRATORS):
+        return True
     session = session_of(access_key)
-    return session_tokens.owner_of(access_key) in ("", *ADMINISTRATORS) or bool(session and _is_of_toolkit(session))
+    return session is not None and _is_cdk_bootstrap_role(session)
 
 
 def has_expired(access_key: str) -> bool:
@@ -108,22 +110,22 @@ def has_expired(access_key: str) -> bool:
 def caller_of(access_key: str) -> Caller | None:
     """Return the caller behind a key; None if the key is an administrator's or unknown."""
     if session := session_of(access_key):
-        return None if _is_of_toolkit(session) else _of_session(session)
-    if found := user_of(access_key):
+        return None if _is_cdk_bootstrap_role(session) else _caller_from_session(session)
+    if found := find_user(access_key):
         return _of_user(*found)
     return None
 
 
-def _is_of_toolkit(session: AssumedRole) -> bool:
-    return session.role_arn.rsplit("/", 1)[-1].startswith(TOOLKIT_ROLES)
+def _is_cdk_bootstrap_role(session: AssumedRole) -> bool:
+    return session.role_arn.rsplit("/", 1)[-1].startswith(CDK_BOOTSTRAP_ROLE_PREFIX)
 
 
-def _of_session(session: AssumedRole) -> Caller:
+def _caller_from_session(session: AssumedRole) -> Caller:
     roles = iam_backends[session.account_id][session.partition].roles.values()
     role = next((role for role in roles if role.arn == session.role_arn), None)
     return Caller(
-        arn_of_session=session.arn,
-        arn_of_owner=session.role_arn,
+        session_arn=session.arn,
+        principal_arn=session.role_arn,
         account=session.account_id,
         partition=session.partition,
         user_id=session.user_id,
@@ -145,8 +147,8 @@ def _groups(backend: IAMBackend, member: Role | User) -> list[Any]:
 
 def _of_user(backend: IAMBackend, user: User) -> Caller:
     return Caller(
-        arn_of_session=user.arn,
-        arn_of_owner=user.arn,
+        session_arn=user.arn,
+        principal_arn=user.arn,
         account=user.account_id,
         partition=backend.partition,
         user_id=user.id,

@@ -14,7 +14,7 @@ from moto.iam.exceptions import NotFoundException
 from moto.iam.models import AWSManagedPolicy, Group, IAMBackend, ManagedPolicy, Role, User, iam_backends
 from moto.utilities.utils import get_partition
 
-from local.aws.authorization.callers import TOOLKIT_ROLES
+from local.aws.authorization.callers import CDK_BOOTSTRAP_ROLE_PREFIX
 from local.aws.moto_patching import add, wrap
 from local.policy_evaluation.conditions import PolicyError
 from local.policy_evaluation.policies import parse
@@ -73,7 +73,7 @@ def _detach(role: Role, arns: Sequence[str]) -> None:
 def _find_policies(backend: IAMBackend, properties: _Properties) -> list[ManagedPolicy]:
     """Return the policies that a role names, if all exist and can be evaluated."""
     policies = [_find_policy(backend, arn) for arn in properties.get(_NAMED, [])]
-    if not properties.get("RoleName", "").startswith(TOOLKIT_ROLES):
+    if not properties.get("RoleName", "").startswith(CDK_BOOTSTRAP_ROLE_PREFIX):
         for policy in policies:
             _check_is_evaluable(policy)
     return policies

@@ -11,7 +11,7 @@ from moto.iam.exceptions import NotFoundException
 from moto.iam.models import IAMBackend, Role, User
 from moto.iam.responses import IamResponse
 
-from local.aws.authorization.callers import TOOLKIT_ROLES, statements_of
+from local.aws.authorization.callers import CDK_BOOTSTRAP_ROLE_PREFIX, statements_of
 from local.aws.buckets import bucket_policy
 from local.aws.moto_patching import add
 from local.policy_evaluation.conditions import PolicyError
@@ -58,7 +58,7 @@ def _decide(backend: IAMBackend, arn: str, permission: Permission) -> Decision:
     owner = next((each for each in owners if each.arn == arn), None)
     if owner is None:
         raise NotFoundException(f"{arn} does not exist.")
-    if owner.name.startswith(TOOLKIT_ROLES):
+    if owner.name.startswith(CDK_BOOTSTRAP_ROLE_PREFIX):
         return Decision.ALLOWED
     try:
         return evaluate(permission, statements_of(backend, owner), bucket_policy(permission.resource))

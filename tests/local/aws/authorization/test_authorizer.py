@@ -194,8 +194,8 @@ def call(service: str, action: str, *, key: str, address: str = "127.0.0.1") -> 
 
 
 NODE = Caller(
-    arn_of_session=f"arn:aws:sts::{ACCOUNT}:assumed-role/of-workers/i-1",
-    arn_of_owner=f"arn:aws:iam::{ACCOUNT}:role/of-workers",
+    session_arn=f"arn:aws:sts::{ACCOUNT}:assumed-role/of-workers/i-1",
+    principal_arn=f"arn:aws:iam::{ACCOUNT}:role/of-workers",
     account=ACCOUNT,
     partition="aws",
     user_id="AROA:i-1",
@@ -223,7 +223,7 @@ def test_log_names_calls_that_cannot_be_authorized(
     monkeypatch.setattr(authorizer, "caller_of", lambda _key: node)
     found = authorizer.authorize(call("dynamodb", action, key="ASIA"))
     assert found.refused
-    assert caplog.messages == [f"refused to {NODE.arn_of_session}: {line}"]
+    assert caplog.messages == [f"refused to {NODE.session_arn}: {line}"]
 
 
 @pytest.mark.parametrize(
