@@ -16,8 +16,9 @@ from typing import Any
 
 from local.network.addresses import USER_ADDRESS
 from local.node.spot_notices import announce_interruption
+from tests.local.aws import templates
 from tests.local.aws.harness import Aws, Group, Stacks, state
-from tests.local.aws.templates import attribute, cluster, group, hook, launch_template, ssh_from
+from tests.local.aws.templates import attribute, cluster, hook, launch_template, ssh_from
 from tests.waiting import wait_until
 
 PORT = 9999
@@ -74,7 +75,7 @@ class NodeReports:
 def template() -> dict[str, Any]:
     script = NODE.replace("DRAIN_S", str(DRAIN_S)).replace("USER_ADDRESS PORT", f"{USER_ADDRESS} {PORT}")
     user_data = {"Fn::Base64": {"Fn::Sub": script}}
-    made = cluster(Group=group(1, "Public", LifecycleHookSpecificationList=[hook(120)]))
+    made = cluster(Group=templates.group(1, "Public", LifecycleHookSpecificationList=[hook(120)]))
     made["Outputs"] = {"Address": {"Value": attribute("PublicIp", "Own")}}
     resources: dict[str, Any] = made["Resources"]
     statements: list[dict[str, Any]] = resources["Policy"]["Properties"]["PolicyDocument"]["Statement"]
@@ -99,44 +100,79 @@ def ssh_banner(address: str) -> str:
         return connection.recv(64).decode()
 
 
-def check(aws: Aws, run_dir: Path) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HealingGroup:
+    """The group, and what its nodes report."""
+
+    aws: Aws
+    stacks: Stacks
+    members: Group
+    address: str
+    reports: NodeReports
+
+    def has_address(self, instance_id: str, notice: str = "404") -> bool:
+        """Return True if a node has reported the address, outside and in its metadata, this notice and four GPUs."""
+        return self.reports.by_id.get(instance_id) == (self.address, self.address, notice, "4")
+
+    def wait_for_address(self, instance_id: str, which: str) -> None:
+        wait_for_step(lambda: self.has_address(instance_id), f"the {which} node to have the address and four GPUs")
+
+
+def create_group(aws: Aws) -> HealingGroup:
     reports, stacks = NodeReports(), Stacks(aws=aws)
     reports.listen()
     stacks.create(template())
     members = Group(aws=aws, name=stacks.physical_id("Group"))
-    address = stacks.outputs()["Address"]
+    return HealingGroup(aws=aws, stacks=stacks, members=members, address=stacks.outputs()["Address"], reports=reports)
 
-    def has_address(instance_id: str, notice: str = "404") -> bool:
-        return reports.by_id.get(instance_id) == (address, address, notice, "4")
 
-    (first,) = members.in_service()
-    wait_for_step(
-        lambda: has_address(first), "the node to have the address, outside and in its metadata, and four GPUs"
-    )
-    assert ssh_banner(address).startswith("SSH-2.0")
-    announce_interruption(run_dir, first, at=datetime(2100, 1, 2, tzinfo=timezone.utc))
-    wait_for_step(lambda: has_address(first, "200"), "the node to see a notice")
+def announce_notice(group: HealingGroup, run_dir: Path, instance_id: str) -> None:
+    announce_interruption(run_dir, instance_id, at=datetime(2100, 1, 2, tzinfo=timezone.utc))
+    wait_for_step(lambda: group.has_address(instance_id, "200"), "the node to see a notice")
 
+
+def heal_by_health_check(group: HealingGroup, first: str) -> str:
+    """Replace an unhealthy node, which completes its hook first; return the second node."""
+    members = group.members
     members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
     (second,) = members.in_service()
     assert members.waiting() == {first}
-    assert state(aws, first) == "running"
+    assert state(group.aws, first) == "running"
     wait_for_step(lambda: not members.waiting(), "the first node to complete its hook")
-    assert state(aws, first) == "terminated"
-    wait_for_step(lambda: has_address(second), "the second node to have the address")
-    assert ssh_banner(address).startswith("SSH-2.0")
+    assert state(group.aws, first) == "terminated"
+    group.wait_for_address(second, "second")
+    assert ssh_banner(group.address).startswith("SSH-2.0")
+    return second
 
+
+def heal_after_power_cut(group: HealingGroup, second: str) -> str:
+    """Cut a node's power, and return the third node, which takes its place."""
     next(Path("/sys/fs/cgroup").rglob(f"{second}/cgroup.kill")).write_text("1")
-    wait_for_step(lambda: second not in members.members(), "the group to miss the node whose power was cut")
-    (third,) = members.in_service()
-    wait_for_step(lambda: has_address(third), "the third node to have the address")
+    wait_for_step(lambda: second not in group.members.members(), "the group to miss the node whose power was cut")
+    (third,) = group.members.in_service()
+    group.wait_for_address(third, "third")
+    return third
 
+
+def delete_stack(group: HealingGroup, third: str) -> None:
+    stacks = group.stacks
     stacks.cloudformation.delete_stack(StackName="stack")
     assert stacks.status() == "DELETE_IN_PROGRESS"
     wait_for_step(lambda: not stacks.cloudformation.describe_stacks()["Stacks"], "the stack to be deleted")
-    assert state(aws, third) == "terminated"
-    assert aws.client("ec2").describe_addresses()["Addresses"] == []
+    assert state(group.aws, third) == "terminated"
+    assert group.aws.client("ec2").describe_addresses()["Addresses"] == []
+
+
+def main() -> None:
+    group = create_group(Aws(url=os.environ["AWS_ENDPOINT_URL"], request_log=Path()))
+    (first,) = group.members.in_service()
+    group.wait_for_address(first, "first")
+    assert ssh_banner(group.address).startswith("SSH-2.0")
+    announce_notice(group, Path(os.environ["LOCAL_AWS_DIR"]), first)
+    second = heal_by_health_check(group, first)
+    third = heal_after_power_cut(group, second)
+    delete_stack(group, third)
 
 
 if __name__ == "__main__":
-    check(Aws(url=os.environ["AWS_ENDPOINT_URL"], request_log=Path()), Path(os.environ["LOCAL_AWS_DIR"]))
+    main()
