@@ -91,8 +91,8 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     if not inside and subcommand in INSIDE_ONLY:
         raise UsageError(f"{subcommand} works inside a local AWS only: make enter, then local-aws {subcommand}")
     parser = _parser_inside() if inside else _parser_outside()
-    own, command = _split(arguments)
-    options = parser.parse_args(own)
+    local_arguments, command = _split(arguments)
+    options = parser.parse_args(local_arguments)
     if bool(command) != (options.subcommand == "run") and options.subcommand != "enter":
         parser.error(
             "run needs -- COMMAND" if options.subcommand == "run" else f"{options.subcommand} takes no command"

@@ -225,8 +225,8 @@ def _running(instance_ids: Sequence[str]) -> list[Any]:
     if not instance_ids:
         return []
     pages = client("ec2").get_paginator("describe_instances").paginate(InstanceIds=list(instance_ids))
-    found = [i for page in pages for reservation in page["Reservations"] for i in reservation["Instances"]]
-    return [instance for instance in found if instance["State"]["Name"] == "running"]
+    instances = [i for page in pages for reservation in page["Reservations"] for i in reservation["Instances"]]
+    return [instance for instance in instances if instance["State"]["Name"] == "running"]
 
 
 def _tag(group: Mapping[str, Any], key: str) -> str | None:

@@ -46,9 +46,9 @@ def buy_block(instance_type: str, *, count: int, starts: datetime, ends: datetim
         StartDateRange=starts,
         EndDateRange=ends,
     )["CapacityBlockOfferings"]
-    offer = next((each for each in offers if zone in (None, each["AvailabilityZone"])), None)
+    offer = next((offering for offering in offers if zone in (None, offering["AvailabilityZone"])), None)
     if offer is None:
-        zones = ", ".join(each["AvailabilityZone"] for each in offers)
+        zones = ", ".join(offering["AvailabilityZone"] for offering in offers)
         raise LocalError(f"{instance_type} is not in {zone}, only in {zones}")
     bought = ec2.purchase_capacity_block(
         CapacityBlockOfferingId=offer["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"

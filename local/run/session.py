@@ -66,9 +66,9 @@ def _mount_home(run_dir: Path) -> None:
     user = pwd.getpwuid(os.getuid())
     old, new = (":".join([user.pw_gecos, directory, ""]) for directory in (user.pw_dir, str(home)))
     lines = Path("/etc/passwd").read_text().splitlines()
-    own = [line.replace(old, new) if line.startswith(f"{user.pw_name}:") else line for line in lines]
+    passwd = [line.replace(old, new) if line.startswith(f"{user.pw_name}:") else line for line in lines]
     accounts = run_dir / "passwd"
-    accounts.write_text("\n".join(own) + "\n")
+    accounts.write_text("\n".join(passwd) + "\n")
     _mount("--bind", accounts, "/etc/passwd")
 
 

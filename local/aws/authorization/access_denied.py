@@ -53,16 +53,16 @@ def denied_response(request: ApiRequest, caller: Caller, permission: Permission,
     message = denial_message(caller, permission, decision, quoted=request.service == "s3")
     if request.service == "ec2":
         # Leave out the encoded message that follows in EC2, because nobody could decode it here.
-        found = ServiceError(
+        error = ServiceError(
             status=403,
             code="UnauthorizedOperation",
             message=f"You are not authorized to perform this operation. {message}",
         )
     elif request.protocol == "json":
-        found = ServiceError(status=400, code="AccessDeniedException", message=message)
+        error = ServiceError(status=400, code="AccessDeniedException", message=message)
     else:
-        found = ServiceError(status=403, code="AccessDenied", message=message)
-    return _response(found, request)
+        error = ServiceError(status=403, code="AccessDenied", message=message)
+    return _response(error, request)
 
 
 def invalid_credentials_response(request: ApiRequest) -> Response:

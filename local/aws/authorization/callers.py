@@ -61,7 +61,7 @@ class Caller:
         context: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Permission:
         """Return one permission that a call requires, by default for the action that has the call's name."""
-        given = {
+        condition_keys = {
             **self.context,
             "aws:RequestedRegion": (request.credential.region,),
             # The endpoint here represents AWS's, which clients reach over TLS.
@@ -69,7 +69,9 @@ class Caller:
             "aws:SourceIp": (str(request.environ.get("REMOTE_ADDR") or "127.0.0.1"),),
             **(context or {}),
         }
-        return Permission(action=f"{request.service}:{action or request.action}", resource=resource, context=given)
+        return Permission(
+            action=f"{request.service}:{action or request.action}", resource=resource, context=condition_keys
+        )
 
 
 def session_of(access_key: str) -> AssumedRole | None:

@@ -63,10 +63,10 @@ def _role_to_assume(request: ApiRequest, caller: Caller) -> Iterator[Permission]
 
 
 _CALLS: Final[Mapping[str, PermissionsOfRequest]] = {
-    **{f"autoscaling:{action}": found for action, found in autoscaling.CALLS.items()},
-    **{f"dynamodb:{action}": found for action, found in dynamodb.CALLS.items()},
-    **{f"ec2:{action}": found for action, found in ec2.CALLS.items()},
-    **{f"ssm:{action}": found for action, found in sessions.CALLS.items()},
+    **{f"autoscaling:{action}": list_permissions for action, list_permissions in autoscaling.CALLS.items()},
+    **{f"dynamodb:{action}": list_permissions for action, list_permissions in dynamodb.CALLS.items()},
+    **{f"ec2:{action}": list_permissions for action, list_permissions in ec2.CALLS.items()},
+    **{f"ssm:{action}": list_permissions for action, list_permissions in sessions.CALLS.items()},
     **secrets.CALLS,
     "cloudformation:DeleteStack": _stack,
     "cloudformation:DescribeStackEvents": _stack,

@@ -51,10 +51,10 @@ def _report(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 
 def channel_permissions(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Yield what a call about a channel requires; only a session's data channel has a resource."""
-    found = _CHANNEL.fullmatch(f"{request.method} {request.path}")
-    if found is None:
+    path_match = _CHANNEL.fullmatch(f"{request.method} {request.path}")
+    if path_match is None:
         raise UnknownActionError(f"ssmmessages:{request.action} is not described in local/aws/authorization")
-    method, kind, subject = found.groups()
+    method, kind, subject = path_match.groups()
     action = f"{_ACTIONS[method]}{kind.title()}Channel"
     session = f"arn:{caller.partition}:ssm:{request.credential.region}:{caller.account}:session/{subject}"
     resource = session if action == "OpenDataChannel" else caller.arn(request, "*")
