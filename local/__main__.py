@@ -26,17 +26,17 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from local import blocks
+from local.commands import block, fault, limits
+from local.commands.status import print_status
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
-from local.faults import Faults, command_line, limits
+from local.faults import Faults
 from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
 from local.run import interactive
-from local.run.runs import all_runs, end_run, pick_run, run_inside
+from local.run.local_aws import end_local_aws, execute_inside, find_local_aws, list_local_aws
 from local.run.sandbox import run_directory, run_in_sandbox
-from local.run.status import print_status
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
@@ -53,9 +53,9 @@ def _parser_inside() -> _Parser:
     parser = _Parser(prog="local-aws", allow_abbrev=False)
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
     subcommands.add_parser("status", help="list the instances of this local AWS")
-    command_line.add_arguments(subcommands.add_parser("fault", help="break something in it"))
+    fault.add_arguments(subcommands.add_parser("fault", help="break something in it"))
     limits.add_arguments(subcommands.add_parser)
-    blocks.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
+    block.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
     return parser
 
 
@@ -91,8 +91,8 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     if not inside and subcommand in INSIDE_ONLY:
         raise UsageError(f"{subcommand} works inside a local AWS only: make enter, then local-aws {subcommand}")
     parser = _parser_inside() if inside else _parser_outside()
-    own, command = _split(arguments)
-    options = parser.parse_args(own)
+    local_arguments, command = _split(arguments)
+    options = parser.parse_args(local_arguments)
     if bool(command) != (options.subcommand == "run") and options.subcommand != "enter":
         parser.error(
             "run needs -- COMMAND" if options.subcommand == "run" else f"{options.subcommand} takes no command"
@@ -125,23 +125,23 @@ def _demo(nodes: int, *, keep: bool) -> int:
 
 
 def _status(name: str | None) -> int:
-    runs = [pick_run(name)] if name else all_runs()
-    if not runs:
+    running = [find_local_aws(name)] if name else list_local_aws()
+    if not running:
         print("no local AWS is up")
-    for run in runs:
-        print(f"local AWS {run.name}", flush=True)
-        run_inside(run, [sys.executable, "-m", "local", "status"])
+    for local_aws in running:
+        print(f"local AWS {local_aws.name}", flush=True)
+        execute_inside(local_aws, [sys.executable, "-m", "local", "status"])
     return 0
 
 
 def _end(name: str | None) -> int:
-    """End a run; succeed if none exists and none was named."""
-    if name is None and not all_runs():
+    """End a local AWS; succeed if none exists and none was named."""
+    if name is None and not list_local_aws():
         print("no local AWS is up")
         return 0
-    run = pick_run(name)
-    end_run(run)
-    print(f"local AWS {run.name} has ended")
+    local_aws = find_local_aws(name)
+    end_local_aws(local_aws)
+    print(f"local AWS {local_aws.name} has ended")
     return 0
 
 
@@ -162,7 +162,7 @@ def _act(options: argparse.Namespace) -> int:
         case "demo":
             return _demo(parse_nodes(options.nodes), keep=options.keep)
         case "enter":
-            return interactive.enter_running(pick_run(options.run), options.command)
+            return interactive.enter_running(find_local_aws(options.run), options.command)
         case "end":
             return _end(options.run)
     return _status(options.run)
@@ -172,10 +172,10 @@ def _act_inside(options: argparse.Namespace) -> int:
     if options.subcommand == "status":
         return print_status()
     if options.subcommand == "block":
-        return blocks.run_command(options)
+        return block.run_command(options)
     if options.subcommand in limits.SUBCOMMANDS:
         return limits.run_command(current_run_dir(), options)
-    return command_line.run_command(Faults.current(), options)
+    return fault.run_command(Faults.current(), options)
 
 
 def _stop(signum: int, _frame: FrameType | None) -> None:

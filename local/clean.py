@@ -11,7 +11,7 @@ from pathlib import Path
 
 from local.cache import cache_dir, locked
 from local.errors import LocalError
-from local.run.runs import live_names
+from local.run.local_aws import live_names
 from local.run_dir import RUN_DIR_VARIABLE
 
 REPOSITORY = Path(__file__).parents[1]

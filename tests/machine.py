@@ -1,4 +1,4 @@
-"""Compare the machine before and after a command: a local AWS must leave nothing on it.
+"""Check for leaks: compare the machine before and after a command, because a local AWS must leave nothing on it.
 
 python -m tests.machine COMMAND...    run a command; if it leaves something, print the difference and exit 1
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from local.cache import cache_dir
 from local.node.cgroups import cgroup_root
-from local.run.runs import MARK_VARIABLE, runs_dir
+from local.run.local_aws import MARK_VARIABLE, runs_dir
 from tests.launcher.sshd import make_privilege_separation_directory
 
 REPOSITORY = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ def _processes(mark: str) -> frozenset[str]:
             if state in "ZX":
                 continue
             words = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
-            names[pid], parents[pid] = words or "(its program is not there any more)", int(parent)
+            names[pid], parents[pid] = words or "(command line unavailable: process exited)", int(parent)
             variables = (process / "environ").read_bytes().split(b"\0")
             if f"{MARK_VARIABLE}={mark}".encode() in variables or _is_run(
                 f"{words} {(process / 'cgroup').read_text()}", mark

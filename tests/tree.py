@@ -1,4 +1,4 @@
-"""List files of the checkout while other programs write and remove bytecode there.
+"""List files of the checkout for tests, while other programs write and remove bytecode there.
 
 Path.rglob fails in Python 3.11 when a directory disappears between its listing and its turn.
 """

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from werkzeug.wrappers import Response
 
-from local.aws.calls import ApiRequest, Protocol
+from local.aws.api_request import ApiRequest, Protocol
 
 ApiFaultKind = Literal["throttle", "error"]
 SERVICES: Final = (
@@ -85,16 +85,16 @@ def injected_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceE
     return _BROKEN.get(service, ServiceError(status=500, code="InternalFailure", message="Internal failure"))
 
 
-def response(error: ServiceError, call: ApiRequest) -> Response:
+def response(error: ServiceError, request: ApiRequest) -> Response:
     """Build the response in the protocol of the request."""
-    if call.protocol == "json":
-        namespace = "com.amazonaws.dynamodb.v20120810#" if call.service == "dynamodb" else ""
+    if request.protocol == "json":
+        namespace = "com.amazonaws.dynamodb.v20120810#" if request.service == "dynamodb" else ""
         text = json.dumps({"__type": namespace + error.code, "message": error.message})
-        mimetype = str(call.environ.get("CONTENT_TYPE") or "application/x-amz-json-1.1")
-    elif call.protocol == "rest-json":
+        mimetype = str(request.environ.get("CONTENT_TYPE") or "application/x-amz-json-1.1")
+    elif request.protocol == "rest-json":
         text, mimetype = json.dumps({"message": error.message}), "application/json"
     else:
-        text, mimetype = _xml(error, call.protocol), "text/xml"
+        text, mimetype = _xml(error, request.protocol), "text/xml"
     headers = {"x-amzn-RequestId": REQUEST_ID, "x-amzn-ErrorType": error.code}
     return Response(text, status=error.status, headers=headers, content_type=mimetype)
 
@@ -133,14 +133,14 @@ class ApiFaults:
         self._read: tuple[int, int] | None = None
         self._dice: dict[ApiFault, random.Random] = {}
 
-    def response(self, call: ApiRequest, *, instance_id: str | None) -> Response | None:
+    def response(self, request: ApiRequest, *, instance_id: str | None) -> Response | None:
         """Return an error for a node's request, or None to serve it."""
         self._refresh()
         if instance_id is None:
             return None
         for fault, dice in self._dice.items():
-            if fault.matches(call.service, instance_id) and dice.random() < fault.fraction:
-                return response(injected_error(fault.kind, call.service, query=call.is_query), call)
+            if fault.matches(request.service, instance_id) and dice.random() < fault.fraction:
+                return response(injected_error(fault.kind, request.service, query=request.is_query), request)
         return None
 
     def _refresh(self) -> None:

@@ -16,7 +16,7 @@ from moto.s3.models import FakeBucket, S3Backend, s3_backends
 from moto.utilities.utils import get_partition
 
 from local.aws.moto_patching import wrap
-from local.iam.policies import Statement, parse
+from local.policy_evaluation.policies import Statement, parse
 
 _Properties = dict[str, Any]
 

@@ -7,18 +7,18 @@ from typing import Any, Final
 from moto.ec2.exceptions import EC2ClientError
 from werkzeug.wrappers import Response
 
-from local.aws.calls import ApiRequest
+from local.aws.api_request import ApiRequest
 from local.aws.ec2 import capacity_reservations
 
 SERVICE: Final = "cloudcontrolapi"
 RESERVATION: Final = "AWS::EC2::CapacityReservation"
 
 
-def answer(call: ApiRequest) -> Response:
+def answer(request: ApiRequest) -> Response:
     """Answer an authorized call."""
-    kind, name = call.parameters.get("TypeName"), str(call.parameters.get("Identifier"))
-    if call.action != "GetResource" or kind != RESERVATION:
-        return _refused("UnsupportedActionException", f"the local AWS has no {call.action} of {kind}")
+    kind, name = request.parameters.get("TypeName"), str(request.parameters.get("Identifier"))
+    if request.action != "GetResource" or kind != RESERVATION:
+        return _refused("UnsupportedActionException", f"the local AWS has no {request.action} of {kind}")
     try:
         description = capacity_reservations.find(name).described()
     except EC2ClientError as error:

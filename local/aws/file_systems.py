@@ -11,7 +11,7 @@ from moto.efs.exceptions import EFSError
 from moto.efs.models import EFSBackend, FileSystem, efs_backends
 
 from local.aws.moto_patching import wrap
-from local.iam.conditions import PolicyError
+from local.policy_evaluation.conditions import PolicyError
 from local.storage.file_system_policy import parse_policy
 
 _TAGS: Final = "FileSystemTags"

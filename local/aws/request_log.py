@@ -11,9 +11,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from local.aws.calls import ApiRequest
-from local.aws.permissions.authorizer import Authorization
-from local.iam.policies import Permission
+from local.aws.api_request import ApiRequest
+from local.aws.authorization.authorizer import Authorization
+from local.policy_evaluation.policies import Permission
 
 _APPLICATION = re.compile(r"(?:^| )app/(\S+)")
 _HINTS = re.compile(
@@ -31,14 +31,14 @@ class RequestLog:
         # line buffered: each request is one write
         self._file = path.open("a", buffering=1, encoding="utf-8")
 
-    def write(self, call: ApiRequest, authorization: Authorization) -> None:
+    def write(self, request: ApiRequest, authorization: Authorization) -> None:
         """Append one request and the result of its authorization."""
-        noted = entry(call, datetime.now(timezone.utc))
-        if application := _APPLICATION.search(call.header("user-agent")):
+        noted = entry(request, datetime.now(timezone.utc))
+        if application := _APPLICATION.search(request.header("user-agent")):
             noted["application"] = application[1]
         if caller := authorization.caller:
             noted["caller"] = {
-                "role_arn": caller.arn_of_owner,
+                "role_arn": caller.principal_arn,
                 "user_id": caller.user_id,
                 "policies": len(caller.documents),
             }
@@ -48,15 +48,15 @@ class RequestLog:
         self._file.write(json.dumps(noted) + "\n")
 
 
-def entry(call: ApiRequest, now: datetime) -> dict[str, Any]:
+def entry(request: ApiRequest, now: datetime) -> dict[str, Any]:
     """Return a request's entry, before its authorization is added."""
     return {
         "time": now.isoformat(timespec="milliseconds"),
-        "access_key": call.credential.access_key,
-        "region": call.credential.region,
-        "service": call.service,
-        "action": call.action,
-        "resources": _resources(call.parameters),
+        "access_key": request.credential.access_key,
+        "region": request.credential.region,
+        "service": request.service,
+        "action": request.action,
+        "resources": _resources(request.parameters),
     }
 
 
@@ -71,15 +71,15 @@ def _resources(parameters: dict[str, Any]) -> dict[str, Any]:
     }
     resources |= _key(parameters)
     if batch := parameters.get("RequestItems"):
-        reads = {table: request for table, request in batch.items() if isinstance(request, dict)}
-        resources["RequestItems"] = {table: {"Keys": request.get("Keys", [])} for table, request in reads.items()}
+        reads = {table: read for table, read in batch.items() if isinstance(read, dict)}
+        resources["RequestItems"] = {table: {"Keys": read.get("Keys", [])} for table, read in reads.items()}
     if items := parameters.get("TransactItems"):
-        resources["TransactItems"] = [{kind: _item(request) for kind, request in item.items()} for item in items]
+        resources["TransactItems"] = [{kind: _item(operation) for kind, operation in item.items()} for item in items]
     return resources
 
 
-def _item(request: dict[str, Any]) -> dict[str, Any]:
-    return {"TableName": request.get("TableName"), **_key(request)}
+def _item(operation: dict[str, Any]) -> dict[str, Any]:
+    return {"TableName": operation.get("TableName"), **_key(operation)}
 
 
 def _key(parameters: dict[str, Any]) -> dict[str, Any]:

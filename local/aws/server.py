@@ -17,6 +17,10 @@ from werkzeug.wrappers import Response
 
 from local.aws import buckets, cloud_control, file_systems, lustre, vpc_endpoints
 from local.aws.api_faults import ApiFaults
+from local.aws.api_request import ApiRequest
+from local.aws.authorization import session_tokens
+from local.aws.authorization.authorizer import authorize
+from local.aws.authorization.callers import session_of
 from local.aws.autoscaling import (
     activities,
     group_checks,
@@ -27,7 +31,6 @@ from local.aws.autoscaling import (
     size_limits,
     termination,
 )
-from local.aws.calls import ApiRequest
 from local.aws.cloudformation import (
     change_sets,
     encryption,
@@ -53,11 +56,8 @@ from local.aws.ec2 import (
     volume_key,
 )
 from local.aws.ec2.run_instances import checks, network_interfaces, placement
-from local.aws.iam import managed_policies, policy_simulator
+from local.aws.iam_api import managed_policies, policy_simulator
 from local.aws.limits import capacity, quotas, spot_scores
-from local.aws.permissions import session_tokens
-from local.aws.permissions.authorizer import authorize
-from local.aws.permissions.callers import session_of
 from local.aws.request_lock import LOCK
 from local.aws.request_log import RequestLog
 from local.aws.scheduler import schedules
@@ -78,8 +78,13 @@ _WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     "FakeAutoScalingGroup.replace_autoscaling_group_instances": (member_launches, activities),
     # The last disassociates the address of what the first terminates.
     "Instance.terminate": (member_launches, elastic_ips),
-    # From the last: one gives a launch its reservation, one refuses it, two complete it, and capacity counts what runs.
-    "EC2Backend.run_instances": (capacity, network_interfaces, placement, checks, capacity_reservations),
+    "EC2Backend.run_instances": (
+        capacity,  # counts running instances
+        network_interfaces,  # completes the request
+        placement,  # completes the request
+        checks,  # refuses an invalid request
+        capacity_reservations,  # assigns the reservation
+    ),
 }
 """Additions to moto that wrap the same function, outermost last: each calls those before it."""
 
@@ -193,30 +198,30 @@ class Application:
         # Read before acquiring the lock, so that a slow sender blocks nobody else.
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
-        call = ApiRequest(environ, body)
-        target = call.header("x-amz-target")
-        with LOCK if may_change(call.service, body, method=call.method, target=target) else LOCK.reading():
-            if vpc_endpoints.arrives(call):
-                return self._serve(call, environ, start_response)
+        request = ApiRequest(environ, body)
+        target = request.header("x-amz-target")
+        with LOCK if may_change(request.service, body, method=request.method, target=target) else LOCK.reading():
+            if vpc_endpoints.arrives(request):
+                return self._serve(request, environ, start_response)
         vpc_endpoints.wait_for_hang_up(environ)
         raise ConnectionAbortedError("no route from the node to the service")  # werkzeug then answers nothing
 
-    def _serve(self, call: ApiRequest, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        authorization = authorize(call)
+    def _serve(self, request: ApiRequest, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        authorization = authorize(request)
         if self._log:
-            self._log.write(call, authorization)
-        response = self._injected_error(call) or authorization.response
-        if response is None and call.service in _EXTRA_SERVICES:
-            response = _EXTRA_SERVICES[call.service](call)
+            self._log.write(request, authorization)
+        response = self._injected_error(request) or authorization.response
+        if response is None and request.service in _EXTRA_SERVICES:
+            response = _EXTRA_SERVICES[request.service](request)
         output: Iterable[bytes] = (response or self._moto)(environ, start_response)
         return output
 
-    def _injected_error(self, call: ApiRequest) -> Response | None:
+    def _injected_error(self, request: ApiRequest) -> Response | None:
         if self._api_faults is None:
             return None
-        session = session_of(call.credential.access_key)
+        session = session_of(request.credential.access_key)
         instance_id = _instance_id(session.user_id) if session else None
-        return self._api_faults.response(call, instance_id=instance_id)
+        return self._api_faults.response(request, instance_id=instance_id)
 
 
 def _instance_id(user_id: str) -> str | None:

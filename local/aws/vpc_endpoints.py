@@ -16,9 +16,9 @@ from moto.ec2.models.instances import Instance
 from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupRule
 from moto.ec2.models.vpcs import VPCBackend, VPCEndPoint
 
-from local.aws.calls import ApiRequest
+from local.aws.api_request import ApiRequest
+from local.aws.authorization.callers import session_of
 from local.aws.moto_patching import wrap
-from local.aws.permissions.callers import session_of
 from local.network.addresses import ENDPOINT_SOURCES
 
 HTTPS: Final = 443
@@ -42,13 +42,13 @@ def _create(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> VP
     return made
 
 
-def arrives(call: ApiRequest) -> bool:
+def arrives(request: ApiRequest) -> bool:
     """Return False if a node made the call and its VPC has no way to the service."""
-    instance = None if call.is_local else _sender(call)
+    instance = None if request.is_local else _sender(request)
     if instance is None:
         return True
     backend, subnet = instance.ec2_backend, instance.nics[0].subnet
-    service_name = f"com.amazonaws.{call.credential.region}.{call.service}"
+    service_name = f"com.amazonaws.{request.credential.region}.{request.service}"
     endpoints: list[VPCEndPoint] = [
         endpoint
         for endpoint in backend.vpc_end_points.values()
@@ -57,7 +57,7 @@ def arrives(call: ApiRequest) -> bool:
     named = [e for e in endpoints if _is_interface(e) and e.private_dns_enabled]
     if named:  # The name leads nowhere else, even where a NAT gateway would.
         return any(_lets_in(endpoint, instance) for endpoint in named)
-    if ip_address(call.environ["REMOTE_ADDR"]) not in ENDPOINT_SOURCES:
+    if ip_address(request.environ["REMOTE_ADDR"]) not in ENDPOINT_SOURCES:
         return True
     table = _route_table(backend, subnet)
     return any(table in endpoint.route_table_ids for endpoint in endpoints if not _is_interface(endpoint))
@@ -70,9 +70,9 @@ def wait_for_hang_up(environ: Mapping[str, Any]) -> None:
     poll.poll(SILENCE_S * 1000)
 
 
-def _sender(call: ApiRequest) -> Instance | None:
+def _sender(request: ApiRequest) -> Instance | None:
     """Return the instance whose role's credentials sign the call."""
-    session = session_of(call.credential.access_key)
+    session = session_of(request.credential.access_key)
     if session is None:
         return None
     name = session.user_id.partition(":")[2]

@@ -198,8 +198,9 @@ def _awaited_nodes(text: Sequence[str]) -> int:
 
     A node may have left the list before the job started.
     """
-    found = [int(match[1]) for line in text if (match := re.search(r"; waiting at most .* s for (\d+) node", line))]
-    return found[0] if found else 0
+    pattern = r"; waiting at most .* s for (\d+) node"
+    node_counts = [int(match[1]) for line in text if (match := re.search(pattern, line))]
+    return node_counts[0] if node_counts else 0
 
 
 def _last_attempt(text: Sequence[str]) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def block(text: str) -> list[str]:
     return lines[lines.index(MARKER_BEGIN) + 1 : lines.index(MARKER_END)]
 
 
-def hosts_of(text: str) -> dict[str, str]:
+def parse_hosts(text: str) -> dict[str, str]:
     """Return addresses by name; for a name listed twice the first, like the resolver."""
     addresses: dict[str, str] = {}
     for address, *names in map(str.split, block(text)):
@@ -73,7 +73,7 @@ def hosts_of(text: str) -> dict[str, str]:
     return addresses
 
 
-def known_hosts_of(text: str) -> dict[str, str]:
+def parse_known_hosts(text: str) -> dict[str, str]:
     """Return keys by name; join several keys of one name, because ssh would accept any of them."""
     keys: dict[str, str] = {}
     for names, key in (line.split(" ", 1) for line in block(text)):
@@ -82,7 +82,7 @@ def known_hosts_of(text: str) -> dict[str, str]:
     return keys
 
 
-def variables_of(text: str) -> dict[str, str]:
+def parse_variables(text: str) -> dict[str, str]:
     """Return the variables of our block of /etc/environment."""
     return dict(line.split("=", 1) for line in block(text) if "=" in line)
 
@@ -105,7 +105,7 @@ def differences(
         lines.append(f"the groups want {desired_nodes} nodes, {len(expected)} are in service")
     readable = {name: view for name, view in views.items() if isinstance(view, NodeView)}
     lines += [f"{name}: {view}" for name, view in views.items() if not isinstance(view, NodeView)]
-    lines += [f"{name}: says nothing" for name in expected if name not in views]
+    lines += [f"{name}: no report" for name in expected if name not in views]
     lines += _disagreements({name: str(view.generation) for name, view in readable.items()}, "generation")
     lines += _disagreements({name: _listed(view.members) for name, view in readable.items()}, "membership")
     for name, view in readable.items():

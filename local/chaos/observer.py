@@ -31,9 +31,9 @@ from local.chaos.membership_check import (
     NodeView,
     Observation,
     differences,
-    hosts_of,
-    known_hosts_of,
-    variables_of,
+    parse_hosts,
+    parse_known_hosts,
+    parse_variables,
 )
 from local.errors import LocalError
 from local.faults.clients import client
@@ -72,12 +72,12 @@ class ClusterObserver:
         """Observe a cluster of the current local AWS."""
         return cls(cluster, run_dir=current_run_dir(), environment=environment or os.environ)
 
-    def wait_for_agreement(self, deadline_s: float, *, previous: Observation | None = None) -> Observation:
+    def wait_for_agreement(self, timeout_s: float, *, previous: Observation | None = None) -> Observation:
         """Wait until nothing differs and every node reaches every other. Raises TimeoutError with the differences.
 
         ``previous`` is the membership agreed on before: each survivor must have kept its index.
         """
-        deadline = time.monotonic() + deadline_s
+        deadline = time.monotonic() + timeout_s
         while True:
             disagreements = self.differences(previous=previous)
             if not disagreements:
@@ -86,7 +86,7 @@ class ClusterObserver:
                 except LocalError as error:  # the membership changed between the two reads
                     disagreements = [str(error)]
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {deadline_s:.0f} s for the nodes to agree:\n" + "\n".join(disagreements))
+                raise TimeoutError(f"waited {timeout_s:.0f} s for the nodes to agree:\n" + "\n".join(disagreements))
             time.sleep(POLL_S)
 
     def differences(self, *, previous: Observation | None = None) -> list[str]:
@@ -202,10 +202,10 @@ def read_node(node: NodeHandle) -> NodeView | str:
         node_index=int(state["node_index"]),
         generation=int(state["generation"]),
         members=tuple((int(member["node_index"]), str(member["instance_id"])) for member in state["members"]),
-        hosts=hosts_of(hosts),
+        hosts=parse_hosts(hosts),
         workers=tuple(workers.splitlines()),
-        known_hosts=known_hosts_of(known),
-        workers_count=variables_of(variables).get(WORKERS_COUNT_VARIABLE, ""),
+        known_hosts=parse_known_hosts(known),
+        workers_count=parse_variables(variables).get(WORKERS_COUNT_VARIABLE, ""),
     )
 
 
@@ -225,8 +225,8 @@ def _running(instance_ids: Sequence[str]) -> list[Any]:
     if not instance_ids:
         return []
     pages = client("ec2").get_paginator("describe_instances").paginate(InstanceIds=list(instance_ids))
-    found = [i for page in pages for reservation in page["Reservations"] for i in reservation["Instances"]]
-    return [instance for instance in found if instance["State"]["Name"] == "running"]
+    instances = [i for page in pages for reservation in page["Reservations"] for i in reservation["Instances"]]
+    return [instance for instance in instances if instance["State"]["Name"] == "running"]
 
 
 def _tag(group: Mapping[str, Any], key: str) -> str | None:

@@ -50,13 +50,13 @@ def run_plan(
         fault, hit = plan.faults[event.fault_number], event.instances
         fault_type = FAULT_TYPES[fault.kind]
         try:
-            if event.is_end:
+            if event.is_end and fault_type.end is not None:
                 fault_type.end(faults, *hit)
             else:
                 hit = targeted_instances(fault, instances())
                 values = {"seconds": fault.duration_s, "fraction": API_FRACTION, "seed": plan.seed + event.fault_number}
                 fault_type.begin(faults, *hit, **{name: values[name] for name in fault_type.plan_options})
-                if fault.duration_s and fault_type.end_method is not None:
+                if fault.duration_s and fault_type.end is not None:
                     end = Event(at_s=fault.ends_s, fault_number=event.fault_number, is_end=True, instances=hit)
                     heapq.heappush(events, end)
             outcome = "ends" if event.is_end else "begins"

@@ -22,7 +22,7 @@ from local.dataplane.vpcs import Vpcs
 from local.errors import LocalError
 from local.node import metadata, reboots, spot_notices
 from local.node.container import REBOOT_CODE, Node, destroy_node, is_frozen, request_reboot, restart_node, start_node
-from local.node.disks import layers_of, take_requested_images
+from local.node.disks import ami_layers, take_requested_images
 from local.node.inotify_limit import inotify_shortage
 from local.node.inventory import (
     Instance,
@@ -183,12 +183,13 @@ class DataPlane:
                 instance,
                 nodes_dir=self._nodes_dir,
                 cgroup=self._cgroup,
-                layers=layers_of(self._run_dir, instance.image_id, base=self._layers),
+                layers=ami_layers(self._run_dir, instance.image_id, base=self._layers),
                 gpu_models=gpu_models,
                 authority=self._exports.authority,
             )
         except (LocalError, OSError, subprocess.SubprocessError) as error:
-            raise self._fail_launch(instance.instance_id, str(error), after=START_TIMEOUT_S) from error
+            self._record_launch_failure(instance.instance_id, str(error), after=START_TIMEOUT_S)
+            raise LocalError(str(error)) from error
         log.info("%s starts at %s", instance.instance_id, instance.address.ip)
 
     def _update(self, instance: Instance) -> None:
@@ -219,28 +220,28 @@ class DataPlane:
             log.info("%s reboots", instance_id)
             self._restart(node)
         elif code is not None and code > 0 and not node.has_found_metadata():
-            raise self._fail_launch(
-                instance_id, f"its container ended ({code}): {node.last_console_line()}", after=START_TIMEOUT_S
-            )
+            reason = f"its container ended ({code}): {node.last_console_line()}"
+            self._record_launch_failure(instance_id, reason, after=START_TIMEOUT_S)
+            raise LocalError(reason)
         elif code is not None:
             log.warning("%s powered off (%d)", instance_id, code)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
         elif self._launch_attempts.exceeds(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
             reason = f"it has not asked for its metadata for {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
-            raise self._fail_launch(instance_id, reason, after=BOOT_TIMEOUT_S)
+            self._record_launch_failure(instance_id, reason, after=BOOT_TIMEOUT_S)
+            raise LocalError(reason)
 
-    def _fail_launch(self, instance_id: str, reason: str, *, after: float) -> LocalError:
-        """Record why an instance cannot boot; terminate it if that lasts too long; return the error to raise."""
+    def _record_launch_failure(self, instance_id: str, reason: str, *, after: float) -> None:
+        """Record why an instance cannot boot; terminate it if that lasts too long."""
         self._launch_attempts.note(instance_id, reason)
         if self._launch_attempts.exceeds(instance_id, after):
             launch_failures.report(self._run_dir, instance_id, reason)
             log.error("%s does not boot and is terminated: %s", instance_id, reason)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
-        return LocalError(reason)
 
     def _restart(self, node: Node) -> None:
         self._forget_reboot(node.instance.instance_id)
-        restart_node(node, layers=layers_of(self._run_dir, node.instance.image_id, base=self._layers))
+        restart_node(node, layers=ami_layers(self._run_dir, node.instance.image_id, base=self._layers))
 
     def _forget_reboot(self, instance_id: str) -> None:
         self._reboot_requested.discard(instance_id)

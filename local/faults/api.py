@@ -8,13 +8,13 @@ from local.aws.api_faults import FILE, ApiFault, read_faults, write_faults
 
 def add_fault(run_dir: Path, fault: ApiFault) -> None:
     """Activate a fault, replacing one of the same kind, service and node."""
-    others = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
+    others = [other for other in read_faults(run_dir / FILE) if _scope(other) != _scope(fault)]
     write_faults(run_dir / FILE, [*others, fault])
 
 
 def remove_fault(run_dir: Path, fault: ApiFault) -> None:
     """Deactivate a fault, whatever its fraction of requests."""
-    left = [old for old in read_faults(run_dir / FILE) if _scope(old) != _scope(fault)]
+    left = [other for other in read_faults(run_dir / FILE) if _scope(other) != _scope(fault)]
     write_faults(run_dir / FILE, left)
 
 

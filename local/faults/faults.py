@@ -1,8 +1,8 @@
 """Cause and undo every fault: the methods of the class Faults.
 
 A fault takes effect before its call returns, and repeating it changes nothing. A node is named by its instance id, its
-host name or the end of that (worker2, master). Works only inside a local AWS. A new fault also needs its entries in
-local.faults.fault_types.
+host name or the end of that (worker2, master). Works only inside a local AWS. The decorators offer the faults to the
+command line and to chaos plans.
 """
 
 from datetime import datetime, timedelta, timezone
@@ -13,6 +13,7 @@ import boto3
 from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, limits, network, power
+from local.faults.fault_types import Arguments, fault, undoes
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_of
 from local.faults.targets import FaultTarget, find_target
@@ -51,62 +52,91 @@ class Faults:
 
     # ---- the machine ----
 
+    @fault("kill", help="end all of a node's processes at once, as when its host crashes", report="killed {target}")
     def kill(self, name: str) -> None:
         """End all processes abruptly, like a crash of the host; EC2 then shows the instance terminated."""
         power.kill(self.node(name))
 
+    @fault("terminate", help="terminate a node through EC2", report="terminated {target}")
     def terminate(self, name: str) -> None:
         """Terminate a node through EC2, like a user of the console."""
         boto3.client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
 
+    @fault("reboot", help="reboot a node through EC2", report="rebooted {target}")
     def reboot(self, name: str) -> None:
         """Reboot a node through EC2; it comes back with its disk and its addresses."""
         boto3.client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
 
+    @fault("freeze", help="hang a node: nothing runs, nothing answers", report="froze {target}")
     def freeze(self, name: str) -> None:
         """Hang the host: nothing runs, and nothing answers, not even a ping."""
         node = self.node(name)
         power.freeze(node)
         network.interrupt(network.FROZEN, network.link_element(node.link))
 
+    @undoes("freeze")
     def end_freeze(self, name: str) -> None:
         """Resume a frozen node."""
         node = self.node(name)
         network.restore(network.FROZEN, network.link_element(node.link))
         power.thaw(node)
 
+    @fault("kill-agent", help="send SIGKILL to a node's agent", report="killed the agent of {target}")
     def kill_agent(self, name: str) -> None:
         """Send SIGKILL to the agent's process; systemd decides what happens next."""
         power.kill_agent(self.node(name))
 
+    @fault(
+        "spot-notice",
+        help="announce a node's interruption in its metadata, then terminate it",
+        report="gave notice to {target}",
+        arguments=Arguments.NODE_AND_SECONDS,
+        plan_options=("seconds",),
+    )
     def spot_notice(self, name: str, *, seconds: float = SPOT_NOTICE_S) -> None:
-        """Announce an interruption: the metadata service states its time, when the instance is terminated.
+        """Announce an interruption in the metadata service; EC2 terminates the instance at the announced time.
 
         A second notice sets a new time. None can be withdrawn.
         """
         instance_id, now = self.node(name).instance_id, datetime.now(timezone.utc)
         announce_interruption(self._run_dir, instance_id, at=now + timedelta(seconds=seconds))
 
+    @fault(
+        "rebalance-recommendation",
+        help="announce in a node's metadata that a spot interruption is likely",
+        report="recommended a rebalance to {target}",
+        is_planned=False,
+    )
     def rebalance_recommendation(self, name: str) -> None:
         """Make the metadata service announce that an interruption is likely; nothing else happens."""
         recommend_rebalance(self._run_dir, self.node(name).instance_id, now=datetime.now(timezone.utc))
 
     # ---- disk ----
 
+    @fault("fill-disk", help="fill a node's disk", report="filled the disk of {target}")
     def fill_disk(self, name: str) -> None:
         """Use up all free space, so that writes fail with ENOSPC."""
         disk.fill(self.node(name))
 
+    @undoes("fill-disk")
     def end_fill_disk(self, name: str) -> None:
         """Release the space that ``fill_disk`` took."""
         disk.free(self.node(name))
 
     # ---- network ----
 
+    @fault(
+        "partition",
+        help="isolate a node, or two from each other",
+        report="isolated {target}",
+        arguments=Arguments.NODE_AND_OTHER,
+    )
+    @fault("partition-pair", arguments=None, node_count=2)
     def partition(self, name: str, other: str | None = None) -> None:
         """Cut a node off from everything, including metadata and AWS's API, or two nodes from each other."""
         network.interrupt(*self._partition_elements(name, other))
 
+    @undoes("partition", "partition-pair")
     def end_partition(self, name: str, other: str | None = None) -> None:
         """Undo the partition of a node from everything, or of two nodes from each other."""
         network.restore(*self._partition_elements(name, other))
@@ -120,16 +150,29 @@ class Faults:
             raise LocalError(f"{name} and {other} are the same node")
         return network.PARTITIONED_PAIRS, *network.pair_elements(link, other_link)
 
+    @fault(
+        "metadata-outage",
+        help="stop a node's metadata service from answering",
+        report="cut off the metadata of {target}",
+    )
     def metadata_outage(self, name: str) -> None:
         """Stop the node's metadata service from answering."""
         network.interrupt(network.NO_METADATA, network.link_element(self.node(name).link))
 
+    @undoes("metadata-outage")
     def end_metadata_outage(self, name: str) -> None:
         """Let the node's metadata service answer again."""
         network.restore(network.NO_METADATA, network.link_element(self.node(name).link))
 
     # ---- control plane ----
 
+    @fault(
+        "api-outage",
+        help="cut the nodes off from AWS's API",
+        report="cut off {target} from AWS's API",
+        arguments=Arguments.NODE_OR_ALL,
+        node_count=0,
+    )
     def api_outage(self, name: str | None = None, *, refuse: bool = False) -> None:
         """Cut all nodes, or one, off from AWS's API: connections time out or, for all nodes, are refused."""
         if name is None:
@@ -138,6 +181,7 @@ class Faults:
         else:
             network.interrupt(network.NO_API, network.link_element(self.node(name).link))
 
+    @undoes("api-outage")
     def end_api_outage(self, name: str | None = None) -> None:
         """End an outage of all nodes, or of one."""
         if name is None:
@@ -146,22 +190,40 @@ class Faults:
         else:
             network.restore(network.NO_API, network.link_element(self.node(name).link))
 
+    @fault(
+        "throttle",
+        help="answer nodes' calls to AWS's API with throttling errors",
+        report="throttled {target}",
+        arguments=Arguments.API_REQUESTS,
+        node_count=0,
+        plan_options=("fraction", "seed"),
+    )
     def throttle(
         self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
         api.add_fault(self._run_dir, self._fault("throttle", service, fraction=fraction, name=name, seed=seed))
 
+    @undoes("throttle")
     def end_throttle(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop throttling the requests of all nodes, or of one, to a service or to all."""
         api.remove_fault(self._run_dir, self._fault("throttle", service, name=name))
 
+    @fault(
+        "api-errors",
+        help="answer nodes' calls to AWS's API with internal errors (HTTP 500)",
+        report="failed {target}",
+        arguments=Arguments.API_REQUESTS,
+        node_count=0,
+        plan_options=("fraction", "seed"),
+    )
     def api_errors(
         self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
         api.add_fault(self._run_dir, self._fault("error", service, fraction=fraction, name=name, seed=seed))
 
+    @undoes("api-errors")
     def end_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop the internal errors for all nodes, or for one, of a service or of all."""
         api.remove_fault(self._run_dir, self._fault("error", service, name=name))
@@ -174,10 +236,18 @@ class Faults:
 
     # ---- shared storage ----
 
+    @fault(
+        "storage-outage",
+        help="take the mount targets of all file systems away, or slow them down",
+        report="{target}",
+        arguments=Arguments.MOUNT_DELAY,
+        is_planned=False,
+    )
     def storage_outage(self, *, slow_s: float | None = None) -> None:
         """Remove the mount targets of all file systems, or delay their answers."""
         StorageFaults(absent=slow_s is None, slow_s=slow_s or 0.0).write(self._run_dir)
 
+    @undoes("storage-outage")
     def end_storage_outage(self) -> None:
         """Restore the mount targets; the data plane notices within a second."""
         StorageFaults().write(self._run_dir)

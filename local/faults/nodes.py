@@ -42,7 +42,7 @@ class NodeHandle:
         """Return the process id of its systemd. Raises LocalError."""
         pid = init_process(self.cgroup)
         if pid is None:
-            raise LocalError(f"{self.instance_id} has no node that runs")
+            raise LocalError(f"{self.instance_id} is not running")
         return pid
 
     def path(self, path: str) -> Path:

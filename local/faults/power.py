@@ -21,7 +21,7 @@ def kill(node: NodeHandle) -> None:
 def freeze(node: NodeHandle) -> None:
     """Stop every process until the node is thawed. Raises LocalError."""
     if not node.is_up:
-        raise LocalError(f"{node.instance_id} has no node that runs")
+        raise LocalError(f"{node.instance_id} is not running")
     _control(node, "cgroup.freeze", "1")
     wait_until(
         lambda: is_frozen(node.cgroup) or not node.cgroup.exists(),

@@ -28,11 +28,11 @@ class FaultTarget:
 
 
 def find_target(run_dir: Path, name: str) -> FaultTarget:
-    """Describe the instance that a name currently denotes. Raises LocalError, even if it has just ended."""
-    return target_of(name, members_by_cluster(run_dir))
+    """Describe the instance that a name currently denotes. Raises LocalError if there is none or it has terminated."""
+    return describe_target(name, members_by_cluster(run_dir))
 
 
-def target_of(name: str, clusters: Mapping[str, Mapping[int, str]]) -> FaultTarget:
+def describe_target(name: str, clusters: Mapping[str, Mapping[int, str]]) -> FaultTarget:
     instance_id = resolve(name, clusters)
     # A filter finds nothing where a list of ids would cause an error.
     answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])

@@ -77,7 +77,7 @@ def _take_image(directory: Path, *, disk: Path) -> None:
     (directory / COMPLETE).touch()
 
 
-def layers_of(run_dir: Path, image_id: str, *, base: Sequence[Path]) -> list[Path]:
+def ami_layers(run_dir: Path, image_id: str, *, base: Sequence[Path]) -> list[Path]:
     """Return the layers below a node's disk, uppermost first: those of an image made here, above Amazon's."""
     layers = []
     while (directory := run_dir / IMAGES / image_id).exists():

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from local.run.runs import announce
+from local.run.local_aws import announce
 from local.run.session import REPOSITORY, session_variables
 from local.run.user import USER_SETTINGS, temporary_user
 from local.run_dir import current_run_dir

@@ -19,8 +19,8 @@ from types import FrameType
 
 from local.cache import locked
 from local.node.cgroups import remove_cgroup, run_cgroup
+from local.run.local_aws import new_name, runs_dir
 from local.run.processes import process_of, record_process, wait_for_end
-from local.run.runs import new_name, runs_dir
 
 log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1

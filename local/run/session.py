@@ -21,8 +21,8 @@ from local.dataplane import changes
 from local.network import check_ip, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
+from local.run.local_aws import announce, without_user_variables
 from local.run.monitor import Monitor
-from local.run.runs import announce, without_user_variables
 from local.run_dir import RUN_DIR_VARIABLE
 
 log = logging.getLogger(__name__)
@@ -66,9 +66,9 @@ def _mount_home(run_dir: Path) -> None:
     user = pwd.getpwuid(os.getuid())
     old, new = (":".join([user.pw_gecos, directory, ""]) for directory in (user.pw_dir, str(home)))
     lines = Path("/etc/passwd").read_text().splitlines()
-    own = [line.replace(old, new) if line.startswith(f"{user.pw_name}:") else line for line in lines]
+    passwd = [line.replace(old, new) if line.startswith(f"{user.pw_name}:") else line for line in lines]
     accounts = run_dir / "passwd"
-    accounts.write_text("\n".join(own) + "\n")
+    accounts.write_text("\n".join(passwd) + "\n")
     _mount("--bind", accounts, "/etc/passwd")
 
 

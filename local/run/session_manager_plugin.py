@@ -61,8 +61,8 @@ def send_input(connection: socket.socket) -> None:
 def main(arguments: list[str]) -> int:
     if len(arguments) != ARGUMENTS or arguments[3] != "StartSession":
         fail(f"unexpected arguments: {arguments[1:]}")
-    given = arguments[1]
-    response = json.loads(os.environ[given] if given == VARIABLE else given)
+    argument = arguments[1]
+    response = json.loads(os.environ[argument] if argument == VARIABLE else argument)
     # Like the real one, before it has connected.
     os.write(1, f"\nStarting session with SessionId: {response['SessionId']}\n".encode())
     with open_channel(response, arguments[2]) as connection:

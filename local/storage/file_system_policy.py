@@ -6,7 +6,7 @@ AWS: "Using IAM to control access to file systems" (Amazon EFS User Guide).
 from collections.abc import Mapping
 from typing import Any, Final
 
-from local.iam.policies import Decision, Permission, Statement, evaluate, parse
+from local.policy_evaluation.policies import Decision, Permission, Statement, evaluate, parse
 
 _MOUNT: Final = "elasticfilesystem:ClientMount"
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 REGION = "eu-west-1"
-DEADLINE_S = 60.0
+TIMEOUT_S = 60.0
 """Longest wait for any result, in seconds."""
 PAUSE_S = 0.05
 """Longest pause after a lost race, in seconds."""
@@ -78,7 +78,7 @@ class RemoteClient:
 
 
 def receive(peer: Connection) -> Any:
-    if not peer.poll(DEADLINE_S):
+    if not peer.poll(TIMEOUT_S):
         raise TimeoutError("the other process does not answer")
     return peer.recv()
 
@@ -138,7 +138,7 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
         connection.send(serve_request(request))
     claims: dict[str, Claim] = {}
     while len(claims) < len(processes):
-        ready = wait([*processes], timeout=DEADLINE_S)
+        ready = wait([*processes], timeout=TIMEOUT_S)
         if not ready:
             raise TimeoutError(f"only {len(claims)} of {len(processes)} processes got an index")
         for connection in (each for each in processes if each in ready):

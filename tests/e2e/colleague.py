@@ -10,9 +10,9 @@ from typing import Final
 
 from tests.e2e.deployed_cluster import DeployedCluster
 
-KEYS_S: Final = 180
+KEYS_TIMEOUT_S: Final = 180
 """Seconds until a deployed change of the keys has reached every node."""
-LOGIN_S: Final = 180
+LOGIN_TIMEOUT_S: Final = 180
 SSH_FAILED: Final = 255
 """Exit code of ssh itself."""
 
@@ -33,7 +33,7 @@ class Colleague:
             capture_output=True,
             text=True,
             check=False,
-            timeout=LOGIN_S,
+            timeout=LOGIN_TIMEOUT_S,
         )
 
     def output(self, host: str, command: str) -> str:
@@ -45,9 +45,9 @@ class Colleague:
     @contextmanager
     def session(self, host: str) -> Iterator[subprocess.Popen[str]]:
         """Keep a session open once the key has reached the node."""
-        deadline = time.monotonic() + KEYS_S
+        deadline = time.monotonic() + KEYS_TIMEOUT_S
         while (tried := self.log_in(host, "true")).returncode:
-            assert time.monotonic() < deadline, f"waited {KEYS_S} s for the key on {host}: {tried.stderr}"
+            assert time.monotonic() < deadline, f"waited {KEYS_TIMEOUT_S} s for the key on {host}: {tried.stderr}"
             time.sleep(1)
         with subprocess.Popen(
             self._command(host, "echo in; exec sleep 1000"),

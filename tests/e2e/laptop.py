@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 COMMAND_S = 600
 HEAL_S = 180.0
-JOB_S = 60.0
+JOB_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +98,7 @@ class Laptop:
             said = self._try("dlcluster", "run", "--no-sync", "--", "echo", "here").stdout
             return {line.split()[0] for line in said.splitlines() if line.endswith(" here")} == {*hosts}
 
-        wait_until(look, f"a job on {', '.join(hosts)}", timeout_s=JOB_S, every_s=2.0)
+        wait_until(look, f"a job on {', '.join(hosts)}", timeout_s=JOB_TIMEOUT_S, every_s=2.0)
 
     def _try(self, *command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

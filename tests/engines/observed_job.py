@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.engines.engine_cluster import MASTER, SHARED_CONNECTION, EngineCluster
-from tests.engines.training import DEADLINE_S
+from tests.engines.training import TIMEOUT_S
 
 TOKEN = "OUTSIDE_TOKEN"
 PAUSE_S = 0.1
@@ -39,7 +39,7 @@ class ObservedJob:
 
     def wait_for(self, pattern: str, *, times: int) -> None:
         """Wait until its output matches a pattern that many times."""
-        until = time.monotonic() + DEADLINE_S
+        until = time.monotonic() + TIMEOUT_S
         while len(re.findall(pattern, self.output)) < times:
             assert self._process.poll() is None, self.output
             assert time.monotonic() < until, self.output
@@ -47,7 +47,7 @@ class ObservedJob:
 
     def code(self) -> int:
         """Wait for the end and return the exit code."""
-        return self._process.wait(DEADLINE_S)
+        return self._process.wait(TIMEOUT_S)
 
     def launcher(self) -> int:
         """Return the launcher's process id."""
@@ -77,7 +77,7 @@ class ObservedJob:
     def kill_leftovers(self) -> None:
         """Kill what a failed test has left."""
         self._process.kill()
-        self._process.wait(DEADLINE_S)
+        self._process.wait(TIMEOUT_S)
         for pid in self.processes():
             _kill(pid)
 
@@ -100,7 +100,7 @@ def pids_with(*variables: str) -> list[int]:
 
 def kill(*variables: str) -> None:
     """Wait for processes with all of these variables in their environment, and kill them."""
-    until = time.monotonic() + DEADLINE_S
+    until = time.monotonic() + TIMEOUT_S
     while not (pids := pids_with(*variables)):
         assert time.monotonic() < until, variables
         time.sleep(PAUSE_S)

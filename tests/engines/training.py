@@ -13,7 +13,7 @@ TRAINER = "/opt/deeplearning/trainer"
 PYTHON = "/opt/deeplearning/engines/current/bin/python"
 PYTORCH = "/opt/pytorch/bin/python"
 MIN_ACCURACY = 0.98
-DEADLINE_S = 240
+TIMEOUT_S = 240
 SHORT = "--num-epochs 6"
 TWO_SERVERS = "--engine mxnet -n 2 -s 2"
 ONE_WORKER = f"-n 1 {PYTHON}"
@@ -54,7 +54,7 @@ def train(cluster: "EngineCluster", launch: str, options: str) -> Training:
 
 
 def wait_for(cluster: "EngineCluster", job: str, pattern: str) -> str:
-    until = time.monotonic() + DEADLINE_S
+    until = time.monotonic() + TIMEOUT_S
     while not re.search(pattern, log := cluster.on_master(f"launch logs {job}")):
         assert time.monotonic() < until, log
         time.sleep(0.5)
@@ -62,7 +62,7 @@ def wait_for(cluster: "EngineCluster", job: str, pattern: str) -> str:
 
 
 def wait_for_end(cluster: "EngineCluster", job: str) -> None:
-    until = time.monotonic() + DEADLINE_S
+    until = time.monotonic() + TIMEOUT_S
     while (status := json.loads(cluster.on_master(f"launch status --json {job}")))["state"] == "RUNNING":
         assert time.monotonic() < until, status
         time.sleep(0.5)

@@ -12,7 +12,7 @@ from local.demo import master_and_workers
 
 REPOSITORY = Path(__file__).parents[2]
 
-DEADLINE_S = 400.0
+TIMEOUT_S = 400.0
 
 
 def start() -> subprocess.Popen[str]:
@@ -35,10 +35,10 @@ def test_demo_runs_after_a_killed_demo() -> None:
         if "CREATE_IN_PROGRESS" in line:
             break
     os.killpg(killed.pid, signal.SIGKILL)
-    killed.communicate(timeout=DEADLINE_S)
+    killed.communicate(timeout=TIMEOUT_S)
 
     demo = start()
-    printed, _ = demo.communicate(timeout=DEADLINE_S)
+    printed, _ = demo.communicate(timeout=TIMEOUT_S)
     assert demo.returncode == 0, printed
     assert re.search(r"Validation-accuracy=0\.9[789]", printed)
     assert re.search(r"\d+\.\d s  cdk destroy\n", printed)

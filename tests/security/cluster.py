@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from bootstrap.contract import SETUP_OUTPUT
-from local.iam.policies import Decision, Permission, Statement, evaluate, parse, single_grants
+from local.policy_evaluation.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_for_server
 
 ACCOUNT = "123456789012"

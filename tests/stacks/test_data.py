@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.iam.policies import Decision, Permission, evaluate, parse
+from local.policy_evaluation.policies import Decision, Permission, evaluate, parse
 from stacks.nodes.roles import RECORD_WRITES
 from stacks.settings.props import ClusterProps
 from stacks.settings.values import SettingsError

@@ -15,7 +15,7 @@ from moto.logs.models import LogGroup, logs_backends
 from local.aws import file_systems
 from local.aws.autoscaling import group_checks, lifecycle_hooks
 from local.aws.ec2 import prefix_lists, security_groups
-from local.aws.iam import managed_policies
+from local.aws.iam_api import managed_policies
 
 _Definition = dict[str, Any]
 

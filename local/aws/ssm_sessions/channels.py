@@ -10,23 +10,23 @@ from typing import Final
 
 from werkzeug.wrappers import Response
 
-from local.aws.calls import ApiRequest
-from local.aws.permissions.callers import session_of
+from local.aws.api_request import ApiRequest
+from local.aws.authorization.callers import session_of
 from local.aws.ssm_sessions.gateway import GATEWAY
 
 SERVICE: Final = "ssmmessages"
 PATH: Final = re.compile(r"/v1/(control|data)-channel/([\w:.-]+)")
 
 
-def answer(call: ApiRequest) -> Response:
+def answer(request: ApiRequest) -> Response:
     """Answer an authorized call."""
-    path_match = PATH.fullmatch(call.path)
+    path_match = PATH.fullmatch(request.path)
     if path_match is None:
-        return _refused(f"no such channel: {call.path}")
+        return _refused(f"no such channel: {request.path}")
     kind, subject = path_match.groups()
-    if call.method == "POST":  # create; the open that follows returns the ticket
+    if request.method == "POST":  # create; the open that follows returns the ticket
         return _json({"MessageSchemaVersion": "1.0"})
-    caller = session_of(call.credential.access_key)
+    caller = session_of(request.credential.access_key)
     instance_id = caller.user_id.partition(":")[2] if caller else ""
     if kind == "control":
         if instance_id != subject:
@@ -37,7 +37,7 @@ def answer(call: ApiRequest) -> Response:
         return _refused(f"there is no session {subject}")
     if instance_id == session.instance_id:
         return _json({"Port": GATEWAY.port, "Ticket": GATEWAY.ticket("agent", subject)})
-    if call.header("x-session-token") != session.token:
+    if request.header("x-session-token") != session.token:
         return _refused(f"this is not the token of session {subject}")
     return _json({"Port": GATEWAY.port, "Ticket": GATEWAY.ticket("client", subject)})
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 from moto.core.exceptions import ServiceException
 from moto.ssm.responses import SimpleSystemManagerResponse
 
-from local.aws.calls import parse_credential
+from local.aws.api_request import parse_credential
+from local.aws.authorization.callers import find_user, session_of
 from local.aws.moto_patching import add
-from local.aws.permissions.callers import session_of, user_of
 from local.aws.ssm_sessions.gateway import GATEWAY, Session
 
 SSH_DOCUMENT: Final = "AWS-StartSSHSession"
@@ -45,7 +45,7 @@ def _caller_id(response: Any) -> str:
     key = parse_credential({"HTTP_AUTHORIZATION": response.headers.get("Authorization", "")}).access_key
     if session := session_of(key):
         return str(session.user_id)
-    found = user_of(key)
+    found = find_user(key)
     return str(found[1].id) if found else "administrator"
 
 

@@ -11,21 +11,21 @@ from cli.aws.clients import Clients
 from cli.cluster_lock import Lock
 from tests.cli.sizes.conftest import clients, local_aws
 from tests.cli.up.up_cluster import GONE, SETTINGS, UpCluster, note_changes
-from tests.local.aws.harness import REGION, Aws, Places, Stacks
+from tests.local.aws.harness import REGION, AccountLimits, Aws, Stacks
 
 __all__ = ["clients", "local_aws"]
 
 
 @pytest.fixture
-def places(local_aws: Aws) -> Iterator[Places]:
-    yield Places(file=local_aws.capacities, quotas=local_aws.quotas)
+def limits(local_aws: Aws) -> Iterator[AccountLimits]:
+    yield AccountLimits(file=local_aws.capacities, quotas=local_aws.quotas)
     local_aws.capacities.unlink(missing_ok=True)
     local_aws.quotas.unlink(missing_ok=True)
 
 
 @pytest.fixture
 def cluster(
-    local_aws: Aws, clients: Clients, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local_aws: Aws, clients: Clients, limits: AccountLimits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[UpCluster]:
     """Return a cluster that is not deployed yet; zones a and b have too little capacity."""
     variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
@@ -46,7 +46,7 @@ def cluster(
 
     for command in ("up", "pause", "resume", "resize"):
         monkeypatch.setattr(f"cli.commands.cluster.{command}.connect", lambda _: clients)
-    places.set(a=1, b=2)
+    limits.set(a=1, b=2)
     remove = note_changes(clients, made)
     yield made
     remove()

@@ -24,7 +24,7 @@ from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.zone_deployer import ZoneDeployer
 from tests.cli.sizes.fake_cluster import NAME, FakeProcess
 from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
-from tests.local.aws.harness import Places
+from tests.local.aws.harness import AccountLimits
 
 PASSES_UNTIL_GONE = 12
 """Polls of the test's clock after which the instance that arrived late is terminated."""
@@ -232,10 +232,10 @@ def test_candidate_zones_with_a_reservation_are_refused() -> None:
 
 
 def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
-    cluster: UpCluster, places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, limits: AccountLimits, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.up.requirements.require_quota", require_quota)
-    places.set_quotas(standard=5)
+    limits.set_quotas(standard=5)
     assert cluster.up() == 1
     assert "3 x c5.large are 6 vCPUs" in capsys.readouterr().err
     assert not cluster.lines

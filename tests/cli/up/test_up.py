@@ -13,7 +13,7 @@ from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.zone_rounds import parse_until
 from tests.cli.up.up_cluster import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
-from tests.local.aws.harness import Places
+from tests.local.aws.harness import AccountLimits
 
 
 def test_all_nodes_start_in_the_first_zone_with_capacity(
@@ -82,9 +82,9 @@ def test_a_call_that_was_killed_is_completed_by_the_next(cluster: UpCluster, ste
 
 
 def test_no_node_is_left_when_no_zone_has_room(
-    cluster: UpCluster, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: UpCluster, limits: AccountLimits, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places.set(a=1, b=2, c=0)
+    limits.set(a=1, b=2, c=0)
     pauses: list[float] = []
     monkeypatch.setattr("cli.up.zone_rounds.time.sleep", pauses.append)
     begun = datetime.now(timezone.utc)
@@ -119,24 +119,24 @@ def test_no_node_is_left_when_no_zone_has_room(
     assert "no zone is chosen yet for demo: dlcluster up finds one" in capsys.readouterr().err
 
 
-def test_paused_cluster_starts_in_another_zone(cluster: UpCluster, places: Places) -> None:
+def test_paused_cluster_starts_in_another_zone(cluster: UpCluster, limits: AccountLimits) -> None:
     assert cluster.up() == 0
     assert main(["pause", "--yes"]) == 0
-    places.set(a=0, b=3, c=0)
+    limits.set(a=0, b=3, c=0)
     assert cluster.up() == 0
     assert (cluster.zones(), cluster.running()) == (all_nodes_in(ZONES[1]), 3)
     assert cluster.cdk_json()["availability_zone"] == ZONES[1]
 
 
 @pytest.mark.soak
-def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: UpCluster, places: Places) -> None:
+def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: UpCluster, limits: AccountLimits) -> None:
     """AWS would repeat its earlier answer to a known token: instances that have ended."""
     cluster.kill_at(f"launch master {ZONES[2]}")
     with pytest.raises(KilledError):
         cluster.up()
     assert cluster.zones() == all_nodes_in(ZONES[2])
     assert main(["pause", "--yes"]) == 0
-    places.set(a=0, b=3, c=0)
+    limits.set(a=0, b=3, c=0)
     assert cluster.up("--timeout", "5") == 0
     assert cluster.zones() == all_nodes_in(ZONES[1])
 
@@ -171,16 +171,16 @@ def test_zones_without_the_type_are_not_tried(
 
 
 def test_zones_are_tried_by_their_spot_score(
-    cluster: UpCluster, places: Places, capsys: pytest.CaptureFixture[str]
+    cluster: UpCluster, limits: AccountLimits, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spot = ("--by-spot-score", "-c", "purchase=spot", "-c", "min_workers=0")
-    places.set(spot=True, a=0, b=1)
+    limits.set(spot=True, a=0, b=1)
     assert cluster.up(*spot) == 0
     assert cluster.done[0] == f"deploy {ZONES[2]}"
     order = f"{ZONES[2]} 3, {ZONES[0]} 1, {ZONES[1]} 1"
     assert f"spot placement scores, from 1 to 10: {order}" in capsys.readouterr().err
     assert main(["pause", "--yes"]) == 0
-    places.set(a=0, b=0, c=0)  # on demand, as this cluster's nodes are
+    limits.set(a=0, b=0, c=0)  # on demand, as this cluster's nodes are
     assert cluster.up(*spot) == 1
     told = capsys.readouterr().err
     assert re.search(rf"{ZONES[1]} +3 +1 +0 +InsufficientInstanceCapacity", told)

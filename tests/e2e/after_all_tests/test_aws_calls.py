@@ -18,7 +18,7 @@ import boto3
 import pytest
 
 from bootstrap import contract
-from local.iam.policies import Decision, Permission, Statement, evaluate, parse, single_grants
+from local.policy_evaluation.policies import Decision, Permission, Statement, evaluate, parse, single_grants
 from tests.e2e.deployed_cluster import STACK, DeployedCluster, aliases
 from tests.e2e.template_references import References
 

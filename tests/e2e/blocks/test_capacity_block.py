@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from local.blocks import buy_block
+from local.commands.block import buy_block
 from local.run.user import USER_SETTINGS, User, deploy_arguments
 from tests.e2e.deployed_cluster import NODES
 from tests.e2e.durable_training import Training, now, wait_for_nodes

@@ -20,7 +20,7 @@ from local.network.vpc_network import in_namespace
 from tests.e2e.deployed_cluster import STACK, DeployedCluster, aliases
 from tests.waiting import wait_until
 
-DEADLINE_S = 120.0
+TIMEOUT_S = 120.0
 CONNECT_TIMEOUT_S = 1.5
 SEEN_S = 60.0
 """Seconds for the observer to see a fault and nothing else: on a busy machine, other logins may time out too. Far below
@@ -58,11 +58,11 @@ def test_fault_name_resolves_to_the_node_that_answers(cluster: DeployedCluster, 
 
 
 def test_observer_agrees_on_a_healthy_cluster(cluster: DeployedCluster, observer: ClusterObserver) -> None:
-    observation = observer.wait_for_agreement(DEADLINE_S)
+    observation = observer.wait_for_agreement(TIMEOUT_S)
     assert observation.instances[1] == cluster.master["InstanceId"]
     assert set(observation.instances.values()) == set(cluster.addresses)
     assert sorted(observation.instances) == list(range(1, len(cluster.instances) + 1))
-    assert observer.wait_for_agreement(DEADLINE_S, previous=observation).instances == observation.instances
+    assert observer.wait_for_agreement(TIMEOUT_S, previous=observation).instances == observation.instances
 
 
 def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: ClusterObserver) -> None:
@@ -78,7 +78,7 @@ def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Cluster
     with pytest.raises(TimeoutError, match=r"(?s)waited 0 s for the nodes to agree:\n.*cannot log in to"):
         observer.wait_for_agreement(0)
     faults.heal()
-    observer.wait_for_agreement(DEADLINE_S)
+    observer.wait_for_agreement(TIMEOUT_S)
 
 
 def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) -> None:
@@ -91,7 +91,7 @@ def test_observer_sees_a_frozen_node(faults: Faults, observer: ClusterObserver) 
 
     wait_until(sees_only_that_node, "the observer to see only the frozen node", timeout_s=SEEN_S)
     faults.end_freeze(WORKER)
-    observer.wait_for_agreement(DEADLINE_S)
+    observer.wait_for_agreement(TIMEOUT_S)
 
 
 def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterObserver) -> None:
@@ -105,7 +105,7 @@ def test_observer_sees_an_extra_workers_line(faults: Faults, observer: ClusterOb
 
     wait_until(sees_the_line, "the observer to see the line", timeout_s=SEEN_S)
     workers.write_text(right)
-    observer.wait_for_agreement(DEADLINE_S)
+    observer.wait_for_agreement(TIMEOUT_S)
 
 
 def test_killed_agent_is_restarted(faults: Faults) -> None:
@@ -115,7 +115,7 @@ def test_killed_agent_is_restarted(faults: Faults) -> None:
     wait_until(
         lambda: node.run(*MAIN_PROCESS).strip() not in (before.strip(), "0"),
         "the agent to start again",
-        timeout_s=DEADLINE_S,
+        timeout_s=TIMEOUT_S,
     )
 
 
@@ -129,9 +129,9 @@ def test_refused_calls_are_logged_by_the_agent_of_one_node(
     logged, others = new_lines(faults, WORKER), new_lines(faults, "worker3")
     cluster.user.run("local-aws", "fault", fault, "dynamodb", "--node", "worker2")
     boto3.client("dynamodb").list_tables()
-    wait_until(lambda: code in logged(), f"{code} in the agent's log", timeout_s=DEADLINE_S)
+    wait_until(lambda: code in logged(), f"{code} in the agent's log", timeout_s=TIMEOUT_S)
     cluster.user.run("local-aws", "fault", "heal")
-    wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
+    wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=TIMEOUT_S)
     assert code not in others()
 
 
@@ -155,10 +155,10 @@ def test_api_outage_affects_all_nodes_but_not_the_user(cluster: DeployedCluster,
     faults.api_outage(refuse=True)
     assert {api_connection(name) for name in cluster.addresses} == {"ConnectionRefusedError"}
     boto3.client("ec2").describe_vpcs()
-    wait_until(lambda: "table-unreachable" in logged(), "the agent to notice", timeout_s=DEADLINE_S)
+    wait_until(lambda: "table-unreachable" in logged(), "the agent to notice", timeout_s=TIMEOUT_S)
     faults.end_api_outage()
     assert {api_connection(name) for name in cluster.addresses} == {"connected"}
-    wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=DEADLINE_S)
+    wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=TIMEOUT_S)
 
 
 def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, faults: Faults) -> None:
@@ -171,12 +171,12 @@ def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, fault
 
 
 def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: ClusterObserver) -> None:
-    before, printed = observer.wait_for_agreement(DEADLINE_S), list[str]()
+    before, printed = observer.wait_for_agreement(TIMEOUT_S), list[str]()
     targets = [node_target(number) for number in before.instances]
     plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=FAULTS_THAT_KEEP_NODES, durations_s=(1, 3))
     run_plan(plan, faults, instances=lambda: faults.instances(STACK), log=printed.append)
     assert sum(line.endswith("begins") for line in printed) == len(plan.faults)
-    observer.wait_for_agreement(DEADLINE_S, previous=before)
+    observer.wait_for_agreement(TIMEOUT_S, previous=before)
 
 
 def test_unknown_node_name_is_one_line(cluster: DeployedCluster) -> None:

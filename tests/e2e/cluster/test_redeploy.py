@@ -20,7 +20,7 @@ from bootstrap.contract import RELEASE_HASH_LENGTH, VERSION
 from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
 from tests.e2e.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
-from tests.e2e.colleague import KEYS_S, SSH_FAILED, Colleague, new_colleague
+from tests.e2e.colleague import KEYS_TIMEOUT_S, SSH_FAILED, Colleague, new_colleague
 from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
 from tests.e2e.node_views import (
     AGREE_TIMEOUT_S,
@@ -261,7 +261,7 @@ def test_a_removed_key_opens_no_node_and_its_sessions_end(
     colleague: Colleague, sessions: list[subprocess.Popen[str]]
 ) -> None:
     for session, alias in zip(sessions, (MASTER, WORKER), strict=True):
-        assert session.wait(KEYS_S) == SSH_FAILED
+        assert session.wait(KEYS_TIMEOUT_S) == SSH_FAILED
         refused = colleague.log_in(alias, "true")
         assert (refused.returncode, "Permission denied (publickey)" in refused.stderr) == (SSH_FAILED, True)
 

@@ -28,7 +28,7 @@ from tests.waiting import wait_until
 
 SECOND = "other"
 WRONG_REGION = "us-west-2"
-JOB_S = 60.0
+JOB_TIMEOUT_S = 60.0
 DELETION_S = 120.0
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 INVALID = "The security token included in the request is invalid."
@@ -130,7 +130,7 @@ def expired() -> dict[str, str]:
             return error.response["Error"]["Code"] == "ExpiredToken"
         return False
 
-    wait_until(has_expired, "the credentials to expire", timeout_s=JOB_S)
+    wait_until(has_expired, "the credentials to expire", timeout_s=JOB_TIMEOUT_S)
     return dict(zip(KEYS, values, strict=True))
 
 

@@ -1,7 +1,4 @@
-"""Test that the cluster recovers without help when nodes end.
-
-The tests run in this order: the last two check the cluster after the replacements of those before.
-"""
+"""Test that the cluster recovers without help when nodes end."""
 
 import shlex
 import subprocess
@@ -28,7 +25,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1500)
 HEAL_TIMEOUT_S = 240.0
-LOGIN_S = 180
+LOGIN_TIMEOUT_S = 180
 SAVING = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
 """Command of a rank that needs a moment for its checkpoint."""
 AUTHORIZED_KEYS = "etc/deeplearning/authorized_keys/ubuntu"
@@ -77,7 +74,7 @@ def log_in(cluster: DeployedCluster, host: str, command: str, *options: str) -> 
         capture_output=True,
         text=True,
         check=False,
-        timeout=LOGIN_S,
+        timeout=LOGIN_TIMEOUT_S,
     )
 
 
@@ -151,13 +148,36 @@ def check_commands_without_master(prompt: Prompt, lost: str) -> None:
     assert paused.err.splitlines()[0] == f"dlcluster: cannot tell which jobs run: {NO_MASTER} ({lost} is terminated)"
 
 
+def check_job_runs_on_all_nodes(cluster: DeployedCluster) -> None:
+    """Run a job without agent forwarding, so that the nodes' own keys must open them to each other."""
+    job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
+    done = log_in(cluster, "deeplearning-master", job, "-a")
+    assert done.returncode == 0, done.stderr
+    assert sorted(line.split()[-2:] for line in done.stdout.splitlines()) == [["0", "3"], ["1", "3"], ["2", "3"]]
+
+
+def wait_for_logs(instances: set[str]) -> None:
+    """Wait until the log group contains the logs of these instances' agents, in a stream each."""
+    group = stack_outputs()["ClusterLogGroup"]
+
+    def has_logs() -> bool:
+        streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
+        return {stream["logStreamName"] for stream in streams} >= instances
+
+    # A new node sends its first lines at the end of the pass in which it joins.
+    wait_until(has_logs, f"the logs of {sorted(instances)}", timeout_s=HEAL_TIMEOUT_S)
+
+
 def test_a_crashed_worker_is_replaced_under_its_index(
     cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     Faults.current().kill("worker2")
-    wait_for_replacement(observer, before, 2)
+    after = wait_for_replacement(observer, before, 2)
     # The ssh configuration is still the one written after the deploy.
     assert log_in(cluster, "deeplearning-worker2", "true").returncode == 0
+    check_job_runs_on_all_nodes(cluster)
+    # The logs of the lost node stay.
+    wait_for_logs({*before.instances.values(), *after.instances.values()})
 
 
 def test_a_crashed_master_is_replaced_behind_the_same_address(
@@ -184,11 +204,12 @@ def test_a_crashed_master_is_replaced_behind_the_same_address(
     done = log_in(cluster, "deeplearning-master", hop, "-a")
     assert (done.returncode, done.stderr) == (0, "")
     assert authorized_key(before.instances[2]) not in ("", key)
+    check_job_runs_on_all_nodes(cluster)
 
 
 @pytest.mark.parametrize("node_index", [3, 1])
 def test_node_with_a_notice_leaves_the_lists_before_it_ends(
-    observer: ClusterObserver, before: Observation, node_index: int
+    cluster: DeployedCluster, observer: ClusterObserver, before: Observation, node_index: int
 ) -> None:
     # A node with a rebalance recommendation requests its replacement, and its group waits for it to leave.
     draining_instance, witness = before.instances[node_index], before.instances[2]
@@ -203,6 +224,7 @@ def test_node_with_a_notice_leaves_the_lists_before_it_ends(
     wait_for_replacement(observer, before, node_index)
     assert state(draining_instance) == "terminated"
     assert terminated_at(draining_instance) >= int(left_at)
+    check_job_runs_on_all_nodes(cluster)
 
 
 def test_scaled_in_survivors_close_the_gap(
@@ -240,22 +262,4 @@ def test_scaled_in_survivors_close_the_gap(
         timeout_s=HEAL_TIMEOUT_S,
     )
     observer.wait_for_agreement(HEAL_TIMEOUT_S)
-
-
-def test_job_runs_on_the_healed_cluster_without_agent_forwarding(cluster: DeployedCluster) -> None:
-    job = 'launch python -c \'import os; print(os.environ["RANK"], os.environ["WORLD_SIZE"])\''
-    done = log_in(cluster, "deeplearning-master", job, "-a")
-    assert done.returncode == 0, done.stderr
-    assert sorted(line.split()[-2:] for line in done.stdout.splitlines()) == [["0", "3"], ["1", "3"], ["2", "3"]]
-
-
-def test_logs_of_terminated_nodes_stay(before: Observation) -> None:
-    # The log group contains the logs of replaced nodes' agents, in a stream each.
-    group = stack_outputs()["ClusterLogGroup"]
-
-    def has_logs_of_ended_nodes() -> bool:
-        streams = boto3.client("logs").describe_log_streams(logGroupName=group)["logStreams"]
-        return {stream["logStreamName"] for stream in streams} > set(before.instances.values())
-
-    # A new node sends its first lines at the end of the pass in which it joins.
-    wait_until(has_logs_of_ended_nodes, "the logs of all nodes and of earlier ones", timeout_s=HEAL_TIMEOUT_S)
+    check_job_runs_on_all_nodes(cluster)

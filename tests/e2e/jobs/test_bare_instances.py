@@ -27,7 +27,7 @@ from local.node.spot_notices import INTERRUPTION
 from tests.e2e.deployed_cluster import node_disk
 from tests.waiting import wait_until
 
-DEADLINE_S = 240.0
+TIMEOUT_S = 240.0
 CONNECT_TIMEOUT_S = 1.5
 SSH = 22
 NODES = 5
@@ -92,11 +92,11 @@ def metadata_token() -> bool:
 
 def wait_for_sshd(one: BareNode, other: BareNode) -> None:
     """Wait until a node reaches another's sshd, which takes a busy machine longer than one try."""
-    wait_until(lambda: one.reaches_sshd(other), f"{other.name} to answer {one.name}", timeout_s=DEADLINE_S)
+    wait_until(lambda: one.reaches_sshd(other), f"{other.name} to answer {one.name}", timeout_s=TIMEOUT_S)
 
 
 def wait_for_metadata(node: BareNode) -> None:
-    wait_until(node.metadata_answers, f"the metadata of {node.name}", timeout_s=DEADLINE_S)
+    wait_until(node.metadata_answers, f"the metadata of {node.name}", timeout_s=TIMEOUT_S)
 
 
 def boot_id_of(node: BareNode) -> str | None:
@@ -137,10 +137,10 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
     ids = [instance["InstanceId"] for instance in made["Instances"]]
     for name in ids:
         finished = node_disk(name) / f"var/lib/cloud/instances/{name}/boot-finished"
-        wait_until(finished.exists, f"{name} to boot", timeout_s=DEADLINE_S)
+        wait_until(finished.exists, f"{name} to boot", timeout_s=TIMEOUT_S)
     yield [BareNode(handle=faults.node(i["InstanceId"]), address=i["PrivateIpAddress"]) for i in made["Instances"]]
     ec2.terminate_instances(InstanceIds=ids)
-    wait_until(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone", timeout_s=DEADLINE_S)
+    wait_until(lambda: not any(node_disk(name).exists() for name in ids), "the nodes to be gone", timeout_s=TIMEOUT_S)
     ec2.delete_security_group(GroupId=group)
 
 
@@ -163,7 +163,7 @@ def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], f
     assert not other.reaches_sshd(frozen)
     assert state(frozen) == "running"
     faults.end_freeze(frozen.name)
-    wait_until(lambda: other.pings(frozen), "an answer to a ping", timeout_s=DEADLINE_S)
+    wait_until(lambda: other.pings(frozen), "an answer to a ping", timeout_s=TIMEOUT_S)
     wait_for_sshd(other, frozen)
     assert boot_id_of(frozen) == boot_id
 
@@ -185,7 +185,7 @@ def test_partition_of_a_pair_affects_no_other_node(three_nodes: list[BareNode], 
 
 def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, _ = three_nodes
-    connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=DEADLINE_S))
+    connection = in_namespace(one.name, lambda: socket.create_connection((two.address, SSH), timeout=TIMEOUT_S))
     with closing(connection):
         assert connection.recv(1024).startswith(b"SSH-2.0-")
         connection.settimeout(CONNECT_TIMEOUT_S)
@@ -194,7 +194,7 @@ def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode],
         with pytest.raises(TimeoutError):
             connection.recv(1024)
         faults.end_partition(one.name, two.name)
-        connection.settimeout(DEADLINE_S)
+        connection.settimeout(TIMEOUT_S)
         assert connection.recv(1024)
 
 
@@ -209,7 +209,7 @@ def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNod
     ec2 = boto3.client("ec2")
     group = ec2.create_security_group(GroupName="new", Description="changes the firewall")["GroupId"]
     wait_until(
-        lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again", timeout_s=DEADLINE_S
+        lambda: group.replace("-", "_") in rules(one, "vpc"), "the firewall to be loaded again", timeout_s=TIMEOUT_S
     )
     ec2.delete_security_group(GroupId=group)
     assert not two.reaches_sshd(one)
@@ -237,7 +237,7 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: l
     rebooted.handle.run("touch", "/root/kept", "/run/lost")
     boot_id = boot_id_of(rebooted)
     faults.reboot(rebooted.name)
-    wait_until(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=DEADLINE_S)
+    wait_until(lambda: boot_id_of(rebooted) not in (boot_id, None), "another boot id", timeout_s=TIMEOUT_S)
     wait_for_sshd(other, rebooted)
     assert rebooted.handle.run("ls", "/root/kept").strip() == "/root/kept"
     assert not rebooted.handle.path("/run/lost").exists()
@@ -285,8 +285,8 @@ def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode]
     for _ in range(2):
         faults.kill(killed.name)
     assert not other.reaches_sshd(killed)
-    wait_until(lambda: state(killed) == "terminated", "EC2 to show that it is terminated", timeout_s=DEADLINE_S)
-    wait_until(lambda: not killed.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)
+    wait_until(lambda: state(killed) == "terminated", "EC2 to show that it is terminated", timeout_s=TIMEOUT_S)
+    wait_until(lambda: not killed.handle.directory.exists(), "the node to be gone", timeout_s=TIMEOUT_S)
     log = killed.handle.directory.parents[1] / "log" / f"{killed.name}.cloud-init.log"
     assert "DataSourceEc2" in log.read_text()
     faults.kill(killed.name)
@@ -301,7 +301,7 @@ def test_spot_instance_gets_its_notice_and_then_ends(nodes: list[BareNode], faul
     assert '"action": "terminate"' in notice.read_text()
     assert state(spot) == "running"
     faults.freeze(spot.name)  # even a hanging node ends
-    wait_until(lambda: state(spot) == "terminated", "the instance to end", timeout_s=DEADLINE_S)
+    wait_until(lambda: state(spot) == "terminated", "the instance to end", timeout_s=TIMEOUT_S)
     assert time.monotonic() - started > 13.5, "it ended before the time that it was told"
-    wait_until(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=DEADLINE_S)
-    wait_until(lambda: not spot.handle.directory.exists(), "the node to be gone", timeout_s=DEADLINE_S)
+    wait_until(lambda: not notice.exists(), "the notice to go with the instance", timeout_s=TIMEOUT_S)
+    wait_until(lambda: not spot.handle.directory.exists(), "the node to be gone", timeout_s=TIMEOUT_S)

@@ -19,7 +19,7 @@ from tests.e2e.user_venv import make_venv
 from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 
-DEADLINE_S: Final = 120
+TIMEOUT_S: Final = 120
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def first_line(process: "subprocess.Popen[str]") -> str:
 
 
 def wait_until_nothing_is_left(cluster: DeployedCluster, module: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while left := cluster.on("deeplearning-master", f"pgrep -af -- '-m [{module[0]}]{module[1:]}' || true"):
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for this to end: {left}"
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_S} s for this to end: {left}"
         time.sleep(0.2)
 
 
@@ -84,24 +84,24 @@ def test_tensorboard_shows_a_job_s_figures(cluster: DeployedCluster, tools: str,
         address = first_line(board).split()[0]
 
         def runs() -> list[str]:
-            with urlopen(f"{address}data/runs", timeout=DEADLINE_S) as answer:
+            with urlopen(f"{address}data/runs", timeout=TIMEOUT_S) as answer:
                 return list(json.load(answer))
 
         # TensorBoard answers before it has read the directory.
-        wait_until(runs, "a run", timeout_s=DEADLINE_S)
+        wait_until(runs, "a run", timeout_s=TIMEOUT_S)
         assert runs() == ["first"]
         board.send_signal(signal.SIGINT)
-        assert board.wait(DEADLINE_S) == 130
+        assert board.wait(TIMEOUT_S) == 130
     wait_until_nothing_is_left(cluster, "tensorboard")
 
 
 def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: DeployedCluster, tools: str) -> None:
     with started(cluster, "jupyter", "--venv", tools) as lab:
         address, token = address_and_token(first_line(lab))
-        with urlopen(f"{address}lab?token={token}", timeout=DEADLINE_S) as answer:
+        with urlopen(f"{address}lab?token={token}", timeout=TIMEOUT_S) as answer:
             assert answer.read() == b"/home/ubuntu"
         with pytest.raises(HTTPError, match="403"):
-            urlopen(f"{address}lab?token=0", timeout=DEADLINE_S)
+            urlopen(f"{address}lab?token=0", timeout=TIMEOUT_S)
         assert token not in cluster.on("deeplearning-master", "ps -eo args")
         assert not any(token.encode() in args for args in command_lines())
         # As if the laptop had lost power, so that nothing closes the connection.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.local.aws.harness import Aws, Places, Role, Stacks, serving
+from tests.local.aws.harness import AccountLimits, Aws, Role, Stacks, serving
 
 MINUTE_S = 0.4
 """Length of a minute in the rates of schedules, which act every five minutes."""
@@ -36,9 +36,9 @@ def _no_instance_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def places(aws: Aws) -> Iterator[Places]:
+def limits(aws: Aws) -> Iterator[AccountLimits]:
     """Limit the capacity in zones and the quotas during a test."""
-    yield Places(file=aws.capacities, quotas=aws.quotas)
+    yield AccountLimits(file=aws.capacities, quotas=aws.quotas)
     for file in (aws.capacities, aws.quotas):
         file.unlink(missing_ok=True)
 

@@ -186,7 +186,7 @@ class Stacks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
+class AccountLimits:
     """Limits how many instances fit in zones, by the zones' last letters, and sets the account's quotas."""
 
     file: Path

@@ -12,7 +12,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from local.aws.api_faults import SERVICES, ApiFault, ApiFaults, write_faults
-from local.aws.calls import ApiRequest
+from local.aws.api_request import ApiRequest
 from tests.local.aws.harness import REGION, Aws, Role, start_server
 
 SIGNED = {"HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 Credential=ASIAKEY/20261120/{REGION}/ec2/aws4_request, "}

@@ -11,7 +11,7 @@ import pytest
 from tests.local.aws.harness import Aws, start_server
 from tests.waiting import wait_until
 
-DEADLINE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def silent(timeout: str) -> str:
@@ -39,7 +39,7 @@ def change_log(tmp_path: Path) -> Iterator[ChangeLog]:
     process, port = start_server("--changes", str(file))
     yield ChangeLog(aws=Aws(url=f"http://127.0.0.1:{port}", request_log=tmp_path), file=file)
     process.terminate()
-    process.communicate(timeout=DEADLINE_S)
+    process.communicate(timeout=TIMEOUT_S)
 
 
 def test_read_calls_are_not_counted_as_changes(change_log: ChangeLog) -> None:
@@ -61,5 +61,5 @@ def test_background_changes_are_reported(change_log: ChangeLog) -> None:
     # The time may run out before the request's answer is read.
     least = change_log.count() + of_a_request
     formation.create_stack(StackName="stack", TemplateBody=silent("PT1S"))
-    wait_until(lambda: change_log.count() > least, "the end of the signal's time", timeout_s=DEADLINE_S, every_s=0.05)
+    wait_until(lambda: change_log.count() > least, "the end of the signal's time", timeout_s=TIMEOUT_S, every_s=0.05)
     assert formation.describe_stacks(StackName="stack")["Stacks"][0]["StackStatus"].startswith("ROLLBACK")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.calls import ApiRequest
+from local.aws.api_request import ApiRequest
 from local.aws.request_log import entry
 from tests.local.aws.harness import REGION, Aws, Role, policy
 

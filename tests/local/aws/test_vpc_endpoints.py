@@ -15,7 +15,7 @@ from botocore.session import Session
 from cli.aws.clients import Clients
 from cli.preflight import existing_network
 from cli.preflight.target import PreflightTarget
-from local.aws.calls import ApiRequest
+from local.aws.api_request import ApiRequest
 from local.aws.vpc_endpoints import arrives
 from local.network.addresses import ENDPOINT_SOURCES
 from stacks.settings.props import ClusterProps

@@ -12,9 +12,9 @@ from local.chaos.membership_check import (
     NodeView,
     Observation,
     differences,
-    hosts_of,
-    known_hosts_of,
-    variables_of,
+    parse_hosts,
+    parse_known_hosts,
+    parse_variables,
 )
 
 MASTER = Instance(instance_id="i-1", address="10.0.0.1", node_type="master", host_key="key of i-1")
@@ -88,7 +88,7 @@ def test_silent_or_missing_node_is_reported() -> None:
         "the groups want 3 nodes, 2 are in service",
         "i-2: does not run",
     ]
-    assert differences(desired_nodes=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: says nothing"]
+    assert differences(desired_nodes=2, instances=INSTANCES, views={"i-1": RIGHT}) == ["i-2: no report"]
 
 
 def test_moved_survivor_and_older_generation_are_reported() -> None:
@@ -101,14 +101,14 @@ def test_moved_survivor_and_older_generation_are_reported() -> None:
 
 def test_only_the_agents_block_of_the_hosts_file_is_read() -> None:
     own = f"{MARKER_BEGIN}\n10.0.0.1 one two\n10.0.0.2 two\n{MARKER_END}\n"
-    assert hosts_of(f"127.0.0.1 localhost\n{own}10.0.0.3 three\n") == {"one": "10.0.0.1", "two": "10.0.0.1"}
-    assert hosts_of("127.0.0.1 localhost\n") == {}
+    assert parse_hosts(f"127.0.0.1 localhost\n{own}10.0.0.3 three\n") == {"one": "10.0.0.1", "two": "10.0.0.1"}
+    assert parse_hosts("127.0.0.1 localhost\n") == {}
 
 
 def test_several_keys_for_a_name_are_all_seen() -> None:
     text = f"{MARKER_BEGIN}\none,10.0.0.1 ssh-ed25519 A\none ssh-ed25519 B\n{MARKER_END}\n"
-    assert known_hosts_of(text) == {"one": "ssh-ed25519 A, ssh-ed25519 B", "10.0.0.1": "ssh-ed25519 A"}
+    assert parse_known_hosts(text) == {"one": "ssh-ed25519 A, ssh-ed25519 B", "10.0.0.1": "ssh-ed25519 A"}
 
 
 def test_variables_are_read_from_the_agents_block() -> None:
-    assert variables_of(f"A=1\n{MARKER_BEGIN}\nB=2\n{MARKER_END}\n") == {"B": "2"}
+    assert parse_variables(f"A=1\n{MARKER_BEGIN}\nB=2\n{MARKER_END}\n") == {"B": "2"}

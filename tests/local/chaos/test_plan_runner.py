@@ -8,6 +8,7 @@ from local.chaos.plan import KINDS, Plan, PlannedFault, PlannedTarget, make_plan
 from local.chaos.plan_runner import run_plan
 from local.errors import LocalError
 from local.faults import Faults
+from tests.local.fault_recorder import record_faults
 
 INSTANCES = {1: "i-1", 2: "i-2", 3: "i-3"}
 
@@ -20,16 +21,10 @@ class Recorder:
         self.calls: list[tuple[float, str, tuple[Any, ...]]] = []
         self.log: list[str] = []
 
-    def __getattr__(self, name: str) -> Any:
-        if not hasattr(Faults, name):
-            raise AttributeError(name)
-
-        def note(*args: Any, **kwargs: Any) -> None:
-            if args == ("i-3",):
-                raise LocalError("i-3 has no node that runs")
-            self.calls.append((self.now, name, (*args, *kwargs.items())))
-
-        return note
+    def record(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if args == ("i-3",):
+            raise LocalError("i-3 is not running")
+        self.calls.append((self.now, name, (*args, *kwargs.items())))
 
     def run_plan(self, plan: Plan, instances: dict[int, str] | None = None) -> None:
         def sleep(seconds: float) -> None:
@@ -46,8 +41,10 @@ class Recorder:
 
 
 @pytest.fixture
-def recorder() -> Recorder:
-    return Recorder()
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    record_faults(monkeypatch, recorder.record)
+    return recorder
 
 
 def plan_of(*faults: PlannedFault) -> Plan:
@@ -83,7 +80,7 @@ def test_fault_without_a_target_is_skipped(recorder: Recorder) -> None:
     assert recorder.calls == [(2.0, "kill", ("i-1",))]
     assert recorder.log == [
         "    0.0 s  freeze  skipped: no instance deeplearning-worker7",
-        "    1.0 s  freeze i-3 skipped: i-3 has no node that runs",
+        "    1.0 s  freeze i-3 skipped: i-3 is not running",
         "    2.0 s  kill i-1 begins",
     ]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from local.commands import status
 from local.dataplane.launch_failures import BOOT_TIMEOUT_S, RETRY_S, START_TIMEOUT_S, reported
-from local.run import status
 from tests.local.fake_cloud import ONE, TWO, FakeCloud
 
 

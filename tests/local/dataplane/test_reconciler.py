@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from local.commands import status
 from local.dataplane import reconciler
 from local.node import reboots, spot_notices
 from local.node.inventory import Inventory
-from local.run import status
 from tests.local.fake_cloud import ONE, TWO, FakeCloud
 
 

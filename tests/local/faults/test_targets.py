@@ -7,7 +7,7 @@ import moto
 import pytest
 
 from local.errors import LocalError
-from local.faults.targets import target_of
+from local.faults.targets import describe_target
 
 
 @pytest.fixture
@@ -28,16 +28,16 @@ def instance_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_node_is_shown_with_its_index_its_instance_and_its_address(instance_id: str) -> None:
     clusters = {"one": {1: "i-1", 2: instance_id}}
     for name in ("worker2", "deeplearning-worker2", instance_id):
-        assert str(target_of(name, clusters)) == f"worker2 ({instance_id}, 172.31.0.9)"
+        assert str(describe_target(name, clusters)) == f"worker2 ({instance_id}, 172.31.0.9)"
 
 
 def test_an_instance_without_a_node_index_is_shown_too(instance_id: str) -> None:
-    assert str(target_of(instance_id, {})) == f"{instance_id} (172.31.0.9)"
+    assert str(describe_target(instance_id, {})) == f"{instance_id} (172.31.0.9)"
 
 
 def test_unknown_or_ended_instance_is_refused(instance_id: str) -> None:
     with pytest.raises(LocalError, match="no instance i-0123"):
-        target_of("i-0123", {})
+        describe_target("i-0123", {})
     boto3.client("ec2").terminate_instances(InstanceIds=[instance_id])
     with pytest.raises(LocalError, match=rf"^worker2 \({instance_id}\) is terminated$"):
-        target_of("worker2", {"one": {2: instance_id}})
+        describe_target("worker2", {"one": {2: instance_id}})

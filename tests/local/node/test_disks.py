@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from local.node import disks
-from local.node.disks import COMPLETE, IMAGES, is_complete, layers_of, request_image, take_requested_images
+from local.node.disks import COMPLETE, IMAGES, ami_layers, is_complete, request_image, take_requested_images
 
 
 def test_image_is_copied_once_as_a_layer_above_its_nodes_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,5 +20,5 @@ def test_image_is_copied_once_as_a_layer_above_its_nodes_image(tmp_path: Path, m
     assert (taken, is_complete(tmp_path, "ami-1")) == (["ami-1"], True)
     base = [Path("/base")]
     above = [tmp_path / IMAGES / name / "disk/upper" for name in ("ami-2", "ami-1")]
-    assert layers_of(tmp_path, "ami-2", base=base) == [*above, *base]
-    assert layers_of(tmp_path, "ami-of-amazon", base=base) == base
+    assert ami_layers(tmp_path, "ami-2", base=base) == [*above, *base]
+    assert ami_layers(tmp_path, "ami-of-amazon", base=base) == base

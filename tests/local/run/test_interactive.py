@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from local.run.interactive import first_steps
-from local.run.runs import Run, all_runs
+from local.run.local_aws import LocalAws, list_local_aws
 from local.run.sandbox import sweep
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
 from tests.machine import REPOSITORY, Snapshot
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] .+ # $"
-DEADLINE_S = 120.0
+TIMEOUT_S = 120.0
 SLEEP = "sh -c 'echo begun; exec sleep 300'"
 """Command that announces when it runs in the terminal's foreground."""
 KEEP = (sys.executable, "-c", "import sys; from local.run.interactive import keep; sys.exit(keep(sys.argv[1:]))")
@@ -27,32 +27,32 @@ KEEP = (sys.executable, "-c", "import sys; from local.run.interactive import kee
 
 def local(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*LOCAL, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+        [*LOCAL, *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
 
 
-def kept(command: Sequence[str] = ("true",)) -> Run:
+def kept(command: Sequence[str] = ("true",)) -> LocalAws:
     """Keep a local AWS that a command left running on a terminal which is hung up afterwards."""
     terminal = Terminal([*KEEP, *command], directory=REPOSITORY)
     name = terminal.expect(r"make end RUN=(\w+)")[1]
     assert terminal.wait_for_end() == 0
     terminal.close()
-    return next(run for run in all_runs() if run.name == name)
+    return next(local_aws for local_aws in list_local_aws() if local_aws.name == name)
 
 
 @pytest.fixture
-def run(clean_machine: Snapshot) -> Iterator[Run]:
+def local_aws(clean_machine: Snapshot) -> Iterator[LocalAws]:
     """Keep a local AWS; end it after the test if it is still running."""
     assert clean_machine
-    run = kept()
-    yield run
-    local("end", run.name)
+    local_aws = kept()
+    yield local_aws
+    local("end", local_aws.name)
 
 
-def wait_for_end(run: Run) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while run.directory.exists():
-        assert time.monotonic() < deadline, f"waited {DEADLINE_S} s for {run.name} to end"
+def wait_for_end(local_aws: LocalAws) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while local_aws.directory.exists():
+        assert time.monotonic() < deadline, f"waited {TIMEOUT_S} s for {local_aws.name} to end"
         time.sleep(0.05)
 
 
@@ -111,9 +111,9 @@ def test_a_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
 
 
 def test_local_aws_that_ends_under_a_shell_gives_the_terminal_back(shell: Terminal) -> None:
-    run = all_runs()[-1]
-    os.kill(run.owner, signal.SIGKILL)
-    shell.expect(f"error: local AWS {run.name} has ended\n")
+    local_aws = list_local_aws()[-1]
+    os.kill(local_aws.owner, signal.SIGKILL)
+    shell.expect(f"error: local AWS {local_aws.name} has ended\n")
     shell.expect("code 1")
     assert shell.foreground_is_leader()
 
@@ -123,56 +123,56 @@ def test_local_aws_that_ends_under_a_shell_gives_the_terminal_back(shell: Termin
 def test_nothing_is_left_when_the_starter_of_a_shell_is_killed(signum: signal.Signals) -> None:
     terminal = Terminal([*LOCAL, "shell"], directory=REPOSITORY)
     terminal.expect(PROMPT)
-    run = all_runs()[-1]
+    local_aws = list_local_aws()[-1]
     terminal.kill(signum)
     assert terminal.wait_for_end() == 128 + signum
     terminal.close()
-    wait_for_end(run)
+    wait_for_end(local_aws)
 
 
-def test_kept_run_outlives_its_terminal_and_is_not_removed(run: Run) -> None:
+def test_kept_run_outlives_its_terminal_and_is_not_removed(local_aws: LocalAws) -> None:
     sweep()
-    assert local("enter", run.name[:5], "--", "ssh-add", "-l").stdout.endswith("demo (ED25519)\n")
-    assert local("status").stdout == f"local AWS {run.name}\nno instances\n"
-    assert local("enter", run.name, "--", "sh", "-c", "exit 7").returncode == 7
-    assert local("end", run.name).returncode == 0
-    assert not run.directory.exists()
+    assert local("enter", local_aws.name[:5], "--", "ssh-add", "-l").stdout.endswith("demo (ED25519)\n")
+    assert local("status").stdout == f"local AWS {local_aws.name}\nno instances\n"
+    assert local("enter", local_aws.name, "--", "sh", "-c", "exit 7").returncode == 7
+    assert local("end", local_aws.name).returncode == 0
+    assert not local_aws.directory.exists()
 
 
-def test_file_written_inside_exists_only_in_that_run(run: Run) -> None:
-    local("enter", run.name, "--", "sh", "-c", "echo text > written-by-hand")
-    assert local("enter", run.name, "--", "cat", "written-by-hand").stdout == "text\n"
+def test_file_written_inside_exists_only_in_that_run(local_aws: LocalAws) -> None:
+    local("enter", local_aws.name, "--", "sh", "-c", "echo text > written-by-hand")
+    assert local("enter", local_aws.name, "--", "cat", "written-by-hand").stdout == "text\n"
     assert not (REPOSITORY / "written-by-hand").exists()
 
 
-def test_kept_run_stays_up_when_its_shell_exits(run: Run) -> None:
-    terminal = Terminal([*LOCAL, "enter", run.name], directory=REPOSITORY)
+def test_kept_run_stays_up_when_its_shell_exits(local_aws: LocalAws) -> None:
+    terminal = Terminal([*LOCAL, "enter", local_aws.name], directory=REPOSITORY)
     terminal.expect(PROMPT)
     terminal.type("exit\n")
     assert terminal.wait_for_end() == 0
     terminal.close()
-    assert run.directory.exists()
+    assert local_aws.directory.exists()
 
 
-def test_nothing_is_left_when_the_owner_of_a_kept_run_is_killed(run: Run) -> None:
-    os.kill(run.owner, signal.SIGKILL)
-    wait_for_end(run)
+def test_nothing_is_left_when_the_owner_of_a_kept_run_is_killed(local_aws: LocalAws) -> None:
+    os.kill(local_aws.owner, signal.SIGKILL)
+    wait_for_end(local_aws)
 
 
-def test_several_runs_require_a_name(run: Run) -> None:
+def test_several_runs_require_a_name(local_aws: LocalAws) -> None:
     second = kept()
     refused = local("end")
     assert (refused.returncode, refused.stdout) == (2, "")
-    problem = f"several runs of the local AWS are up, select one with RUN=: {run.name}, {second.name}"
+    problem = f"several runs of the local AWS are up, select one with RUN=: {local_aws.name}, {second.name}"
     assert refused.stderr == f"error: {problem}\n"
     assert local("end", second.name).returncode == 0
-    assert run.directory.exists()
+    assert local_aws.directory.exists()
     assert not second.directory.exists()
 
 
 def test_greeting_names_settings_that_take_precedence() -> None:
-    run = Run(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
-    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in first_steps(run)
+    local_aws = LocalAws(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
+    assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in first_steps(local_aws)
 
 
 @pytest.mark.usefixtures("clean_machine")
@@ -183,7 +183,7 @@ def test_interrupt_of_a_kept_runs_command_ends_the_run() -> None:
     terminal.type(CTRL_C)
     terminal.wait_for_end()
     terminal.close()
-    assert name not in [run.name for run in all_runs()]
+    assert name not in [local_aws.name for local_aws in list_local_aws()]
 
 
 @pytest.mark.usefixtures("clean_machine")
@@ -255,13 +255,13 @@ def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=DEADLINE_S,
+        timeout=TIMEOUT_S,
     )
 
 
-def test_end_lists_ended_runs_or_reports_none(run: Run, tmp_path: Path) -> None:
+def test_end_lists_ended_runs_or_reports_none(local_aws: LocalAws, tmp_path: Path) -> None:
     ended = local("end")
-    assert (ended.returncode, ended.stdout) == (0, f"local AWS {run.name} has ended\n")
+    assert (ended.returncode, ended.stdout) == (0, f"local AWS {local_aws.name} has ended\n")
     nothing = subprocess.run(
         [*LOCAL, "end"],
         cwd=REPOSITORY,
@@ -269,7 +269,7 @@ def test_end_lists_ended_runs_or_reports_none(run: Run, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=DEADLINE_S,
+        timeout=TIMEOUT_S,
     )
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "no local AWS is up\n", "")
 
@@ -280,7 +280,7 @@ def test_make_inside_is_refused_at_once(tmp_path: Path, target: str) -> None:
     environment = {**os.environ, "LOCAL_AWS_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = ["make", "--no-print-directory", target]
     result = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
     assert (result.returncode, result.stdout) == (2, "")
     refusal, of_make = result.stderr.splitlines()

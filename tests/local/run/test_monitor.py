@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from local.commands import status
 from local.dataplane.launch_failures import report
-from local.run import status
 from local.run.monitor import Monitor
 
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from local.run.runs import runs_dir
+from local.run.local_aws import runs_dir
 from tests.machine import REPOSITORY, Snapshot
 
-DEADLINE_S = 300.0
+TIMEOUT_S = 300.0
 # Launch an instance, so that there is a node, then print the line that tells the test it is running.
 ONE_NODE = """
 import boto3, os, pathlib, sys, time
@@ -49,7 +49,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 @pytest.mark.usefixtures("clean_machine")
 def test_nothing_is_left_after_a_run() -> None:
     process = start()
-    process.communicate(timeout=DEADLINE_S)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_left_after_a_run() -> None:
 def test_nothing_is_left_after_a_signal(signum: signal.Signals) -> None:
     process = start("hold")
     process.send_signal(signum)
-    process.communicate(timeout=DEADLINE_S)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == (-9 if signum is signal.SIGKILL else 128 + signum)
 
 
@@ -67,14 +67,14 @@ def test_run_works_beside_another_and_removes_a_dead_one(clean_machine: Snapshot
     lost.mkdir()
     (lost / "owner").write_text("1 0")
     first, second = start("hold"), start()
-    second.communicate(timeout=DEADLINE_S)
+    second.communicate(timeout=TIMEOUT_S)
     assert second.returncode == 0
     assert not lost.exists()
     assert first.poll() is None
     first.kill()
-    first.communicate(timeout=DEADLINE_S)
+    first.communicate(timeout=TIMEOUT_S)
 
 
 def test_exit_code_of_the_command_is_returned() -> None:
     command = [sys.executable, "-m", "local", "run", "--", sys.executable, "-c", "raise SystemExit(7)"]
-    assert subprocess.run(command, cwd=REPOSITORY, check=False, timeout=DEADLINE_S).returncode == 7
+    assert subprocess.run(command, cwd=REPOSITORY, check=False, timeout=TIMEOUT_S).returncode == 7

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.ec2.images import FAMILIES, image_id
-from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
+from tests.local.aws.harness import REGION, AccountLimits, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
 
 NEW = {"LaunchTemplateName": "new"}
@@ -42,8 +42,8 @@ def test_members_are_launched_in_the_named_zone_and_the_group_grows_by_them(aws:
     assert [status for status, _ in members.activities()] == ["Successful"] * 3
 
 
-def test_partial_launch_reports_other_zones_with_capacity(members: Group, places: Places) -> None:
-    places.set(a=2, b=9)
+def test_partial_launch_reports_other_zones_with_capacity(members: Group, limits: AccountLimits) -> None:
+    limits.set(a=2, b=9)
     answer = launch(members, 3)
     (launched,), (error,) = answer["Instances"], answer["Errors"]
     assert set(launched["InstanceIds"]) == members.in_service()
@@ -55,15 +55,15 @@ def test_partial_launch_reports_other_zones_with_capacity(members: Group, places
     assert f"or choosing {REGION}b, {REGION}c" in error["ErrorMessage"]
 
 
-def test_zone_without_room_leaves_the_group_as_it_was(members: Group, places: Places) -> None:
-    places.set(a=0)
+def test_zone_without_room_leaves_the_group_as_it_was(members: Group, limits: AccountLimits) -> None:
+    limits.set(a=0)
     assert launch(members, 2)["Instances"] == []
     assert members.described()["DesiredCapacity"] == 0
     assert members.in_service() == set()
 
 
-def test_retry_with_the_groups_configuration_raises_the_desired_capacity(members: Group, places: Places) -> None:
-    places.set(a=1, b=0)
+def test_retry_with_the_groups_configuration_raises_the_desired_capacity(members: Group, limits: AccountLimits) -> None:
+    limits.set(a=1, b=0)
     launch(members, 3, RetryStrategy="retry-with-group-configuration")
     assert members.described()["DesiredCapacity"] == 3
     assert len(members.in_service()) == 1
@@ -137,15 +137,15 @@ def test_group_with_a_warm_pool_is_not_supported(members: Group) -> None:
 
 
 def test_group_in_one_zone_need_not_name_it_and_its_spot_members_come_from_the_spot_pool(
-    aws: Aws, stacks: Stacks, places: Places
+    aws: Aws, stacks: Stacks, limits: AccountLimits
 ) -> None:
     template = cluster(Group=group(0, MaxSize="8"))
     template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})
     stacks.create(template)
     members = Group(aws=aws, name=stacks.physical_id("Group"))
-    places.set(a=0)
+    limits.set(a=0)
     assert launch(members, 1, None)["Instances"][0]["MarketType"] == "Spot"
-    places.set(a=1, spot=True)
+    limits.set(a=1, spot=True)
     (error,) = launch(members, 1, None)["Errors"]
     assert (error["MarketType"], error["ErrorCode"]) == ("Spot", "InsufficientInstanceCapacity")
     assert error["ErrorMessage"] == "There is no Spot capacity available that matches your request."

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local import blocks
 from local.aws.ec2.capacity_reservations import TERMINATED_BEFORE
+from local.commands import block as block_command
 from local.errors import LocalError
 from tests.local.aws.harness import REGION, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template
@@ -149,12 +149,12 @@ def test_an_account_has_at_most_256_instances_in_blocks_at_a_time(aws: Aws) -> N
 
 
 def test_local_aws_buys_a_block_in_the_zone_that_is_named(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "client", aws.client)
+    monkeypatch.setattr(block_command, "client", aws.client)
     now = datetime.now(timezone.utc)
-    block = blocks.buy_block("c5.large", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}d")
+    block = block_command.buy_block("c5.large", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}d")
     assert described(aws, block)["AvailabilityZone"] == f"{REGION}d"
     with pytest.raises(LocalError, match=rf"^p6-b200\.48xlarge is not in {REGION}a, only in {REGION}c$"):
-        blocks.buy_block("p6-b200.48xlarge", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}a")
+        block_command.buy_block("p6-b200.48xlarge", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}a")
 
 
 def test_cloud_control_describes_the_block_for_the_cdk(aws: Aws) -> None:

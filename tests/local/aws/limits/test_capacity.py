@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 from local.aws.autoscaling import termination
 from local.aws.request_lock import LOCK
-from tests.local.aws.harness import REGION, Aws, Group, Places, Stacks
+from tests.local.aws.harness import REGION, AccountLimits, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template, reference, second_subnet
 from tests.waiting import wait_until
 
@@ -19,8 +19,8 @@ SHORT = (
 )
 
 
-def test_group_without_room_stays_short_with_the_reason(aws: Aws, stacks: Stacks, places: Places) -> None:
-    places.set(a=1)
+def test_group_without_room_stays_short_with_the_reason(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
+    limits.set(a=1)
     stacks.create(cluster(Group=group(3)))
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     assert stacks.status() == "CREATE_COMPLETE"
@@ -33,8 +33,8 @@ def test_group_without_room_stays_short_with_the_reason(aws: Aws, stacks: Stacks
     assert launched["StatusCode"] == "Successful"
 
 
-def test_ended_node_frees_its_place_for_its_replacement(aws: Aws, stacks: Stacks, places: Places) -> None:
-    places.set(a=2)
+def test_ended_node_frees_its_place_for_its_replacement(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
+    limits.set(a=2)
     stacks.create(cluster(Group=group(2)))
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     before = members.in_service()
@@ -65,11 +65,11 @@ def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> N
     wait_until(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
 
 
-def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, places: Places) -> None:
+def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
     template = cluster(
         Group=group(4, VPCZoneIdentifier=[reference("Private"), reference("Other")]), Other=second_subnet()
     )
-    places.set(a=1)
+    limits.set(a=1)
     stacks.create(template)
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     zones = sorted(each["AvailabilityZone"] for each in members.described()["Instances"])
@@ -99,8 +99,8 @@ def test_type_not_offered_in_the_zone_is_refused(stacks: Stacks, instance_type: 
     assert why == f"You must use a valid fully-formed launch template. {refusal}"
 
 
-def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, places: Places) -> None:
-    places.set(spot=True, a=2, b=0)
+def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, limits: AccountLimits) -> None:
+    limits.set(spot=True, a=2, b=0)
     ec2 = aws.client("ec2")
     names = {each["ZoneId"]: each["ZoneName"] for each in ec2.describe_availability_zones()["AvailabilityZones"]}
 

@@ -5,13 +5,13 @@ from botocore.exceptions import ClientError
 
 from cli.preflight.quotas import service_quotas
 from local.aws.limits.limit_files import ELASTIC_IPS, QUOTAS, VPCS
-from tests.local.aws.harness import Aws, Places, Stacks
+from tests.local.aws.harness import AccountLimits, Aws, Stacks
 from tests.local.aws.templates import cluster
 
 
-def test_addresses_beyond_the_quota_are_refused(aws: Aws, places: Places) -> None:
+def test_addresses_beyond_the_quota_are_refused(aws: Aws, limits: AccountLimits) -> None:
     ec2 = aws.client("ec2")
-    places.set_quotas(elastic_ips=1)
+    limits.set_quotas(elastic_ips=1)
     first = ec2.allocate_address(Domain="vpc")["AllocationId"]
     refusal = r"\(AddressLimitExceeded\).*: The maximum number of addresses has been reached\.$"
     with pytest.raises(ClientError, match=refusal):
@@ -20,22 +20,22 @@ def test_addresses_beyond_the_quota_are_refused(aws: Aws, places: Places) -> Non
     ec2.release_address(AllocationId=ec2.allocate_address(Domain="vpc")["AllocationId"])
 
 
-def test_a_stack_without_room_for_its_vpc_is_rolled_back(aws: Aws, stacks: Stacks, places: Places) -> None:
+def test_a_stack_without_room_for_its_vpc_is_rolled_back(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
     used = len(aws.client("ec2").describe_vpcs()["Vpcs"])
-    places.set_quotas(vpcs=used)
+    limits.set_quotas(vpcs=used)
     stacks.create(cluster())
     assert stacks.status() == "ROLLBACK_COMPLETE"
     assert any("The maximum number of VPCs has been reached." in reason for _, reason in stacks.events("Vpc"))
-    places.set_quotas(vpcs=used + 1)
+    limits.set_quotas(vpcs=used + 1)
     stacks.create(cluster(), "fits")
     assert stacks.status("fits") == "CREATE_COMPLETE"
 
 
 @pytest.mark.parametrize(("name", "quota"), [(ELASTIC_IPS, service_quotas.ELASTIC_IPS), (VPCS, service_quotas.VPCS)])
 def test_quota_is_answered_to_the_call_of_preflight(
-    aws: Aws, places: Places, name: str, quota: service_quotas.Quota
+    aws: Aws, limits: AccountLimits, name: str, quota: service_quotas.Quota
 ) -> None:
-    places.set_quotas(**{name: 3})
+    limits.set_quotas(**{name: 3})
     answer = aws.client("service-quotas").get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     assert (answer["Quota"]["Value"], QUOTAS[name].title) == (3, quota.name)
 

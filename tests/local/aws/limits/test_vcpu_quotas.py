@@ -4,7 +4,7 @@ from typing import Any
 
 from cli.preflight.quotas.service_quotas import vcpu_quota
 from local.aws.limits.limit_files import QUOTAS
-from tests.local.aws.harness import Aws, Group, Places, Stacks
+from tests.local.aws.harness import AccountLimits, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, launch_template
 
 SPOT = {"InstanceMarketOptions": {"MarketType": "spot"}}
@@ -21,20 +21,20 @@ def failures(aws: Aws, stacks: Stacks, size: int, **data: Any) -> tuple[int, lis
     return len(members.in_service()), sorted(failed)
 
 
-def test_vcpus_beyond_the_quota_are_refused(aws: Aws, stacks: Stacks, places: Places) -> None:
-    places.set_quotas(standard=5, p=0)
+def test_vcpus_beyond_the_quota_are_refused(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
+    limits.set_quotas(standard=5, p=0)
     running, (why,) = failures(aws, stacks, 3)
     assert running == 2
     assert why.startswith("You have requested more vCPU capacity than your current vCPU limit of 5 allows for the")
 
 
-def test_spot_has_a_quota_of_its_own(aws: Aws, stacks: Stacks, places: Places) -> None:
-    places.set_quotas(standard=0, spot_standard=2)
+def test_spot_has_a_quota_of_its_own(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
+    limits.set_quotas(standard=0, spot_standard=2)
     assert failures(aws, stacks, 2, **SPOT) == (1, ["Max spot instance count exceeded. Launching EC2 instance failed."])
 
 
-def test_quota_is_answered_to_the_call_of_preflight(aws: Aws, places: Places) -> None:
-    places.set_quotas(p=192)
+def test_quota_is_answered_to_the_call_of_preflight(aws: Aws, limits: AccountLimits) -> None:
+    limits.set_quotas(p=192)
     quota = vcpu_quota("p5.48xlarge")
     assert quota
     answer = aws.client("service-quotas").get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)

@@ -1,1 +1,0 @@
-"""Evaluate IAM policies for the control plane (local.aws.permissions) and the data plane, without moto."""

@@ -1,0 +1,1 @@
+"""Evaluate IAM policies for the control plane (local.aws.authorization) and the data plane, without moto."""

@@ -1,0 +1,148 @@
+"""List, enter and end every local AWS on this machine.
+
+Each has a directory: ``owner`` and ``sandbox`` identify processes, ``session.json`` appears when its control plane
+answers and contains what entering requires.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.cache import cache_dir
+from local.errors import LocalError, UsageError
+from local.run.processes import process_of
+
+MARK_VARIABLE = "LOCAL_AWS_MARK"
+"""Variable with a name prefix, four hex digits, for every local AWS that one test run starts, to find leftovers."""
+NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
+"""Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
+USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
+"""Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
+END_TIMEOUT_S = 300.0
+IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && exec "$@"')
+"""Command line that runs another one in the checkout.
+
+The remount drops what the overlay remembers of files that were replaced outside since (local.run.session).
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LocalAws:
+    """One running local AWS."""
+
+    directory: Path
+    owner: int
+    """Process whose end ends the local AWS."""
+    sandbox: int
+    """Process that keeps its namespaces open."""
+    checkout: Path
+    variables: Mapping[str, str]
+    """Variables with which AWS clients reach it."""
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    def command_inside(self, command: Sequence[str]) -> list[str]:
+        """Build a command line that runs a command inside, in the checkout."""
+        namespaces = [f"--{option}=/proc/{self.sandbox}/ns/{file}" for option, file in NAMESPACES.items()]
+        return ["nsenter", *namespaces, "--", *IN_CHECKOUT, str(self.checkout), *command]
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the caller's variables without those of their accounts and agents, plus those of the local AWS."""
+        return {**without_user_variables(variables), **self.variables}
+
+
+def without_user_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if not name.startswith(USER_PREFIXES)}
+
+
+def runs_dir() -> Path:
+    return cache_dir() / "run"
+
+
+def new_name() -> str:
+    """Return a name of eight hexadecimal digits."""
+    return os.environ.get(MARK_VARIABLE, secrets.token_hex(2)) + secrets.token_hex(2)
+
+
+def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:
+    """Publish what others need in order to enter a local AWS."""
+    partial = run_dir / "session.json.partial"
+    partial.write_text(json.dumps({"checkout": str(checkout), "variables": dict(variables)}))
+    partial.rename(run_dir / "session.json")
+
+
+def read_local_aws(directory: Path) -> LocalAws | None:
+    """Read the local AWS of a directory; None if it is starting, ending or gone."""
+    owner, sandbox = process_of(directory / "owner"), process_of(directory / "sandbox")
+    try:
+        session: Mapping[str, Any] = json.loads((directory / "session.json").read_text())
+    except OSError:
+        return None
+    if owner is None or sandbox is None:
+        return None
+    return LocalAws(
+        directory=directory,
+        owner=owner,
+        sandbox=sandbox,
+        checkout=Path(session["checkout"]),
+        variables=session["variables"],
+    )
+
+
+def list_local_aws() -> list[LocalAws]:
+    """Return every local AWS that can be entered, oldest first."""
+    directories = sorted(runs_dir().glob("*"), key=_made_at)
+    return [local_aws for directory in directories if (local_aws := read_local_aws(directory))]
+
+
+def live_names() -> list[str]:
+    """Return the names of all with an owner, including those that cannot be entered yet."""
+    return sorted(path.name for path in runs_dir().glob("*") if process_of(path / "owner") is not None)
+
+
+def _made_at(directory: Path) -> float:
+    try:
+        return (directory / "owner").stat().st_mtime
+    except OSError:  # It ended in the meantime.
+        return 0.0
+
+
+def find_local_aws(name: str | None) -> LocalAws:
+    """Return the local AWS whose name starts with ``name``, or the only one. Raises LocalError."""
+    running = list_local_aws()
+    names = ", ".join(local_aws.name for local_aws in running) or "none"
+    matching = [local_aws for local_aws in running if local_aws.name.startswith(name or "")]
+    if len(matching) == 1:
+        return matching[0]
+    if name:
+        raise UsageError(f"no unique match for {name!r}; running: {names}")
+    if running:
+        raise UsageError(f"several runs of the local AWS are up, select one with RUN=: {names}")
+    raise LocalError("no local AWS is up; make local-aws starts one")
+
+
+def execute_inside(local_aws: LocalAws, command: Sequence[str]) -> int:
+    """Run a command inside, on the caller's terminal; return its exit code."""
+    entered = subprocess.run(local_aws.command_inside(command), env=local_aws.environment(os.environ), check=False)
+    return entered.returncode if entered.returncode >= 0 else 128 - entered.returncode
+
+
+def end_local_aws(local_aws: LocalAws) -> None:
+    """End a local AWS and wait until nothing is left of it. Raises LocalError."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(local_aws.owner, signal.SIGTERM)
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while local_aws.directory.exists():
+        if time.monotonic() > deadline:
+            raise LocalError(f"waited {END_TIMEOUT_S:.0f} s for local AWS {local_aws.name} to end")
+        time.sleep(0.05)
