@@ -30,7 +30,7 @@ from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
 from stacks.nodes.secret_access import allow_secrets
 from stacks.nodes.setup_asset import SetupAsset
-from stacks.outputs import add_outputs
+from stacks.outputs import ClusterOutputs
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import costs_by_use, declared_parts, describe_rate, hourly_rate
 from stacks.settings.props import ClusterProps
@@ -87,7 +87,7 @@ class DeepLearningCluster(Construct):
         if props.hardened:
             acknowledge_rules(self)
         self.price_summary = self._price_summary()
-        add_outputs(self)
+        ClusterOutputs(self)
         self._annotate()
 
     def _annotate(self) -> None:

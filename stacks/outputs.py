@@ -14,21 +14,24 @@ if TYPE_CHECKING:
     from stacks.cluster import DeepLearningCluster
 
 
-def add_outputs(cluster: "DeepLearningCluster") -> None:
-    """Add the outputs to the stack that contains the cluster. Raises ValueError if that stack has another cluster."""
-    from stacks.cluster import DeepLearningCluster
+class ClusterOutputs(Construct):
+    """The outputs of one cluster, in the stack that contains it. Raises ValueError if that stack has another cluster.
 
-    stack = cdk.Stack.of(cluster)
-    clusters = [found for found in stack.node.find_all() if isinstance(found, DeepLearningCluster)]
-    # The search also finds the clusters of stacks below this one.
-    names = [each.props.cluster_name for each in clusters if cdk.Stack.of(each).node.addr == stack.node.addr]
-    if len(names) > 1:
-        raise ValueError(f"stack {stack.stack_name} must have one DeepLearningCluster, got {' and '.join(names)}")
-    # Their own scope: the user's stack may have constructs of the same names.
-    scope = Construct(cluster, "Outputs")
-    for name, value in _outputs(cluster).items():
-        # dlcluster looks for this name, wherever in the stack the cluster is.
-        cdk.CfnOutput(scope, name, value=value).override_logical_id(name)
+    They have their own scope, as the stack may have constructs of the same names.
+    """
+
+    def __init__(self, cluster: "DeepLearningCluster") -> None:
+        super().__init__(cluster, "Outputs")
+        self.cluster_name = cluster.props.cluster_name
+        stack = cdk.Stack.of(self)
+        others = [found for found in stack.node.find_all() if isinstance(found, ClusterOutputs)]
+        # The search also finds the clusters of stacks below this one.
+        names = [other.cluster_name for other in others if cdk.Stack.of(other).node.addr == stack.node.addr]
+        if len(names) > 1:
+            raise ValueError(f"stack {stack.stack_name} must have one DeepLearningCluster, got {' and '.join(names)}")
+        for name, value in _outputs(cluster).items():
+            # dlcluster looks for this name, wherever in the stack the cluster is.
+            cdk.CfnOutput(self, name, value=value).override_logical_id(name)
 
 
 def _outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
