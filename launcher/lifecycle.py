@@ -29,7 +29,7 @@ def run_in_terminal(job: JobSpec, *, cwd: str, pool: ConnectionPool | None) -> i
     print_notes(job.notes)
     streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
     recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
-    return record_job(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
+    return run_recorded(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -43,7 +43,7 @@ def print_refusal(error: LaunchError) -> int:
     return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
-def record_job(
+def run_recorded(
     job: JobSpec,
     *,
     recorder: JobRecorder,
@@ -61,7 +61,7 @@ def record_job(
         if is_stopped():
             failure: Failure | None = stopped_by(signal.SIGTERM)
         else:
-            failure = asyncio.run(handle_signals(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
+            failure = asyncio.run(run_until_signal(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
     except KeyboardInterrupt:  # the signal arrived before its handler was installed
@@ -84,7 +84,7 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
     return failure.exit_code
 
 
-async def handle_signals(
+async def run_until_signal(
     job: JobSpec, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
@@ -99,7 +99,7 @@ async def handle_signals(
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
     job_task = asyncio.ensure_future(
-        wait_for_turn(
+        run_in_turn(
             job,
             queue_context,
             run_on_nodes=lambda job, has_waited: run_with_restarts(job, context, has_waited=has_waited),
@@ -129,7 +129,7 @@ async def handle_signals(
         lock_toucher.cancel()
 
 
-async def wait_for_turn(
+async def run_in_turn(
     job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
     """Wait for the job's turn, run it, and queue it again if its nodes turn out to be in use.

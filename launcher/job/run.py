@@ -140,7 +140,7 @@ async def run_once(
     began = clock()
     instances = instances_of(job.hosts) if job.durable else {}
     try:
-        failure = await launch_ranks(
+        failure = await check_and_run(
             job, connections, context, restart_count=restart_count, stays_idle=pool is not None
         )
         if failure is None and pool is not None:
@@ -154,10 +154,10 @@ async def run_once(
     return replace(failure, instances=instances)
 
 
-async def launch_ranks(
+async def check_and_run(
     job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, stays_idle: bool
 ) -> Failure | None:
-    """Check the nodes, start their ranks, and forward the output until the end.
+    """Check the nodes, start their ranks, and forward the output until they end.
 
     If `stays_idle`, the runners of a successful job wait for the next launch.
     """

@@ -286,7 +286,7 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
         return Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION)
 
     monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
-    monkeypatch.setattr(runs, "launch_ranks", run)
+    monkeypatch.setattr(runs, "check_and_run", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     failure = asyncio.run(runs.run_once(JOB, [], context, restart_count=1))
     assert failure is not None
