@@ -90,7 +90,7 @@ class Agent:
         if self._notice.is_terminating:
             self._attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
         self._publish(cluster)
-        self._membership = self._read_membership(cluster)
+        self._membership = self._refresh_membership(cluster)
         self._has_membership = True
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
@@ -142,8 +142,8 @@ class Agent:
             self._record.publish(cluster.table, record)
             self._phases.done("record")
 
-    def _read_membership(self, cluster: ClusterSession) -> Membership:
-        """Return the membership: the master reconciles it with AWS, a worker reads the table."""
+    def _refresh_membership(self, cluster: ClusterSession) -> Membership:
+        """Return the current membership: the master reconciles it with AWS and writes it; a worker reads it."""
         self._current_step = Step.TABLE
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)

@@ -187,7 +187,7 @@ def test_agent_that_crashes_is_reported_with_its_traceback(user: User, checkout:
     assert_reason(failure, "agent-crashed ZeroDivisionError")
     for sentence in (failure.log, failure.why):
         assert "ZeroDivisionError: broken on purpose" in sentence
-        assert "in _read_membership" in sentence
+        assert "in _refresh_membership" in sentence
 
 
 FULL_DISK = """
