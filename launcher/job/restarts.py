@@ -58,14 +58,16 @@ async def reconnect(
     )
     await stderr.send(note(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
     reachable = await gather_nodes(job, streams, restart_hosts)
-    nodes = reachable.connections
-    if len(nodes) < job.restart_policy.min_nodes:
-        await close_connections(nodes)
-        shortage = f"not restarted: {count_nodes(len(nodes))} available, at least {job.restart_policy.min_nodes} needed"
+    connections = reachable.connections
+    if len(connections) < job.restart_policy.min_nodes:
+        await close_connections(connections)
+        available = f"{count_nodes(len(connections))} available"
+        shortage = f"not restarted: {available}, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, shortage, *reachable.reasons])
         return replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True)
-    await stderr.send(note(f"{label} on {describe_hosts([node.host for node in nodes], requested=job.hosts)}"))
-    return nodes
+    hosts = [connection.host for connection in connections]
+    await stderr.send(note(f"{label} on {describe_hosts(hosts, requested=job.hosts)}"))
+    return connections
 
 
 def describe_hosts(hosts: Sequence[Host], *, requested: Sequence[Host]) -> str:
@@ -154,28 +156,29 @@ async def gather_nodes(
 
 async def _claim_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
     """Take the hosts that answered; if another job was faster, close the connections and return False."""
-    nodes, reachable.connections = reachable.connections, []
+    connections, reachable.connections = reachable.connections, []
     try:
-        reason = await restart_hosts.claim(job.with_hosts(tuple(node.host for node in nodes))) if nodes else ""
+        hosts = tuple(connection.host for connection in connections)
+        reason = await restart_hosts.claim(job.with_hosts(hosts)) if hosts else ""
     except LaunchError as error:
         reason = str(error)
     except BaseException:  # Also after a signal.
-        await close_connections(nodes)
+        await close_connections(connections)
         raise
     if reason:
         reachable.reasons.append(reason)
-        await close_connections(nodes)
+        await close_connections(connections)
         return False
-    reachable.connections = nodes
+    reachable.connections = connections
     return True
 
 
 async def _drop_nodes_without_framework(job: JobSpec, reachable: ReachableNodes) -> None:
     """Drop listed replacements that do not have the job's framework yet."""
-    framework, nodes = await nodes_without_framework(job, reachable.connections)
-    reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in nodes]
-    reachable.connections = [connection for connection in reachable.connections if connection not in nodes]
-    await close_connections(nodes)
+    framework, unfit = await nodes_without_framework(job, reachable.connections)
+    reachable.reasons += [f"{connection.host}: no {framework} yet" for connection in unfit]
+    reachable.connections = [connection for connection in reachable.connections if connection not in unfit]
+    await close_connections(unfit)
 
 
 def _listed(job: JobSpec) -> tuple[tuple[Host, ...], list[str]]:

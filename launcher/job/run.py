@@ -113,12 +113,12 @@ async def restart_job(
 ) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
     context.observer.on_restart()
-    nodes = await reconnect(job, context.streams, failure, label=label, restart_hosts=context.restart_hosts)
-    if isinstance(nodes, Failure):
-        return nodes
+    connections = await reconnect(job, context.streams, failure, label=label, restart_hosts=context.restart_hosts)
+    if isinstance(connections, Failure):
+        return connections
     try:
-        job = job.with_hosts(tuple(node.host for node in nodes))
-        return await run_once(job, nodes, context, restart_count=restart_count)
+        job = job.with_hosts(tuple(connection.host for connection in connections))
+        return await run_once(job, connections, context, restart_count=restart_count)
     except UsageError:
         raise
     except LaunchError as error:
