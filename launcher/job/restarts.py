@@ -102,8 +102,11 @@ class Deadline:
         self.end = now + policy.rejoin_s
         self._latest = self.end + policy.setup_s
 
-    def seconds_left(self, *, now: float) -> float:
-        """Return the seconds until the end. Read the hosts afterwards, so that they contain a node that arrived."""
+    def refresh_seconds_left(self, *, now: float) -> float:
+        """Extend the wait if a new node is on its way, and return the seconds left.
+
+        Read the hosts afterwards, so that they contain a node that arrived.
+        """
         if now + JOINING_S > self.end and node_is_arriving():
             self.end = min(self._latest, now + JOINING_S)
         return self.end - now
@@ -130,7 +133,7 @@ async def gather_nodes(
     deadline = Deadline(job.restart_policy, now=clock())
     is_retried = False
     while True:
-        left = deadline.seconds_left(now=clock())
+        left = deadline.refresh_seconds_left(now=clock())
         listed, reasons = _listed(job)
         hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
         reasons += left_out
