@@ -92,7 +92,7 @@ class Coordinator:
             base,
             desired_nodes=sum(group.desired_capacity for group in groups),
             nodes=[*self._nodes_in_networks(group_instances, instances, base), *_stray_nodes(strays, instances)],
-            departed={name for name, instance in instances.items() if instance.is_terminated}
+            departed={instance_id for instance_id, instance in instances.items() if instance.is_terminated}
             | {member.instance_id for member in strays if self._ec2_cache.has_left(member.instance_id)},
             shared_storage=self._shared_storage(),
             master_trains=self._config.master_trains,
@@ -136,7 +136,8 @@ class Coordinator:
         return current
 
     def _is_alone(self, group_instances: "Mapping[str, _GroupInstance]") -> bool:
-        return [name for name, each in group_instances.items() if each.node_type == MASTER] == [self._instance_id]
+        masters = [instance_id for instance_id, in_group in group_instances.items() if in_group.node_type == MASTER]
+        return masters == [self._instance_id]
 
     def _generation_after(self, *memberships: Membership) -> int:
         newest = max(membership.generation for membership in memberships)
@@ -166,8 +167,8 @@ class Coordinator:
     def _records(self, group_instances: Mapping[str, "_GroupInstance"]) -> dict[str, NodeRecord]:
         """Return the nodes' records in force, by instance ID; IAM lets each node write only its own."""
         ids = {
-            node_record_id(self._config.role_id(each.node_type), instance_id): instance_id
-            for instance_id, each in group_instances.items()
+            node_record_id(self._config.role_id(in_group.node_type), instance_id): instance_id
+            for instance_id, in_group in group_instances.items()
         }
         records = {ids[record_id]: record for record_id, record in self._table.read_nodes(sorted(ids)).items()}
         self.idle_reports = {ids[record_id]: text for record_id, text in self._table.idle_reports.items()}
@@ -199,16 +200,16 @@ def _candidates(
     current: Membership,
 ) -> Iterator[Node]:
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
-    for instance_id, group in group_instances.items():
+    for instance_id, in_group in group_instances.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
-        draining = group.is_uncounted or (instance is not None and not instance.can_be_member)
+        draining = in_group.is_uncounted or (instance is not None and not instance.can_be_member)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,
                 address=instance.address,
-                node_type=group.node_type,
+                node_type=in_group.node_type,
                 host_key=record.host_key,
-                ssh_key=record.ssh_key if group.node_type == MASTER else "",
+                ssh_key=record.ssh_key if in_group.node_type == MASTER else "",
                 draining=draining or record.draining,
                 mount=record.mount,
                 setup=record.setup,
@@ -216,7 +217,7 @@ def _candidates(
             )
         elif member is not None:
             node = _without_record(member, instances)
-            yield replace(node, node_type=group.node_type, draining=node.draining or draining)
+            yield replace(node, node_type=in_group.node_type, draining=node.draining or draining)
 
 
 def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
@@ -236,5 +237,7 @@ def _without_record(member: Member, instances: Mapping[str, Instance]) -> Node:
     instance = instances.get(member.instance_id)
     if instance is not None and instance.address is not None:
         return replace(member.node, address=instance.address)
-    taken = any(other.address == member.address for name, other in instances.items() if name != member.instance_id)
+    taken = any(
+        other.address == member.address for instance_id, other in instances.items() if instance_id != member.instance_id
+    )
     return replace(member.node, draining=member.draining or taken)

@@ -139,10 +139,10 @@ class Status:
         That is an instance in no group, a cluster that outlived `expires` or its Capacity Block, or an instance that a
         pause does not terminate.
         """
-        for name in self.baked:
+        for instance_id in self.baked:
             yield (
-                f"{name} has left its group for an image: if no dlcluster bake is running, run it again or "
-                f"terminate the instance: {TERMINATE_COMMAND} {name}"
+                f"{instance_id} has left its group for an image: if no dlcluster bake is running, run it again or "
+                f"terminate the instance: {TERMINATE_COMMAND} {instance_id}"
             )
         block = self.capacity_block
         if self.desired_nodes and block is not None and now > block.pauses_at + PAUSE_TOLERANCE:
@@ -155,8 +155,8 @@ class Status:
                 "CloudTrail shows; dlcluster pause terminates its nodes"
             )
         if not self.desired_nodes:
-            for name, reason in self.protected_instances.items():
-                yield f"{name} is {reason} and does not terminate by itself: dlcluster pause terminates it"
+            for instance_id, reason in self.protected_instances.items():
+                yield f"{instance_id} is {reason} and does not terminate by itself: dlcluster pause terminates it"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row per node, with the cells of COLUMNS."""

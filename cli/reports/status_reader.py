@@ -24,8 +24,11 @@ def read_status(selected: ClusterContext) -> tuple[Status, list[str]]:
         cluster_name=selected.cluster.name,
         region=clients.region,
         membership=membership,
-        instances={name: instance_of(described[name]) if name in described else GONE for name in ids},
-        baked=tuple(name for name, instance in described.items() if is_left_by_bake(instance)),
+        instances={
+            instance_id: instance_of(described[instance_id]) if instance_id in described else GONE
+            for instance_id in ids
+        },
+        baked=tuple(instance_id for instance_id, instance in described.items() if is_left_by_bake(instance)),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         protected_instances=groups.protected_instances,

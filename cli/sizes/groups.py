@@ -86,7 +86,11 @@ def instance_ids(groups: GroupStates) -> list[str]:
 
 def protected_instances(groups: GroupStates) -> dict[str, str]:
     """Return the instances of both groups that a size of zero does not terminate, each with the reason."""
-    return {name: reason for node_type in NODE_TYPES for name, reason in groups[node_type].protected_instances.items()}
+    return {
+        instance_id: reason
+        for node_type in NODE_TYPES
+        for instance_id, reason in groups[node_type].protected_instances.items()
+    }
 
 
 def is_paused(groups: GroupStates) -> bool:
