@@ -32,8 +32,8 @@ EAGER_PASS_S: Final = 1.0
 EAGER_PASSES_FOR_S: Final = 300.0
 """Seconds of frequent passes after the start; a node not ready by then is waiting for something slow."""
 STEADY_PASS_S: Final = 6.0
-"""Seconds between passes of a ready node. Must stay below termination_notice.DRAIN_GRACE_S, so that every node learns
-that another is draining before that one is terminated."""
+"""Seconds between passes of a ready node. Must stay below termination_notice.MEMBERSHIP_PROPAGATION_S, so that
+every node learns that another is draining before that one is terminated."""
 MAX_BACKOFF_S: Final = 15.0
 """Longest pause between failing passes, and between reports of a failure, in seconds."""
 

@@ -24,10 +24,10 @@ from bootstrap.cluster.membership import Membership
 
 log = logging.getLogger(__name__)
 
-DRAIN_GRACE_S: Final = 20.0
+MEMBERSHIP_PROPAGATION_S: Final = 20.0
 """Seconds for every other node to read the membership that drops this node, even if one read fails."""
-MAX_DRAIN_S: Final = 45.0
-"""Seconds after the notice until a node counts as dropped: there may be no coordinator to drop it."""
+DROP_TIMEOUT_S: Final = 45.0
+"""Seconds after the notice until this node counts as dropped, even if no coordinator has dropped it."""
 SIGTERM_DELIVERY_S: Final = 30.0
 """Seconds after the drop until every rank has received SIGTERM, even if its launcher has ended: a runner notices that
 after its heartbeat timeout, 20 s."""
@@ -104,10 +104,12 @@ class TerminationHandler:
     def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
 
-        Once the hosts and workers files omit it, only a termination by the group is urgent, for MAX_DRAIN_S: a node may
-        wait for its ranks much longer, and each reconciliation calls AWS.
+        Once the hosts and workers files omit it, only a termination by the group is urgent, for DROP_TIMEOUT_S: a node
+        may wait for its ranks much longer, and each reconciliation calls AWS.
         """
-        if notice.is_terminating and (self._noticed_at is None or self._monotonic() - self._noticed_at < MAX_DRAIN_S):
+        if notice.is_terminating and (
+            self._noticed_at is None or self._monotonic() - self._noticed_at < DROP_TIMEOUT_S
+        ):
             return True
         return notice.must_drain and membership.is_active(self._instance_id)
 
@@ -124,7 +126,7 @@ class TerminationHandler:
         if notice.is_interruption_pending and self._interrupted_at is None:
             self._interrupted_at = self._monotonic()
         if notice.is_rebalance_recommended and not notice.is_interruption_pending and not notice.is_terminating:
-            self._requests.request_replacement("spot recommends a replacement")
+            self._requests.request_replacement("EC2 rebalance recommendation: high risk of interruption")
         if not notice.is_terminating or self._completed:
             return
         self._may_terminate = self._may_terminate or self._drain_is_over(membership)
@@ -139,10 +141,10 @@ class TerminationHandler:
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.is_active(self._instance_id):
-            dropped_at = noticed_at + MAX_DRAIN_S
+            dropped_at = noticed_at + DROP_TIMEOUT_S
             return now >= dropped_at and self._ranks_are_over(dropped_at)
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
-        others_know = not membership.active_members or now - dropped_at >= DRAIN_GRACE_S
+        others_know = not membership.active_members or now - dropped_at >= MEMBERSHIP_PROPAGATION_S
         return others_know and self._ranks_are_over(dropped_at)
 
     def _ranks_are_over(self, dropped_at: float) -> bool:

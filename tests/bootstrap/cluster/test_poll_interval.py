@@ -14,7 +14,7 @@ from bootstrap.cluster.poll_interval import (
     STEADY_RECONCILE_S,
     PollInterval,
 )
-from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, TerminationNotice
+from bootstrap.cluster.termination_notice import MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
 from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster, SimulatedNode
@@ -193,7 +193,7 @@ def test_change_reaches_largest_cluster_within_table_limit() -> None:
     seconds, informed = simulated(every_s=6.0, changes=[10.0], until=40.0)
     assert max(seconds) < PARTITION_UNITS
     # A draining node waits this long for the others, one of which may have encountered an error.
-    assert informed - 10.0 < DRAIN_GRACE_S - 4.0
+    assert informed - 10.0 < MEMBERSHIP_PROPAGATION_S - 4.0
 
 
 def test_startup_of_largest_cluster_stays_within_table_limit() -> None:

@@ -5,7 +5,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap import contract
 from bootstrap.cluster.records import NodeRecord
-from bootstrap.cluster.termination_notice import DRAIN_GRACE_S, MAX_DRAIN_S, TerminationNotice
+from bootstrap.cluster.termination_notice import DROP_TIMEOUT_S, MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.errors import MetadataError
 from tests.bootstrap.booted_cluster import (
     all_ready,
@@ -22,7 +22,7 @@ INTERRUPTION_PENDING = TerminationNotice(is_interruption_pending=True)
 REBALANCE_RECOMMENDED = TerminationNotice(is_rebalance_recommended=True)
 FEW_POLLS_S = 20
 """Seconds in which every node has read a new membership, and the master the groups."""
-AFTER_MAX_DRAIN_S = int(MAX_DRAIN_S) + 1
+AFTER_DROP_TIMEOUT_S = int(DROP_TIMEOUT_S) + 1
 """Seconds after which no drain is still waiting."""
 
 
@@ -47,7 +47,7 @@ def test_draining_node_leaves_the_lists_before_it_completes_the_hook(cluster: Si
     assert listed(nodes, draining_node) == [True, True, True]
     run_seconds(cluster, nodes, FEW_POLLS_S, until=lambda: draining_node.instance_id not in known_ids(cluster))
     assert cluster.by_index() == by_index
-    run_seconds(cluster, nodes, int(DRAIN_GRACE_S) - 1)
+    run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S) - 1)
     assert listed(nodes, draining_node) == [False, False, False]
     assert cluster.completed == []
     assert hook_is_kept_alive(cluster, draining_node)
@@ -88,7 +88,7 @@ def test_draining_node_waits_for_readers_of_older_lists(cluster: SimulatedCluste
     nodes = boot_cluster(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = TERMINATING
-    run_seconds(cluster, nodes, int(DRAIN_GRACE_S))
+    run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S))
     assert cluster.completed == []
     run_seconds(cluster, nodes, 2)
     assert cluster.completed == [nodes[2].instance_id]
@@ -135,7 +135,7 @@ def test_master_with_a_notice_removes_itself_as_master_at_once(cluster: Simulate
     nodes[0].metadata.notice = TERMINATING
     nodes[0].agent.run_pass()
     assert cluster.table.read_membership().master is None
-    run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
+    run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S) + 1)
     assert cluster.completed == [nodes[0].instance_id]
     assert listed(nodes, nodes[0]) == [False, False, False]
 
@@ -148,7 +148,7 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
 ) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = notice
-    run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
+    run_seconds(cluster, nodes, AFTER_DROP_TIMEOUT_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert cluster.by_index()[3] == nodes[2].instance_id
     assert (cluster.completed, cluster.unhealthy) == ([], [])
@@ -157,11 +157,11 @@ def test_interrupted_node_leaves_the_lists_without_requesting_replacement(
 def test_node_at_risk_leaves_the_lists_and_requests_replacement_once(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     nodes[2].metadata.notice = REBALANCE_RECOMMENDED
-    run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
+    run_seconds(cluster, nodes, AFTER_DROP_TIMEOUT_S)
     assert listed(nodes, nodes[2]) == [False, False, False]
     assert (cluster.completed, cluster.unhealthy) == ([], [nodes[2].instance_id])
     nodes[2].metadata.notice = TerminationNotice(is_rebalance_recommended=True, is_terminating=True)
-    run_seconds(cluster, nodes, int(DRAIN_GRACE_S) + 1)
+    run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S) + 1)
     assert (cluster.completed, cluster.unhealthy) == ([nodes[2].instance_id], [nodes[2].instance_id])
 
 
@@ -195,7 +195,7 @@ def test_heartbeat_is_not_repeated_without_an_active_hook(
     _, draining_node, _ = form_cluster(cluster)
     asked = refused(cluster, monkeypatch, "No active Lifecycle Action found", call="record_lifecycle_action_heartbeat")
     draining_node.metadata.notice = TERMINATING
-    run_seconds(cluster, [draining_node], int(MAX_DRAIN_S) + 2)
+    run_seconds(cluster, [draining_node], int(DROP_TIMEOUT_S) + 2)
     assert (asked, cluster.completed) == ([draining_node.instance_id], [])
 
 
@@ -215,7 +215,7 @@ def test_hook_is_completed_again_after_another_refusal(
 def test_draining_node_waits_at_most_max_drain(cluster: SimulatedCluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = TERMINATING
-    run_seconds(cluster, [draining_node, other], int(MAX_DRAIN_S))
+    run_seconds(cluster, [draining_node, other], int(DROP_TIMEOUT_S))
     assert cluster.completed == []
     assert hook_is_kept_alive(cluster, draining_node)
     run_seconds(cluster, [draining_node, other], 2)
@@ -232,7 +232,7 @@ def test_node_without_access_to_the_table_still_completes_the_hook(
 
     nodes[2].metadata.notice = TerminationNotice(is_terminating=True)
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
-    run_seconds(cluster, nodes, int(MAX_DRAIN_S) + 2)
+    run_seconds(cluster, nodes, int(DROP_TIMEOUT_S) + 2)
     assert cluster.completed == [nodes[2].instance_id]
 
 
@@ -248,7 +248,7 @@ def test_restarted_agent_without_the_table_does_not_end_its_hook(
     assert restarted.instance_id == draining_node.instance_id
     restarted.metadata.notice = TERMINATING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)
-    run_seconds(cluster, [restarted], int(MAX_DRAIN_S))
+    run_seconds(cluster, [restarted], int(DROP_TIMEOUT_S))
     assert cluster.completed == []
     assert hook_is_kept_alive(cluster, restarted)
     run_seconds(cluster, [restarted], 2)
@@ -263,7 +263,7 @@ def test_metadata_outage_neither_adds_nor_cancels_a_notice(cluster: SimulatedClu
     draining_node.metadata.notice = TERMINATING
     draining_node.agent.run_pass()
     draining_node.metadata.notice = outage
-    run_seconds(cluster, nodes, AFTER_MAX_DRAIN_S)
+    run_seconds(cluster, nodes, AFTER_DROP_TIMEOUT_S)
     assert record(cluster, draining_node).draining
     assert not record(cluster, other).draining
     assert listed(nodes, other) == [True, True, True]

@@ -12,8 +12,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from bootstrap.cluster.termination_notice import (
-    DRAIN_GRACE_S,
-    MAX_DRAIN_S,
+    DROP_TIMEOUT_S,
+    MEMBERSHIP_PROPAGATION_S,
     SIGTERM_DELIVERY_S,
     SPOT_NOTICE_S,
     TerminationNotice,
@@ -100,7 +100,7 @@ def test_ranks_of_a_lost_master_may_save(cluster: SimulatedCluster) -> None:
     _, terminating, other = form_cluster(cluster)  # and the master is dead from now on
     with ranks(terminating, grace_s=120):
         terminating.metadata.notice = TERMINATING
-        longest = int(MAX_DRAIN_S + SIGTERM_DELIVERY_S + 120)
+        longest = int(DROP_TIMEOUT_S + SIGTERM_DELIVERY_S + 120)
         run_seconds(cluster, [terminating, other], longest - 5, every_s=SPARSE_S)
         assert completes_after(cluster, [terminating, other], terminating, most=10) >= 5
 
@@ -141,7 +141,7 @@ def test_a_node_that_may_be_terminated_sends_no_more_heartbeats(
 
     monkeypatch.setattr(cluster.clients.autoscaling, "complete_lifecycle_action", refuse)
     nodes[1].metadata.notice = TERMINATING
-    run_seconds(cluster, nodes, int(DRAIN_GRACE_S + MAX_DRAIN_S), every_s=SPARSE_S)
+    run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S + DROP_TIMEOUT_S), every_s=SPARSE_S)
     heartbeats = len(cluster.heartbeats)
     assert heartbeats
     run_seconds(cluster, nodes, 60, every_s=SPARSE_S)
@@ -170,7 +170,7 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
     master, worker, _ = nodes
     with ranks(master, grace_s=600), ranks(worker, grace_s=600):
         master.metadata.notice = TERMINATING
-        run_seconds(cluster, nodes, int(MAX_DRAIN_S) + 5, every_s=SPARSE_S)
+        run_seconds(cluster, nodes, int(DROP_TIMEOUT_S) + 5, every_s=SPARSE_S)
         calls.clear()
         run_seconds(cluster, [master], 60)
         assert calls["DescribeAutoScalingGroups"] <= 60 / 15 + 1
@@ -182,5 +182,5 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
 
 
 def test_aws_grants_more_than_the_longest_wait() -> None:
-    longest = MAX_DRAIN_S + SIGTERM_DELIVERY_S + MAX_GRACE_S
+    longest = DROP_TIMEOUT_S + SIGTERM_DELIVERY_S + MAX_GRACE_S
     assert longest < MAX_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from bootstrap.aws.group_sizes import PAUSED
-from bootstrap.cluster.termination_notice import MAX_DRAIN_S, SIGTERM_DELIVERY_S
+from bootstrap.cluster.termination_notice import DROP_TIMEOUT_S, SIGTERM_DELIVERY_S
 from bootstrap.contract import MAX_GRACE_S, NODE_TYPES
 from cli.sizes import waiting
 from cli.sizes.groups import GroupState
@@ -20,7 +20,7 @@ def test_pause_waits_until_ranks_have_saved_and_nodes_have_shut_down(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seconds = itertools.count(step=STEP_S)
-    gone_at = MAX_DRAIN_S + SIGTERM_DELIVERY_S + MAX_GRACE_S + SHUTDOWN_S
+    gone_at = DROP_TIMEOUT_S + SIGTERM_DELIVERY_S + MAX_GRACE_S + SHUTDOWN_S
 
     def read_groups(*_: object) -> dict[str, GroupState]:
         instances = {"i-1": "Terminating:Wait"} if next(seconds) < gone_at else {}

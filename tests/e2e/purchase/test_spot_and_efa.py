@@ -253,7 +253,9 @@ def test_node_that_lacks_an_adapter_is_not_ready_and_is_replaced(four_cards: dic
 
 def test_rebalance_recommendation_is_logged(four_cards: dict[str, str]) -> None:
     log = log_of(four_cards["recommended"])
-    assert re.search(r"asked \S+-worker to replace this node: spot recommends a replacement", log), log
+    assert re.search(
+        r"asked \S+-worker to replace this node: EC2 rebalance recommendation: high risk of interruption", log
+    ), log
 
 
 def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, four_cards: dict[str, str]) -> None:
