@@ -17,7 +17,7 @@ from bootstrap.contract import MAX_GRACE_S
 from bootstrap.jobs.job_directories import JOBS, entries
 
 LOCK_SUFFIX: Final = ".lock"
-"""End of the names of lock files: launcher.paths.LOCK_FILE and launcher.runner.attempt_lock."""
+"""End of the names of lock files: launcher.paths.LOCK_FILE and launcher.runner.run_lock."""
 _GRACE: Final = re.compile(rb"([0-9]{1,9})\n")
 _MAX_LENGTH: Final = 16
 """Longest content that is read, in bytes."""

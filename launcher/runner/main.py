@@ -7,7 +7,6 @@ import sys
 from _collections_abc import Mapping  # importing collections is slow
 
 from launcher.errors import LaunchError
-from launcher.runner.attempt_lock import acquire_attempt_lock
 from launcher.runner.fast_imports import TYPE_CHECKING, json_string
 from launcher.runner.idle import SessionFingerprint, session_fingerprint, wait_for_wake
 from launcher.runner.inbox import Inbox
@@ -18,6 +17,7 @@ from launcher.runner.process.processes import adopt_orphans, rename
 from launcher.runner.process.reaper import RUN_ANOTHER
 from launcher.runner.process.supervisor import Supervisor
 from launcher.runner.route import interface_to
+from launcher.runner.run_lock import acquire_run_lock
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import PREAMBLE, FrameType
 
@@ -149,13 +149,13 @@ def receive_message(channel: RunnerChannel, inbox: Inbox) -> "NodeSpec | Request
 def run_ranks(spec: "NodeSpec", channel: RunnerChannel) -> bool:
     """Run the processes of `spec` to their end; return True if all succeeded without being stopped."""
     channel.grace_s = spec.grace_s
-    has_lock = acquire_attempt_lock(spec, channel, home=os.path.expanduser("~"))
+    has_lock = acquire_run_lock(spec, channel, home=os.path.expanduser("~"))
     if channel.stop_requested:
         return False
     supervisor = Supervisor(channel, grace_s=spec.grace_s)
     if not has_lock:
         for index in range(len(spec.processes)):
-            supervisor.refuse(index, reason="processes of the previous attempt do not end", code=1)
+            supervisor.refuse(index, reason="processes of the previous run have not ended", code=1)
         return supervisor.run()
     logs = open_logs(spec, channel)
     interface = interface_to(spec.peer)

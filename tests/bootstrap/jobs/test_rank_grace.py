@@ -15,7 +15,7 @@ from bootstrap.jobs.job_directories import JOBS
 from bootstrap.jobs.rank_grace import LOCK_SUFFIX, longest_grace_s
 from launcher.history.lock import acquire_lock, announce_ranks
 from launcher.paths import LOCK_FILE
-from launcher.runner.attempt_lock import acquire_attempt_lock
+from launcher.runner.run_lock import acquire_run_lock
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.spec import NodeSpec
 
@@ -41,7 +41,7 @@ def test_runner_and_launcher_write_the_grace_of_their_ranks(tmp_path: Path, home
     assert longest_grace_s(tmp_path, USER.pw_name) == 0
     ours, theirs = socket.socketpair()
     spec = NodeSpec(job_id=JOB, host="w/2", processes=(), environment={}, peer="127.0.0.1", cwd="/", grace_s=60.0)
-    assert acquire_attempt_lock(spec, RunnerChannel(source=ours.detach(), sink=theirs.detach()), home=str(home))
+    assert acquire_run_lock(spec, RunnerChannel(source=ours.detach(), sink=theirs.detach()), home=str(home))
     assert longest_grace_s(tmp_path, USER.pw_name) == 60
     launcher = home / JOBS / "20261123-100001-000aaaa"
     launcher.mkdir()

@@ -1,6 +1,6 @@
-"""Lock a job on this node, so that two attempts never share GPUs and memory.
+"""Lock a job on this node, so that two runs never share GPUs and memory.
 
-After a hang or a network failure, the launcher may ask a node to restart the job before the last attempt has ended. The
+After a hang or a network failure, the launcher may ask a node to restart the job before the last run has ended. The
 lock file contains the grace period, for which the agent delays the end of a node whose ranks run
 (bootstrap.jobs.rank_grace).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 
 
-def acquire_attempt_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str) -> bool:
+def acquire_run_lock(spec: "NodeSpec", channel: RunnerChannel, *, home: str) -> bool:
     """Wait until no other process runs the job on this host, and lock it; return False after the deadline."""
     try:
         lock = _open(f"{home}/{JOBS_DIR}/{spec.job_id}/.{spec.host.replace('/', '-')}.lock")
