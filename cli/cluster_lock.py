@@ -26,7 +26,8 @@ UP_ID: Final = "up"
 BAKE_ID: Final = "bake"
 """Keys of the records of the ``dlcluster up`` and ``bake`` at work on the cluster. No node's role may access them."""
 STALE_S: Final = 1200.0
-"""Age in seconds from which an owner on another machine is dead: more than the longest pause, as clocks differ."""
+"""Seconds without a renewal after which the holder counts as dead: longer than the longest wait between renewals
+(zone_rounds.MAX_BACKOFF_S), plus clock skew."""
 ATTEMPTS: Final = 5
 """Writes that may meet another one; the answer to a write of our own may also be lost, and its repetition refused."""
 _UNCHANGED: Final = "attribute_not_exists(#revision) OR #revision = :read"
@@ -40,8 +41,8 @@ class TakenError(ClusterError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Owner:
-    """The record; one that cannot be read is an owner that died long ago."""
+class _LockRecord:
+    """The record of the lock and its holder; one that cannot be read stands for a holder that died long ago."""
 
     owner: str
     """Random text of each call."""
@@ -50,17 +51,17 @@ class _Owner:
     process: int
     boot: str
     """Boot and process namespace that ``process`` belongs to; empty if the machine does not tell them."""
-    seen: int
-    """Seconds since the epoch when it last renewed the lock."""
-    expires: int
-    """Seconds since the epoch from which it counts as dead."""
+    renewed_at: int
+    """Seconds since the epoch when the holder last renewed the lock."""
+    lease_expires_at: int
+    """Seconds since the epoch from which the holder counts as dead."""
     revision: str
     """Random text of each write."""
 
     @property
     def is_dead(self) -> bool:
         """Return True if the owner was killed: its process of this boot is gone, or it has been silent for long."""
-        if time.time() > self.expires:
+        if time.time() > self.lease_expires_at:
             return True
         if not self.boot or self.boot != _boot():
             return False
@@ -83,45 +84,45 @@ class Lock:
     """ARN of the user."""
     process: int = field(default_factory=os.getpid)
     command: str = UP_ID
-    """Command that may run only once; also the record's name."""
+    """Command that holds the lock; also the record's key."""
     _identity: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _was_owner: bool = field(default=False, init=False)
     _table_name: str = field(default="", init=False)
 
-    def hold(self) -> None:
+    def acquire_or_renew(self) -> None:
         """Acquire the lock, or renew it. Raises TakenError if another call holds it, or has taken it since."""
         table = self._table()
         for _ in range(ATTEMPTS):
-            owner = self._read(table)
-            is_own = owner is not None and owner.owner == self._identity
-            if owner is not None and not is_own and not owner.is_dead:
-                since = f"{datetime.fromtimestamp(owner.seen).astimezone():%H:%M}"
+            record = self._read(table)
+            is_own = record is not None and record.owner == self._identity
+            if record is not None and not is_own and not record.is_dead:
+                since = f"{datetime.fromtimestamp(record.renewed_at).astimezone():%H:%M}"
                 raise TakenError(
-                    f"{owner.user} is running dlcluster {self.command} for {self.name} on {owner.host}, last seen "
+                    f"{record.user} is running dlcluster {self.command} for {self.name} on {record.host}, last seen "
                     f"at {since}: wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
                 )
             if self._was_owner and not is_own:
                 command = f"dlcluster {self.command}"
                 raise TakenError(f"another {command} for {self.name} has taken over: run {command} again to continue")
             self._was_owner = is_own
-            if self._write(table, owner):
+            if self._write(table, record):
                 return
         began = f"others have started dlcluster {self.command} for {self.name} {ATTEMPTS} times within a second"
         raise TakenError(f"{began}: try again")
 
     def is_held(self) -> bool:
         """Return True if no other call has become the owner since."""
-        owner = self._read(self._table())
-        return owner is not None and owner.owner == self._identity
+        record = self._read(self._table())
+        return record is not None and record.owner == self._identity
 
     def release(self) -> None:
         """Let other calls start; if AWS cannot be reached, they wait until this owner is stale."""
         with suppress(Exception):
             table = self._table()
-            owner = self._read(table)
-            if owner is not None and owner.owner == self._identity:
+            record = self._read(table)
+            if record is not None and record.owner == self._identity:
                 key = {TABLE_KEY: {"S": self.command}}
-                self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(owner))
+                self.clients.dynamodb.delete_item(TableName=table, Key=key, **_if_unchanged(record))
 
     def _table(self) -> str:
         clients = self.clients
@@ -130,13 +131,13 @@ class Lock:
             self._table_name = cluster.table
         return self._table_name
 
-    def _read(self, table: str) -> _Owner | None:
-        """Return the owner in the record; None if there is none."""
+    def _read(self, table: str) -> _LockRecord | None:
+        """Return the record; None if there is none."""
         key = {TABLE_KEY: {"S": self.command}}
         item = self.clients.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
-        return _owner(item) if item else None
+        return _parse_record(item) if item else None
 
-    def _write(self, table: str, read: _Owner | None) -> bool:
+    def _write(self, table: str, read: _LockRecord | None) -> bool:
         """Make this call the owner; return True if the record was still as it was read."""
         now = int(time.time())
         item = {
@@ -178,7 +179,7 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _owner(item: Mapping[str, Any]) -> _Owner:
+def _parse_record(item: Mapping[str, Any]) -> _LockRecord:
     def text(name: str) -> str:
         return str(item.get(name, {}).get("S", ""))
 
@@ -186,19 +187,19 @@ def _owner(item: Mapping[str, Any]) -> _Owner:
         digits = str(item.get(name, {}).get("N", ""))
         return int(digits) if re.fullmatch(r"[0-9]{1,10}", digits) else 0
 
-    return _Owner(
+    return _LockRecord(
         owner=text("owner"),
         user=text("user"),
         host=text("host"),
         process=number("process"),
         boot=text("boot"),
-        seen=number("seen"),
-        expires=number("expires"),
+        renewed_at=number("seen"),
+        lease_expires_at=number("expires"),
         revision=text("revision"),
     )
 
 
-def _if_unchanged(read: _Owner | None) -> dict[str, Any]:
+def _if_unchanged(read: _LockRecord | None) -> dict[str, Any]:
     """Return the condition of a write: nobody has written the record since it was read."""
     return {
         "ConditionExpression": _UNCHANGED,

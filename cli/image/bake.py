@@ -21,7 +21,7 @@ def bake(
     require_idle(connection)
     confirm(_question(worker), yes=yes)
     # The answer may have taken long.
-    lock.hold()
+    lock.acquire_or_renew()
     require_idle(connection)
     require_permissions(ec2, node, cluster_name=name, sha256=sha256)
     # A bake that was killed may have left its worker.
@@ -30,7 +30,7 @@ def bake(
         take_out(selected, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
-        wait_for_image(ec2, image_id, keep_alive=lock.hold)
+        wait_for_image(ec2, image_id, keep_alive=lock.acquire_or_renew)
     return image_id, worker.instance_id
 
 

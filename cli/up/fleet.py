@@ -68,7 +68,7 @@ class Fleet:
 
         Nodes without a recorded attempt are another's fleet, so they are left alone.
         """
-        self.lock.hold()
+        self.lock.acquire_or_renew()
         name, groups = self.cluster.name, self.read()
         if (launch_zones := launch_zones_of(groups)) != {zone}:
             where = f"the groups of {name} are in {' and '.join(sorted(launch_zones))}, not in {zone}"
@@ -86,7 +86,11 @@ class Fleet:
             attempt = begin_attempt(self.clients, name, zone, self.declared)
         raise_max_sizes(self.clients, groups, self.declared)
         launch = Launch(
-            clients=self.clients, name=name, attempt=attempt, declared=self.declared, before_call=self.lock.hold
+            clients=self.clients,
+            name=name,
+            attempt=attempt,
+            declared=self.declared,
+            before_call=self.lock.acquire_or_renew,
         )
         try:
             launched = launch.run(groups)
@@ -113,7 +117,7 @@ class Fleet:
 
     def terminate(self, *, unanswered: bool = False) -> None:
         """Terminate every node, and wait until all are gone. Raises ClusterError."""
-        self.lock.hold()
+        self.lock.acquire_or_renew()
         terminate_fleet(self.clients, self.cluster, self.lock, unanswered=unanswered)
 
     def _has_all(self, groups: GroupStates) -> bool:

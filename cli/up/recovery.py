@@ -43,10 +43,10 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
                 f"{deployer.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
                 "changes them there, dlcluster pause terminates the nodes, so that up can look for room"
             )
-        deployer.lock.hold()
+        deployer.lock.acquire_or_renew()
         deployer.clear_zone()
     else:
-        deployer.lock.hold()
+        deployer.lock.acquire_or_renew()
         groups = fleet.read()
         if unfinished := _unfinished(deployer, fleet, groups):
             return unfinished

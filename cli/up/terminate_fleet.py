@@ -43,15 +43,15 @@ def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswere
         print(f"dlcluster: terminating {', '.join(instances)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
-        lock.hold()  # all waits together are longer than cli.cluster_lock.STALE_S
+        lock.acquire_or_renew()  # all waits together are longer than cli.cluster_lock.STALE_S
     if survivors := protected_instances(groups):
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )
     wait_until_gone(clients, cluster, timeout_s=TERMINATION_TIMEOUT_S)
-    lock.hold()
+    lock.acquire_or_renew()
     _wait_for_late_instances(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
-    lock.hold()  # the tag is the next owner's if one took over during the wait
+    lock.acquire_or_renew()  # the tag is the next owner's if one took over during the wait
     forget_attempt(clients, cluster.name)
 
 

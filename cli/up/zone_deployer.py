@@ -60,7 +60,7 @@ class ZoneDeployer:
     def move(self, zone: str) -> None:
         """Deploy with empty groups in a zone; until one is chosen, the groups are in the first of ``zones``."""
         if has_groups(describe_stack(self.clients.cloudformation, self.name)):
-            self.lock.hold()
+            self.lock.acquire_or_renew()
             groups = read_groups(self.clients.autoscaling, self.name)
             if instance_ids(groups) or not is_paused(groups):
                 advice = "run dlcluster up again to continue"
@@ -71,7 +71,7 @@ class ZoneDeployer:
 
     def deploy_in(self, zone: str) -> None:
         """Write the zone to cdk.json and deploy: the template then declares the nodes that run there."""
-        self.lock.hold()
+        self.lock.acquire_or_renew()
         self.write_zone(zone)
         self._deploy(self.cdk_options, self._guard(zone))
 

@@ -45,7 +45,7 @@ class ZoneRounds:
             if self._is_over(backoff_s):
                 return
             print(f"dlcluster: no zone has room; trying again in {backoff_s:.0f} s", file=sys.stderr)
-            self.deployer.lock.hold()
+            self.deployer.lock.acquire_or_renew()
             time.sleep(backoff_s)
             if self._is_over(0.0):  # the machine may have slept for longer
                 return

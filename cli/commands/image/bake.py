@@ -49,7 +49,7 @@ def command(selection: Selection, *, yes: bool, cdk_options: tuple[str, ...], as
         ec2, name, setup = selected.clients.ec2, selected.cluster.name, deployed_setup(selected.cluster)
         caller = selected.clients.sts.get_caller_identity()["Arn"]
         lock = Lock(clients=selected.clients, name=name, caller=caller, command=BAKE_ID)
-        lock.hold()
+        lock.acquire_or_renew()
         try:
             image_id = find_image(ec2, newest_node(selected), cluster_name=name, sha256=setup.sha256)
             worker = None
@@ -58,7 +58,7 @@ def command(selection: Selection, *, yes: bool, cdk_options: tuple[str, ...], as
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
                 with terminating_after(ec2, lock, cluster_name=name):
-                    wait_for_image(ec2, image_id, keep_alive=lock.hold)
+                    wait_for_image(ec2, image_id, keep_alive=lock.acquire_or_renew)
         finally:
             lock.release()
     set_and_deploy(SETTING, image_id, cdk_options=cdk_options, region=selected.clients.region, deploy=False)

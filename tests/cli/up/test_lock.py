@@ -78,48 +78,48 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 def test_call_that_slept_too_long_cannot_take_its_lock_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, other = table.lock(), table.lock()
-    asleep.hold()
+    asleep.acquire_or_renew()
     pass_time(monkeypatch, STALE_S + 1)
-    other.hold()
+    other.acquire_or_renew()
     with pytest.raises(TakenError, match="ann is running dlcluster up for demo"):
-        asleep.hold()
+        asleep.acquire_or_renew()
     other.release()
     with pytest.raises(TakenError, match="has taken over"):
-        asleep.hold()
+        asleep.acquire_or_renew()
     assert table.item == {}
 
 
 def test_stale_lock_of_another_call_is_not_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, other = table.lock(), table.lock()
-    asleep.hold()
+    asleep.acquire_or_renew()
     pass_time(monkeypatch, STALE_S + 1)
-    other.hold()
+    other.acquire_or_renew()
     pass_time(monkeypatch, 2 * STALE_S + 2)
     with pytest.raises(TakenError, match="has taken over"):
-        asleep.hold()
+        asleep.acquire_or_renew()
 
 
 def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
-    owner.hold()
+    owner.acquire_or_renew()
     pass_time(monkeypatch, STALE_S + 1)
-    owner.hold()
+    owner.acquire_or_renew()
     owner.release()
     assert (table.item, table.looked_up) == ({}, 1)
 
 
 def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.cluster_lock._boot", lambda: "")
-    table.lock().hold()
+    table.lock().acquire_or_renew()
     with pytest.raises(TakenError):
-        table.lock().hold()
+        table.lock().acquire_or_renew()
 
 
 def test_lock_is_kept_when_the_hostname_changes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
-    owner.hold()
+    owner.acquire_or_renew()
     monkeypatch.setattr("cli.cluster_lock.socket.gethostname", lambda: "another")
-    owner.hold()
+    owner.acquire_or_renew()
     assert table.item["host"] == {"S": "another"}
 
 
@@ -134,17 +134,17 @@ def test_lock_of_an_ended_process_is_free_on_the_same_boot(
     if boot != "unknown":
         boot_id.write_text("f3d1\n")
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as gone:
-        table.lock(gone.pid).hold()
+        table.lock(gone.pid).acquire_or_renew()
         with pytest.raises(TakenError):
-            table.lock().hold()  # it has not been waited for, so it is still there
+            table.lock().acquire_or_renew()  # it has not been waited for, so it is still there
     if boot == "other":
         boot_id.write_text("0815\n")
     if boot == "same":
-        table.lock().hold()
+        table.lock().acquire_or_renew()
         namespace.unlink()
         namespace.symlink_to("pid:[4026532000]")  # a container of the same machine
     with pytest.raises(TakenError):
-        table.lock().hold()
+        table.lock().acquire_or_renew()
 
 
 def group(name: str, *instances: str) -> GroupState:
@@ -188,11 +188,11 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
 def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = GroupState(name="", size=PAUSED, instances={})
     lock, other = table.lock(), table.lock()
-    lock.hold()
+    lock.acquire_or_renew()
 
     def take(*_: Any, **__: Any) -> None:
         pass_time(monkeypatch, STALE_S + 1)
-        other.hold()
+        other.acquire_or_renew()
 
     monkeypatch.setattr(terminate_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
     monkeypatch.setattr(terminate_fleet, "wait_until_gone", lambda *_, **__: None)
@@ -226,7 +226,7 @@ def test_lock_never_becomes_stale_while_a_fleet_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(terminate_fleet, "wait_until_gone", lambda *_, timeout_s: sleep(timeout_s))
     monkeypatch.setattr(terminate_fleet, "_running", running)
     monkeypatch.setattr(terminate_fleet, "forget_attempt", lambda *_: None)
-    lock: Any = SimpleNamespace(hold=lambda: held.append(clock[0]))
+    lock: Any = SimpleNamespace(acquire_or_renew=lambda: held.append(clock[0]))
     clients: Any = SimpleNamespace(autoscaling=None)
     cluster: Any = SimpleNamespace(name="demo")
     terminate_fleet.terminate_fleet(clients, cluster, lock, unanswered=True)

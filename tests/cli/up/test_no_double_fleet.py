@@ -148,18 +148,18 @@ def test_one_of_two_simultaneous_calls_gets_the_lock(
     def read_then_let_second_acquire(**request: Any) -> Any:
         found = read(**request)
         monkeypatch.setattr(clients.dynamodb, "get_item", read)
-        second.hold()
+        second.acquire_or_renew()
         return found
 
     monkeypatch.setattr(clients.dynamodb, "get_item", read_then_let_second_acquire)
     with pytest.raises(TakenError, match=f"{ANN} is running dlcluster up for demo"):
-        first.hold()
-    second.hold()
+        first.acquire_or_renew()
+    second.acquire_or_renew()
     first.release()
     assert lock_owner_host(cluster) == socket.gethostname()
     second.release()
     assert lock_owner_host(cluster) == ""
-    first.hold()
+    first.acquire_or_renew()
 
 
 def test_groups_with_nodes_are_not_moved(cluster: UpCluster, clients: Clients) -> None:
