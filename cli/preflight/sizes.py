@@ -19,8 +19,8 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     name = target.props.cluster_name
     change = Change(
         current=sizes_of(read_groups(target.clients.autoscaling, name)),
-        deployed=read_template(target.clients.cloudformation, name).sizes(name),
-        declared=target.props.initial_sizes,
+        old_template=read_template(target.clients.cloudformation, name).sizes(name),
+        new_template=target.props.initial_sizes,
     )
     if target.props.uses_capacity_block:
         outcome = (

@@ -9,21 +9,21 @@ from bootstrap.contract import MASTER, NODE_TYPES, WORKER
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """The sizes before a deploy, and those that its templates declare."""
+    """The sizes before a deploy, and those in the templates before and after it."""
 
     current: ClusterSizes
     """Current sizes, which somebody may have changed since the last deploy."""
-    deployed: ClusterSizes
+    old_template: ClusterSizes
     """Sizes in the deployed template."""
-    declared: ClusterSizes
+    new_template: ClusterSizes
     """Sizes in the template to deploy."""
 
     @property
-    def resulting(self) -> ClusterSizes:
+    def after_deploy(self) -> ClusterSizes:
         """Return the sizes after the deploy."""
         return {
             node_type: size_after_update(
-                self.current[node_type], old=self.deployed[node_type], new=self.declared[node_type]
+                self.current[node_type], old=self.old_template[node_type], new=self.new_template[node_type]
             )
             for node_type in NODE_TYPES
         }
@@ -36,31 +36,31 @@ class Change:
     @property
     def is_refused(self) -> bool:
         """Return True if Auto Scaling refuses the sizes, so that the deploy fails and CloudFormation rolls back."""
-        return not all(size.is_valid for size in self.resulting.values())
+        return not all(size.is_valid for size in self.after_deploy.values())
 
     @property
     def started(self) -> int:
         """Return the number of nodes that the deploy starts."""
         return sum(
-            max(self.resulting[node_type].desired - self.current[node_type].desired, 0) for node_type in NODE_TYPES
+            max(self.after_deploy[node_type].desired - self.current[node_type].desired, 0) for node_type in NODE_TYPES
         )
 
     @property
     def terminated(self) -> int:
         """Return the number of nodes that the deploy terminates."""
         return sum(
-            max(self.current[node_type].desired - self.resulting[node_type].desired, 0) for node_type in NODE_TYPES
+            max(self.current[node_type].desired - self.after_deploy[node_type].desired, 0) for node_type in NODE_TYPES
         )
 
 
 def leaves_no_master(change: Change) -> bool:
     """Return True if the deploy leaves workers without a master, as a changed size does on a paused cluster."""
-    return change.resulting[MASTER].desired == 0 < change.resulting[WORKER].desired
+    return change.after_deploy[MASTER].desired == 0 < change.after_deploy[WORKER].desired
 
 
 def describe(change: Change) -> Iterator[str]:
     """Yield, line by line, what the deploy will do."""
-    old, new = (sizes[WORKER].desired for sizes in (change.deployed, change.declared))
+    old, new = (sizes[WORKER].desired for sizes in (change.old_template, change.new_template))
     paused = "the cluster is paused: " if change.is_paused else ""
     if change.is_refused:
         yield (

@@ -56,7 +56,9 @@ def command(
     template = read_template(clients.cloudformation, cluster.stack_name)
     require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
-    change = Change(current=sizes_of(groups), deployed=template.sizes(cluster.name), declared=props.initial_sizes)
+    change = Change(
+        current=sizes_of(groups), old_template=template.sizes(cluster.name), new_template=props.initial_sizes
+    )
     _print_change(change, clients, cluster, template)
     if change.is_refused:
         raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
@@ -67,12 +69,12 @@ def command(
     set_and_deploy(SETTING, workers, cdk_options=cdk_options, region=clients.region, deploy=deploy)
     if deploy and leaves_no_master(change):
         # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.
-        resume_groups(clients, cluster.name, change.declared)
+        resume_groups(clients, cluster.name, change.new_template)
         # The deploy may have changed the setup, for which the wait allows.
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
-        wait_until_ready(clients, cluster, change.declared)
+        wait_until_ready(clients, cluster, change.new_template)
     if as_json:
-        before = change.deployed[WORKER].desired
+        before = change.old_template[WORKER].desired
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)
     return 0
 
@@ -84,5 +86,5 @@ def _print_change(change: Change, clients: Clients, cluster: Cluster, template: 
     def cost(sizes: ClusterSizes) -> str:
         return describe_rate(hourly_rate(read_parts(clients, cluster, template, sizes), prices), prices)
 
-    for line in (*describe(change), f"now {cost(change.current)}, then {cost(change.resulting)}"):
+    for line in (*describe(change), f"now {cost(change.current)}, then {cost(change.after_deploy)}"):
         print(f"dlcluster: {line}", file=sys.stderr)
