@@ -123,7 +123,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
 def read_activities(
     autoscaling: "AutoScalingClient", groups: Sequence[str], *, since: datetime, max_items: int | None = MAX_ACTIVITIES
 ) -> list[Activity]:
-    """Return what the groups, including deleted ones, did since `since`, newest first: before, others had their names.
+    """Return the groups' activities since `since`, newest first. Earlier ones belong to deleted groups of the same name.
 
     Without `max_items`, read everything that AWS still has of each group.
     """

@@ -58,7 +58,11 @@ class ZoneDeployer:
             time.sleep(POLL_S)
 
     def move(self, zone: str) -> None:
-        """Deploy with empty groups in a zone; until one is chosen, the groups are in the first of ``zones``."""
+        """Move the empty groups to this zone.
+
+        Deploy with it first in ``zones``, because the template places them in the first candidate until a zone is
+        pinned.
+        """
         if has_groups(describe_stack(self.clients.cloudformation, self.name)):
             self.lock.acquire_or_renew()
             groups = read_groups(self.clients.autoscaling, self.name)

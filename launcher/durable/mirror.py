@@ -45,7 +45,7 @@ def admit(record: DurableRecord) -> bool:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(record.job.id):
-            if _is_known(record.job.id):
+            if _must_not_admit(record.job.id):
                 return False
             write_atomically(directory / RECORD, record.to_bytes())
             (directory / UNREADABLE).unlink(missing_ok=True)
@@ -60,19 +60,20 @@ def list_as_unreadable(job: JobRecord) -> None:
     Raises LaunchError if the job is known or stopped, and OSError.
     """
     with locked(job.id):
-        if _is_known(job.id):
+        if _must_not_admit(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
         content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
         write_atomically(directory_of(job.id) / UNREADABLE, content)
 
 
-def _is_known(job_id: str) -> bool:
-    """Return True if the job's record is here, or the job is over or stopped; call it under the job's lock.
+def _must_not_admit(job_id: str) -> bool:
+    """Return True if the job's record is here, or the job has ended or was stopped (a stop removes its directory).
 
-    A directory alone tells nothing: the service was killed, or met a full disk, before it wrote a file there.
+    Call it under the job's lock.
     """
     directory = directory_of(job_id)
-    # A stop that held the lock until now has removed the directory.
+    # A directory alone proves nothing: the service may have been killed, or the disk may have been full, before a file
+    # was written there.
     return not directory.exists() or (directory / RECORD).exists() or (directory / ENDED).exists()
 
 

@@ -36,7 +36,7 @@ class Failure:
     exit_code: int
     reason: str
     failed_rank: int | None = None
-    """Rank whose exit code this is; None if no process or one that is no rank failed."""
+    """Rank that failed; None if a parameter server failed, or no process did."""
     tail: tuple[bytes, ...] = ()
     log: str | None = None
     """File with the complete output."""
