@@ -130,7 +130,7 @@ class DeepLearningCluster(Construct):
             cluster_name=props.cluster_name,
             vpc=self.network.vpc,
             ssh_locations=None if props.private else props.ssh_locations,
-            efa=props.efa_interfaces > 0,
+            uses_efa=props.efa_interfaces > 0,
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
             groups.allow_lustre_servers(self.network.vpc_blocks)
@@ -196,7 +196,7 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
             volume_key=self.key,
-            efa=self.props.instance if self.props.efa_interfaces else None,
+            efa_type=self.props.instance if self.props.efa_interfaces else None,
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
             uses_capacity_block=self.props.uses_capacity_block,
@@ -236,7 +236,7 @@ class DeepLearningCluster(Construct):
         for group in (self.master, self.workers):
             group.set_user_data(self._node_config(group), self.bundle.source)
             # Nodes of an earlier deploy may still use the EFA security group and the placement group.
-            group.group.node.add_dependency(self.security_groups.efa, self.placement_group)
+            group.group.node.add_dependency(self.security_groups.efa_group, self.placement_group)
             if self.props.private:
                 # An SSM agent that is denied at its first attempt waits for minutes before the next.
                 group.group.node.add_dependency(self.roles)
@@ -250,7 +250,7 @@ class DeepLearningCluster(Construct):
         return replace(
             template,
             instance_type=props.master_type,
-            efa=props.master_instance if props.master_efa_interfaces else None,
+            efa_type=props.master_instance if props.master_efa_interfaces else None,
             placement_group=template.placement_group if props.master_efa_interfaces else None,
             capacity_reservation=template.capacity_reservation if props.master_type == props.instance_type else None,
         )

@@ -25,7 +25,7 @@ class SecurityGroups(Construct):
         cluster_name: str,
         vpc: ec2.IVpc,
         ssh_locations: Sequence[str] | None,
-        efa: bool = False,
+        uses_efa: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster_name = cluster_name
@@ -46,9 +46,9 @@ class SecurityGroups(Construct):
         self.allow_list = None if ssh_locations is None else self._allow_list()
         """Addresses of ``dlcluster allow-ip``; None on a private cluster."""
         # Define it without EFA too: a deploy that turned EFA off would take the rules from the nodes that still use it.
-        self.efa = self._efa(vpc)
+        self.efa_group = self._efa(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
-        self._uses_efa = efa
+        self._uses_efa = uses_efa
         self._allow_members()
         self._allow_outbound()
 
@@ -84,7 +84,7 @@ class SecurityGroups(Construct):
     def groups_for(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
         """Return the groups of a type's nodes."""
         own = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
-        return [*own, self.efa] if self._uses_efa else [*own]
+        return [*own, self.efa_group] if self._uses_efa else [*own]
 
     def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
         """Return a group that is open to itself by its ID.
