@@ -11,7 +11,7 @@ from constructs import Construct
 from bootstrap import contract
 from bootstrap.config import NodeConfig
 from stacks.catalog.deep_learning_ami import ROOT_DEVICE
-from stacks.cluster_role import RoleRules, limit_roles
+from stacks.cluster_role import RoleRules, apply_permissions_boundary
 from stacks.flow_logs import FlowLogs
 from stacks.hardening import acknowledge_rules
 from stacks.immutable_settings import forbid_changes
@@ -83,7 +83,7 @@ class DeepLearningCluster(Construct):
         )
         forbid_changes(self, props, zone=self.zone)
         if props.permissions_boundary is not None:
-            limit_roles(self, props.permissions_boundary)
+            apply_permissions_boundary(self, props.permissions_boundary)
         if props.hardened:
             acknowledge_rules(self)
         self.price_summary = self._price_summary()

@@ -1,4 +1,4 @@
-"""Define the roles of a cluster: their names, and whether their permissions are inline or in managed policies."""
+"""Define `ClusterRole`, the base of every role: its name, and permissions that are inline or in managed policies."""
 
 import json
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ def _shown(value: Any) -> Any:
     return {key: _shown(each) for key, each in value.items()}
 
 
-def limit_roles(scope: Construct, boundary: str) -> None:
+def apply_permissions_boundary(scope: Construct, boundary: str) -> None:
     """Give every role of the scope a permissions boundary, given as a name or ARN."""
     if boundary.startswith("arn:"):
         policy = iam.ManagedPolicy.from_managed_policy_arn(scope, "PermissionsBoundary", boundary)
