@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bootstrap.contract import (
@@ -170,8 +170,8 @@ class Status:
         location_cells = (instance.instance_type, instance.zone, member.address, instance.public_address)
         return (str(member.node_index), member.short_name, member.instance_id, *location_cells, state)
 
-    def to_dict(self, reasons: Sequence[str]) -> dict[str, Any]:
-        """Return the status as a JSON object; `reasons` are those for missing nodes."""
+    def to_dict(self, reasons: Sequence[str], now: datetime) -> dict[str, Any]:
+        """Return the status at `now` as a JSON object; `reasons` are those for missing nodes."""
         return {
             "cluster": self.cluster_name,
             "region": self.region,
@@ -185,7 +185,7 @@ class Status:
             "capacity_block": self.capacity_block.to_dict() if self.capacity_block else None,
             "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
             "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
-            "warnings": [*self.warnings(datetime.now(timezone.utc))],
+            "warnings": [*self.warnings(now)],
             "shared_storage": self.membership.shared_storage or None,
             "release": {"dlcluster": VERSION, "stack": self.release or None, "differences": self.release_lines()},
         }
@@ -255,9 +255,9 @@ def _setup(outcome: str) -> dict[str, str] | None:
     return {"outcome": word, "sha256": sha256} if outcome else None
 
 
-def reasons(activities: Sequence[Activity]) -> list[str]:
+def scaling_reasons(activities: Sequence[Activity]) -> list[str]:
     """Return EC2's latest failure, and its latest activity if that succeeded, because the failure may be long past."""
-    found = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
+    reasons = [f"latest EC2 Auto Scaling failure: {failure}" for failure in distinct_failures(activities)[:1]]
     if activities and not activities[0].is_failure:
-        found.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
-    return found
+        reasons.append(f"latest EC2 Auto Scaling activity: {activities[0]}")
+    return reasons

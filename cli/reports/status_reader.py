@@ -9,7 +9,7 @@ from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activiti
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
 from cli.reports.capacity_block import parse_deployed_block
-from cli.reports.status import Status, reasons
+from cli.reports.status import Status, scaling_reasons
 from stacks.settings.lifetime import DELETE
 
 
@@ -63,6 +63,6 @@ def _groups(clients: Clients, cluster_name: str) -> tuple[ScalingGroups, list[st
 def _reasons(clients: Clients, groups: ScalingGroups) -> list[str]:
     try:
         with aws_errors(clients.region):
-            return reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
+            return scaling_reasons(read_activities(clients.autoscaling, groups.names, since=groups.since))
     except ClusterError as error:
         return [str(error)]

@@ -64,11 +64,11 @@ class Snapshot:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""
-        found = self.status.to_dict(self.reasons)
-        for node in found["nodes"]:
+        status = self.status.to_dict(self.reasons, utc_now())
+        for node in status["nodes"]:
             check = self.checks.get(node["index"])
             node.update(check.to_dict() if check else {"agent": None, "sshd": None, "gpus": []})
-        return {**found, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.trouble or None}
+        return {**status, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.trouble or None}
 
 
 def _job_line(job: Job, now: datetime) -> str:

@@ -53,9 +53,10 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     remove_expired_addresses(selected.clients, selected.cluster)
     status, reasons = read_status(selected)
     cost = _cost(selected)
+    now = datetime.now(timezone.utc)
     if as_json:
         print_json(
-            **status.to_dict(reasons),
+            **status.to_dict(reasons, now),
             usd_per_hour=cost.rate.total if cost else None,
             usd_spent=cost.so_far.total if cost else None,
         )
@@ -63,7 +64,6 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     print(status.summary)
     print_table(COLUMNS, status.rows())
     missing = status.missing_lines(reasons) if status.missing else ()
-    now = datetime.now(timezone.utc)
     for line in (
         *status.schedule_lines(now),
         *status.idle_lines(now),
