@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.aws.scaling import read_activities
-from cli.reports.status import reasons
+from cli.reports.status import scaling_reasons
 from local.dataplane.launch_failures import report
 from tests.local.aws.harness import Aws, Group, Stacks, start_server
 from tests.local.aws.templates import cluster, group, launch_template
@@ -51,7 +51,7 @@ def test_status_shows_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) 
     report(tmp_path, first, "its container ended (1): Failed to mount")
     inside.client("ec2").terminate_instances(InstanceIds=[first])
     since = datetime.min.replace(tzinfo=timezone.utc)
-    newest, *_ = reasons(read_activities(inside.client("autoscaling"), [members.name], since=since))
+    newest, *_ = scaling_reasons(read_activities(inside.client("autoscaling"), [members.name], since=since))
     assert "Termination Reason: Server.InternalError: Internal error on launch" in newest
     assert newest.endswith("its container ended (1): Failed to mount")
     assert len(members.in_service()) == 1
