@@ -125,7 +125,8 @@ def read_activities(
 ) -> list[Activity]:
     """Return the groups' activities since `since`, newest first.
 
-    Earlier ones belong to deleted groups of the same name. Without `max_items`, read everything that AWS still has of each group.
+    Earlier ones belong to deleted groups of the same name. Without `max_items`, read everything that AWS still has of
+    each group.
     """
     found = (_activity(each) for group in groups for each in _activities(autoscaling, group, max_items))
     kept = (activity for activity in found if activity.time >= since)
