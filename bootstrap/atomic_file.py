@@ -74,12 +74,12 @@ def write_block(path: Path, lines: str) -> bool:
     """Make a shared file contain our block; keep its mode, its owner and all other lines."""
     path = Path(os.path.realpath(path))
     try:
-        old = path.read_bytes().decode("utf-8", "surrogateescape")
-        found = path.stat()
-        permissions = Permissions(mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
+        old_text = path.read_bytes().decode("utf-8", "surrogateescape")
+        status = path.stat()
+        permissions = Permissions(mode=stat.S_IMODE(status.st_mode), uid=status.st_uid, gid=status.st_gid)
     except FileNotFoundError:
-        old, permissions = "", Permissions()
-    return write_file(path, replace_block(old, lines), permissions)
+        old_text, permissions = "", Permissions()
+    return write_file(path, replace_block(old_text, lines), permissions)
 
 
 def write_and_act(path: Path, text: str, *, act: Callable[[], None], pending: Path) -> bool:
@@ -131,12 +131,12 @@ def _encode(text: str) -> bytes:
 
 def _is_right(path: Path, content: bytes, permissions: Permissions) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
         return (
             path.read_bytes() == content
-            and stat.S_IMODE(found.st_mode) == permissions.mode
-            and permissions.uid in (None, found.st_uid)
-            and permissions.gid in (None, found.st_gid)
+            and stat.S_IMODE(status.st_mode) == permissions.mode
+            and permissions.uid in (None, status.st_uid)
+            and permissions.gid in (None, status.st_gid)
         )
     except FileNotFoundError:
         return False

@@ -21,8 +21,8 @@ STALE_S = 600.0
 def remove_old_jobs(jobs: str, *, keep: int) -> None:
     """Remove all but the newest `keep` jobs, and never one that still runs. Names sort by time."""
     try:
-        old = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
-        for directory in old:
+        directories = [f"{jobs}/{name}" for name in sorted(os.listdir(jobs))[:-keep]]
+        for directory in directories:
             if not (is_running(directory) or lock_is_fresh(directory)):
                 _remove(directory)
     except OSError:

@@ -26,11 +26,11 @@ class Identity:
 
 def read_identity(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Identity:
     """Read the identity once; the caller retries until its deadline. Raises MetadataError."""
-    found = read_categories(("instance-id", "local-ipv4"), host=host, timeout_s=timeout_s)
-    for name, value in found.items():
+    categories = read_categories(("instance-id", "local-ipv4"), host=host, timeout_s=timeout_s)
+    for name, value in categories.items():
         if value is None:
             raise MetadataError(f"metadata service at {host} has no {name}")
-    return Identity(instance_id=str(found["instance-id"]), address=str(found["local-ipv4"]))
+    return Identity(instance_id=str(categories["instance-id"]), address=str(categories["local-ipv4"]))
 
 
 def read_categories(names: Iterable[str], *, host: str, timeout_s: float) -> dict[str, str | None]:

@@ -80,9 +80,9 @@ class Follower:
         self.seconds_until_turn = self._turn.seconds_until_turn(known.desired_nodes, now=now)
         if self.seconds_until_turn > 0:
             return known
-        found = self._table.read_membership()
+        membership = self._table.read_membership()
         self._turn.record_read(now=now)
-        return found
+        return membership
 
     def _generation(self) -> int | None:
         """Return the generation; None if its record is bad, because the membership may still be good."""

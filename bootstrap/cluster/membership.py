@@ -50,7 +50,7 @@ class Member(Node):
     @property
     def node(self) -> Node:
         """Return the node without its index."""
-        return Node(**{each.name: getattr(self, each.name) for each in fields(Node)})
+        return Node(**{field.name: getattr(self, field.name) for field in fields(Node)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +144,9 @@ def assign_node_indexes(
     ``desired_nodes``, so a replacement that arrives before its predecessor is gone waits for that index.
     """
     known = {node.instance_id: node for node in nodes}
-    refreshed = [_refreshed(each, known.get(each.instance_id)) for each in members if each.instance_id not in departed]
+    refreshed = [
+        _refreshed(member, known.get(member.instance_id)) for member in members if member.instance_id not in departed
+    ]
     kept = [member for member in refreshed if (member.node_index == 1) == (member.node_type == MASTER)]
     by_index = {member.node_index: member for member in _close_gaps(kept, desired_nodes=desired_nodes)}
     placed = {member.instance_id for member in by_index.values()}

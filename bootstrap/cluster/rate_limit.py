@@ -32,7 +32,7 @@ class RecordRateLimit:
         """Return the records in force, by instance ID; forget nodes that are not in ``instances``."""
         now = self._monotonic()
         # Keep a node whose record is bad; otherwise a bad record would reset the limit.
-        self._accepted = {name: each for name, each in self._accepted.items() if name in instances}
+        self._accepted = {name: accepted for name, accepted in self._accepted.items() if name in instances}
         for name, record in records.items():
             self._accepted[name] = _next(self._accepted.get(name), record, now=now)
         return {name: self._accepted[name].record for name in records}

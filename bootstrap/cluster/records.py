@@ -251,19 +251,23 @@ def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
         rows = _rows(item)
     except RecordError:
         return ()
-    found: list[MemberRecord] = []
+    members: list[MemberRecord] = []
     for row in rows if isinstance(rows, list) else []:
         try:
             member = parse_member(row, networks)
         except RecordError:
             continue
-        if not any(_collide(member, other) for other in found):
-            found.append(member)
-    return tuple(sorted(found, key=lambda member: member.node_index))
+        if not any(_collide(member, other) for other in members):
+            members.append(member)
+    return tuple(sorted(members, key=lambda member: member.node_index))
 
 
-def _collide(one: MemberRecord, other: MemberRecord) -> bool:
-    return one.node_index == other.node_index or one.instance_id == other.instance_id or one.address == other.address
+def _collide(member: MemberRecord, other: MemberRecord) -> bool:
+    return (
+        member.node_index == other.node_index
+        or member.instance_id == other.instance_id
+        or member.address == other.address
+    )
 
 
 def _check_version(item: Item) -> None:
@@ -276,10 +280,10 @@ def _check_version(item: Item) -> None:
 
 def _attribute(item: Item, name: str, kind: str) -> Any:
     """Return the value of an attribute, which must have the given DynamoDB type."""
-    found: object = item.get(name)
-    value = cast("Mapping[str, object]", found).get(kind) if isinstance(found, Mapping) else None
+    attribute: object = item.get(name)
+    value = cast("Mapping[str, object]", attribute).get(kind) if isinstance(attribute, Mapping) else None
     if not isinstance(value, bool if kind == "BOOL" else str):
-        raise RecordError(f"{name} must be an attribute of type {kind}, got {shown(found)}")
+        raise RecordError(f"{name} must be an attribute of type {kind}, got {shown(attribute)}")
     return value
 
 

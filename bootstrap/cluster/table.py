@@ -260,7 +260,7 @@ def _if_any(name: str, text: str) -> Item:
 
 def _codes(error: ClientError) -> set[str]:
     """Return why a call failed: the reasons of a cancelled transaction, or else the error's code."""
-    reasons = {str(each.get("Code")) for each in error.response.get("CancellationReasons", [])} - {"None"}
+    reasons = {str(reason.get("Code")) for reason in error.response.get("CancellationReasons", [])} - {"None"}
     return reasons or {error.response["Error"]["Code"]}
 
 

@@ -193,6 +193,6 @@ def node_state(membership: Membership, *, member: Member) -> str:
         "node_index": member.node_index,
         "generation": membership.generation,
         "desired_nodes": membership.desired_nodes,
-        "members": [member_row(each) for each in membership.members],
+        "members": [member_row(listed_member) for listed_member in membership.members],
     }
     return json.dumps(state, indent=2) + "\n"

@@ -79,10 +79,10 @@ def parse_pause(item: Mapping[str, Mapping[str, Any]]) -> PauseRecord:
     text: object = item.get(PAUSE_FIELD, {}).get("S")
     if not isinstance(text, str):
         raise RecordError(f"{PAUSE_FIELD} must be text, got {shown(text)}")
-    found = parse_json(PAUSE_FIELD, text)
-    if not isinstance(found, dict):
-        raise RecordError(f"{PAUSE_FIELD} must be a JSON object, got {shown(found)}")
-    values = cast("dict[str, object]", found)
+    content = parse_json(PAUSE_FIELD, text)
+    if not isinstance(content, dict):
+        raise RecordError(f"{PAUSE_FIELD} must be a JSON object, got {shown(content)}")
+    values = cast("dict[str, object]", content)
     silent = values.get("silent", [])
     if not isinstance(silent, list):
         raise RecordError(f"silent must be a list, got {shown(silent)}")

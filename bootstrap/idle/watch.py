@@ -58,7 +58,7 @@ class IdleWatch:
 
     def observe(self, reports: Mapping[str, str], *, instances: Collection[str], now: float) -> None:
         """Collect the reports of the groups' instances."""
-        found: dict[str, _Node] = {}
+        nodes: dict[str, _Node] = {}
         for name in instances:
             report, node = parse_idle_report(reports.get(name, "")), self._nodes.get(name)
             if node is None:
@@ -68,8 +68,8 @@ class IdleWatch:
                 node.last_report_at, node.sequence_number, active_at = now, report.sequence_number, now - report.idle_s
                 if node.last_active_at is None or abs(active_at - node.last_active_at) > TOLERANCE_S:
                     node.last_active_at = active_at
-            found[name] = node
-        self._nodes = found
+            nodes[name] = node
+        self._nodes = nodes
 
     def decide(self, *, idle_stop_s: float, members: Collection[str], now: float) -> Verdict:
         """Judge the cluster; with ``idle_stop_s`` 0 it never pauses, and nodes need not report."""

@@ -50,8 +50,8 @@ def _grace_s(lock: str) -> int:
         return 0
     try:
         content = os.read(fd, _MAX_LENGTH) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-        found = _GRACE.fullmatch(content)
-        return int(found[1]) if found and _is_held(fd) else 0
+        match = _GRACE.fullmatch(content)
+        return int(match[1]) if match and _is_held(fd) else 0
     except OSError:
         return 0
     finally:

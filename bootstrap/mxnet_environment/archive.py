@@ -61,9 +61,9 @@ class Archive:
         # No other user can write to a temporary directory, so the unpacked bytes are the hashed ones.
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".fetch-") as work:
             packed, unpacked = Path(work, "packed"), Path(work, "unpacked")
-            found = self._download(packed)
-            if found != sha256:
-                raise WrongHashError("wrong hash", f"SHA-256 of {self._key} must be {sha256}, got {found}")
+            actual_sha256 = self._download(packed)
+            if actual_sha256 != sha256:
+                raise WrongHashError("wrong hash", f"SHA-256 of {self._key} must be {sha256}, got {actual_sha256}")
             unpacked.mkdir(mode=0o755)
             unpack(packed, unpacked)
             for name, target in OUTWARD_LINKS.items():

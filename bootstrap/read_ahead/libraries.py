@@ -44,13 +44,13 @@ class Amount:
 def find_libraries(root: Path) -> list[Path]:
     """Return the regular files to read, each once."""
     environment = under_root(root, PYTORCH_PYTHON).parents[1]
-    found: dict[Path, None] = {}
+    libraries: dict[Path, None] = {}
     for site_packages in sorted(environment.glob("lib/python3*/site-packages")):
         for pattern in PATTERNS:
             for file in sorted(site_packages.glob(pattern)):
                 if file.is_file() and not file.is_symlink() and file.stat().st_size >= MIN_LIBRARY_BYTES:
-                    found[file] = None
-    return list(found)
+                    libraries[file] = None
+    return list(libraries)
 
 
 def read_all(

@@ -62,9 +62,9 @@ def fetch(
                 raise SetupError("cannot fetch it from S3", f"cannot fetch {source.url}: {error}") from error
             log.warning("cannot fetch %s yet: %s", source.url, error)
             sleep(RETRY_S)
-    found = hashlib.sha256(content).hexdigest()
-    if found != source.sha256:
-        raise SetupError("wrong hash", f"SHA-256 of {source.url} must be {source.sha256}, got {found}")
+    actual_sha256 = hashlib.sha256(content).hexdigest()
+    if actual_sha256 != source.sha256:
+        raise SetupError("wrong hash", f"SHA-256 of {source.url} must be {source.sha256}, got {actual_sha256}")
     return content
 
 

@@ -62,8 +62,8 @@ def environment_of(config: NodeConfig) -> dict[str, str]:
 
 def _read(region: str, bucket: str, key: str) -> bytes:
     # Connect each time: a client created without credentials would never look for them again.
-    found: Any = connect(region).s3.get_object(Bucket=bucket, Key=key)
-    return bytes(found["Body"].read())
+    answer: Any = connect(region).s3.get_object(Bucket=bucket, Key=key)
+    return bytes(answer["Body"].read())
 
 
 class SetupOutput:

@@ -60,10 +60,10 @@ class FileSystemLookup:
     def _ask_lustre(self, setting: str) -> str:
         file_system = setting.partition(":")[2]
         answer: Any = self._clients.fsx.describe_file_systems(FileSystemIds=[file_system])
-        found = answer["FileSystems"][0]
-        name = found.get("LustreConfiguration", {}).get("MountName")
+        description = answer["FileSystems"][0]
+        name = description.get("LustreConfiguration", {}).get("MountName")
         if name is None:
-            raise RecordError(f"{file_system} has no mount name, its type is {found['FileSystemType']}")
+            raise RecordError(f"{file_system} has no mount name, its type is {description['FileSystemType']}")
         return f"{setting}:{name}"
 
     def _log_change(self, error: str) -> None:

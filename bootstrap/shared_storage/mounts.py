@@ -113,14 +113,14 @@ class Mount(NamedTuple):
 
 def mounted_on(mountinfo: str, directory: str) -> Mount | None:
     """Return the uppermost mount on a directory; None if there is none."""
-    found = None
+    mount = None
     for line in mountinfo.splitlines():
         place, _, rest = line.partition(" - ")
         fields, described = place.split(" "), rest.split(" ")
         if len(fields) > 4 and fields[4] == directory and len(described) > 2:
             kind, source, options = described[:3]
-            found = Mount(root=fields[3], kind=kind, source=source, options=tuple(options.split(",")))
-    return found
+            mount = Mount(root=fields[3], kind=kind, source=source, options=tuple(options.split(",")))
+    return mount
 
 
 class SharedDirectory:
@@ -142,11 +142,11 @@ class SharedDirectory:
 
         Raises OccupiedError if something else is mounted.
         """
-        found = self._mount()
-        if found is None or found.source == GUARD:
+        mount = self._mount()
+        if mount is None or mount.source == GUARD:
             return False
-        if not found.is_of(target):
-            raise OccupiedError(f"{SHARED_DIR} has another mount, {found.kind} from {found.source}")
+        if not mount.is_of(target):
+            raise OccupiedError(f"{SHARED_DIR} has another mount, {mount.kind} from {mount.source}")
         return True
 
     def mount(self, command: Sequence[str]) -> None:

@@ -44,16 +44,16 @@ class SharedStorage:
         if self._wanted is None:
             return ""
         try:
-            found = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or MOUNT_NOT_KNOWN
+            state = check_mount(under_root(self._root, SHARED_STATE).read_text().strip()) or MOUNT_NOT_KNOWN
         except (OSError, UnicodeDecodeError, RecordError):
-            found = MOUNT_NOT_KNOWN
-        return self._debounced(found)
+            state = MOUNT_NOT_KNOWN
+        return self._debounced(state)
 
-    def _debounced(self, found: str) -> str:
+    def _debounced(self, state: str) -> str:
         now = self._monotonic()
-        if found != self._seen:
-            self._seen, self._since = found, now
-        if found != self._reported and (found == MOUNTED or now - self._since >= SETTLE_S):
-            log.info("shared storage: %s", found)
-            self._reported = found
+        if state != self._seen:
+            self._seen, self._since = state, now
+        if state != self._reported and (state == MOUNTED or now - self._since >= SETTLE_S):
+            log.info("shared storage: %s", state)
+            self._reported = state
         return self._reported

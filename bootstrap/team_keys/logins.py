@@ -80,11 +80,11 @@ def end_logins(
             log.info("ending the login of removed SSH key %s (%s)", names[fingerprint], fingerprint)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-    found = set(_logins_without_line(accepted, processes))
-    for pid in sorted(found - already_logged):
+    logins = set(_logins_without_line(accepted, processes))
+    for pid in sorted(logins - already_logged):
         log.warning("cannot tell the SSH key of the login of process %d: the journal names none", pid)
     already_logged.clear()
-    already_logged.update(found)
+    already_logged.update(logins)
 
 
 def _lines(journal: str) -> Iterator[tuple[int, str]]:

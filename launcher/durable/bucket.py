@@ -146,9 +146,9 @@ class JobBucket:
                 Bucket=self._location.bucket, Prefix=f"{self._location.prefix}files/"
             )
             for page in pages:
-                old = [item["Key"] for item in page.get("Contents", ()) if item["LastModified"] < before]
+                old_keys = [item["Key"] for item in page.get("Contents", ()) if item["LastModified"] < before]
                 # A page has at most a thousand objects, as many as one call deletes.
-                if objects := [{"Key": key} for key in old if key not in needed]:
+                if objects := [{"Key": key} for key in old_keys if key not in needed]:
                     deletion = {"Objects": objects, "Quiet": True}
                     answer = self._client.delete_objects(Bucket=self._location.bucket, Delete=deletion)
                     count += len(objects)

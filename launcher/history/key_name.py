@@ -20,8 +20,8 @@ def key_name(environ: Mapping[str, str], *, user: str, root: Path = Path("/"), h
     """Return the name of the login's key, from the team's keys or else the user's own; None if it has none."""
     login = environ.get(LOGIN_VARIABLE)
     keys = {tuple(words[1:3]) for words in _lines(Path(login)) if words[0] == METHOD} if login else set()
-    own = (home or Path.home()) / ".ssh/authorized_keys"
-    for file in (root / TEAM_KEYS_DIR.lstrip("/") / user, own) if keys else ():
+    own_keys_file = (home or Path.home()) / ".ssh/authorized_keys"
+    for file in (root / TEAM_KEYS_DIR.lstrip("/") / user, own_keys_file) if keys else ():
         for words in _lines(file):
             if tuple(words[:2]) in keys and len(words) == 3 and words[2].isprintable():
                 return words[2][:MAX_NAME]

@@ -23,11 +23,11 @@ async def check_nodes(job: JobSpec, connections: Sequence[RunnerConnection], *, 
     await check_venv(job, connections)
     check_first_host(job, connections)
     if not job.force:
-        check_fabric([(one.host, one.efa_devices) for one in connections])
+        check_fabric([(connection.host, connection.efa_devices) for connection in connections])
     # On a restart, a replacement may have run a newer setup, which --max-restarts accepts; and the processes of the
     # failed run may still hold the GPUs.
     if not (job.force or is_restart):
-        check_setup([(one.host, one.setup) for one in connections])
+        check_setup([(connection.host, connection.setup) for connection in connections])
         check_gpus(job, [connection.gpus for connection in connections])
 
 

@@ -35,8 +35,12 @@ async def check_venv(job: JobSpec, connections: Sequence[RunnerConnection]) -> N
     # Import only now: most jobs name none.
     from launcher.sync.rpc import call
 
-    answers = await asyncio.gather(*(call(one, operation="venv", directory=job.venv) for one in connections))
-    hosts = [one.host for one, answer in zip(connections, answers, strict=True) if not answer["has_python"]]
+    answers = await asyncio.gather(
+        *(call(connection, operation="venv", directory=job.venv) for connection in connections)
+    )
+    hosts = [
+        connection.host for connection, answer in zip(connections, answers, strict=True) if not answer["has_python"]
+    ]
     if hosts:
         where = first_and_others(hosts)
         raise RefusedError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")

@@ -71,14 +71,14 @@ class HostClaims:
         if own_record is None or job.host_source is None:
             return list(listed), []
         taken = {host: users[0] for host in listed if (users := _jobs_using(host, job, own_record, others))}
-        own = [host for host in listed if str(host) in own_record.hosts and host not in taken]
-        free = [host for host in listed if host not in own and host not in taken]
+        own_hosts = [host for host in listed if str(host) in own_record.hosts and host not in taken]
+        free_hosts = [host for host in listed if host not in own_hosts and host not in taken]
         if _shares_nodes(job):
-            return _put_first([*own, *free, *taken], first), []
+            return _put_first([*own_hosts, *free_hosts, *taken], first), []
         reasons = {str(host): f"{host}: job {other.id} has it" for host, other in taken.items()}
         if first in reasons:
             return [], [f"{reasons[first]}, and mpirun runs there"]
-        return _put_first([*own, *free], first), [*reasons.values()]
+        return _put_first([*own_hosts, *free_hosts], first), [*reasons.values()]
 
     async def claim(self, job: JobSpec) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""

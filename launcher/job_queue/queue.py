@@ -33,38 +33,38 @@ def _is_live(directory: Path, record: JobRecord) -> bool:
 
 def own_and_others(records: Sequence[JobRecord], job_id: str) -> tuple[JobRecord | None, list[JobRecord]]:
     """Return the record of this job, None if there is none, and those of the other jobs."""
-    own = next((record for record in records if record.id == job_id), None)
-    return own, [record for record in records if record is not own]
+    own_record = next((record for record in records if record.id == job_id), None)
+    return own_record, [record for record in records if record is not own_record]
 
 
-def ahead_of(own: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs ahead of this one: those submitted earlier that are waiting or starting.
 
     A job that does not wait counts only if it starts on the same nodes.
     """
     earlier = [
-        other for other in others if other.state in (JobState.PENDING, JobState.WAITING) and _is_earlier(other, own)
+        other for other in others if other.state in (JobState.PENDING, JobState.WAITING) and _is_earlier(other, record)
     ]
-    return sorted((other for other in earlier if other.waits or share_nodes(own, other)), key=_submission)
+    return sorted((other for other in earlier if other.waits or share_nodes(record, other)), key=_submission)
 
 
-def jobs_using_nodes_of(own: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_using_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
     return [
-        other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(own, other)
+        other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(record, other)
     ]
 
 
-def jobs_overtaken_by(own: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_overtaken_by(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the queued jobs that this one would overtake on their nodes."""
-    ahead = ahead_of(own, others)
+    ahead = ahead_of(record, others)
     ahead += [other for other in others if other.starting and other not in ahead]
-    return [other for other in ahead if other.waits and share_nodes(own, other)]
+    return [other for other in ahead if other.waits and share_nodes(record, other)]
 
 
-def share_nodes(one: JobRecord, other: JobRecord) -> bool:
+def share_nodes(record: JobRecord, other: JobRecord) -> bool:
     """Return True if two jobs take the same GPUs of a node, or both have ranks on a node without GPUs."""
-    claims, other_claims = _claims(one), _claims(other)
+    claims, other_claims = _claims(record), _claims(other)
     return any(overlap(gpus, other_claims[host]) for host, gpus in claims.items() if host in other_claims)
 
 
@@ -80,8 +80,8 @@ def _canonical(host: str) -> str:
     return LOCAL_HOST if host == LOCAL_HOST or (":" not in host and is_this_machine(Host(name=host))) else host
 
 
-def _is_earlier(one: JobRecord, other: JobRecord) -> bool:
-    return _submission(one) < _submission(other)
+def _is_earlier(record: JobRecord, other: JobRecord) -> bool:
+    return _submission(record) < _submission(other)
 
 
 def _submission(record: JobRecord) -> tuple[str, str]:

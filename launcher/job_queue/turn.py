@@ -58,21 +58,21 @@ def assign_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
     Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
     for a job that starts at the same moment as this one.
     """
-    own, others = own_and_others(live_jobs(jobs), job_id)
-    if own is None:
+    own_record, others = own_and_others(live_jobs(jobs), job_id)
+    if own_record is None:
         return job
     # Jobs of other machines that share this home directory are known late; the nodes report them.
     local = [record for record in others if not is_on_other_machine(record)]
     # While a job waits, the free nodes may be those that it waits for.
     if job.has_gpus and not any(_waits_in_queue(record) for record in local):
-        job = choose_free(job, own, local)
-    own = with_claims(own, job)
-    if overtaken := jobs_overtaken_by(own, others):
+        job = choose_free(job, own_record, local)
+    own_record = with_claims(own_record, job)
+    if overtaken := jobs_overtaken_by(own_record, others):
         raise LaunchError(
             f"nothing started: {name_job(overtaken[0])} is waiting for these nodes (--wait queues the job behind it, "
             "--force starts anyway)"
         )
-    if job.has_gpus and (blocking := jobs_using_nodes_of(own, local)):
+    if job.has_gpus and (blocking := jobs_using_nodes_of(own_record, local)):
         detail = f"{name_job(blocking[0])} has them"
         advice = "--wait queues the job, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
@@ -153,18 +153,18 @@ class Turn:
 
         The reason is empty if the job need not wait.
         """
-        own, others = own_and_others(live_jobs(self._queue_context.jobs), self._queue_context.job_id)
-        if own is None:
+        record, others = own_and_others(live_jobs(self._queue_context.jobs), self._queue_context.job_id)
+        if record is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         if self._clock() >= self._retry_at:
             self._in_use, self._delay = {}, ""
-        ahead = ahead_of(with_claims(own, job), others)
+        ahead = ahead_of(with_claims(record, job), others)
         if not (ahead or unready_reason or self._policy.nodes is None):
             # Jobs that may share nodes start on all that they ask for.
             min_nodes = self._policy.nodes[0] if self._policy.exclusive else None
-            job = choose_free(job, own, others, in_use=self._in_use, min_nodes=min_nodes)
-        own = with_claims(own, job)
-        blocking = jobs_using_nodes_of(own, others) if self._policy.exclusive else []
+            job = choose_free(job, record, others, in_use=self._in_use, min_nodes=min_nodes)
+        record = with_claims(record, job)
+        blocking = jobs_using_nodes_of(record, others) if self._policy.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         reasons += filter(None, (unready_reason, self._delay, self._describe_use(job)))

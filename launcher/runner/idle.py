@@ -52,7 +52,9 @@ SessionFingerprint = list[object]
 def session_fingerprint() -> SessionFingerprint:
     """Fingerprint what the session depends on: the release, the home directory, and the files' state."""
     home = os.path.expanduser("~")
-    files, directories = ([home + name[1:] if name[0] == "~" else name for name in one] for one in (FILES, DIRECTORIES))
+    files, directories = (
+        [home + name[1:] if name[0] == "~" else name for name in paths] for paths in (FILES, DIRECTORIES)
+    )
     inside = [f"{directory}/{name}" for directory in directories for name in _names(directory)]
     return [os.path.realpath(__file__), _inode(home), inside, *map(_stat_key, (*files, *directories, *inside))]
 

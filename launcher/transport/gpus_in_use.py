@@ -21,6 +21,6 @@ class GpusInUse:
     def from_json(cls, values: Mapping[str, Any]) -> "GpusInUse":
         """Parse the runner's report (launcher.runner.gpu_usage)."""
         return cls(
-            processes=tuple((one[0], one[1], one[2]) for one in values.get("processes", ())),
+            processes=tuple((process[0], process[1], process[2]) for process in values.get("processes", ())),
             jobs={job: None if gpus is None else tuple(gpus) for job, gpus in values.get("jobs", {}).items()},
         )

@@ -145,8 +145,8 @@ class ObjectReader:
         data = body.read(ERROR_BYTES)
         # The rest of the answer must not precede the next one.
         body.close()
-        found = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", data, re.DOTALL)
-        code, *message = [word.decode(errors="replace") for word in found.groups() if word] if found else [""]
+        match = re.search(rb"<Code>(.*?)</Code>(?:.*?<Message>(.*?)</Message>)?", data, re.DOTALL)
+        code, *message = [word.decode(errors="replace") for word in match.groups() if word] if match else [""]
         reason = ": ".join([code, *message]) or f"HTTP status {response.status_code}"
         if is_throttled(response.status_code, code):
             raise _ThrottledError(code or reason)
