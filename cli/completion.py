@@ -67,9 +67,9 @@ def _indexes(ctx: click.Context) -> list[int]:
 
     chosen, props = ctx.find_root().ensure_object(dict), _props()
     name, region = chosen.get("cluster") or (props.cluster_name if props else None), chosen.get("region")
-    for each in reversed(read_seen()):
-        if name in (None, each.name) and region in (None, each.region):
-            return [1, *(index for index in each.nodes if index > 1)]
+    for cluster in reversed(read_seen()):
+        if name in (None, cluster.name) and region in (None, cluster.region):
+            return [1, *(index for index in cluster.nodes if index > 1)]
     declared = props.worker_count if props and props.cluster_name == name else 0
     return list(range(1, declared + 2))
 

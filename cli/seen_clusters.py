@@ -32,7 +32,7 @@ class SeenCluster(NamedTuple):
 
 def read_seen() -> list[SeenCluster]:
     """Return the remembered clusters of this profile, latest last; none if the file cannot be used."""
-    return [each for each in _read_all() if each.profile == _profile()]
+    return [seen for seen in _read_all() if seen.profile == _profile()]
 
 
 def _profile() -> str:
@@ -41,8 +41,8 @@ def _profile() -> str:
 
 def _read_all() -> list[SeenCluster]:
     try:
-        found = json.loads((Path.home() / FILE).read_text())
-        return [_seen(row) for row in found]
+        rows = json.loads((Path.home() / FILE).read_text())
+        return [_seen(row) for row in rows]
     except (OSError, RuntimeError, ValueError, TypeError, RecursionError):
         return []
 
@@ -50,7 +50,7 @@ def _read_all() -> list[SeenCluster]:
 def remember(seen: SeenCluster) -> None:
     """Remember a cluster as the latest one."""
     before, seen = _read_all(), seen._replace(profile=_profile())
-    after = [*(each for each in before if _key(each) != _key(seen)), seen][-MOST:]
+    after = [*(other for other in before if _key(other) != _key(seen)), seen][-MOST:]
     if after != before:
         _write(after)
 
@@ -58,8 +58,8 @@ def remember(seen: SeenCluster) -> None:
 def forget(name: str | None, region: str) -> None:
     """Forget a cluster that is gone, or all clusters of a region."""
     before = _read_all()
-    gone = {_key(each) for each in read_seen() if each.region == region and name in (None, each.name)}
-    after = [each for each in before if _key(each) not in gone]
+    gone = {_key(seen) for seen in read_seen() if seen.region == region and name in (None, seen.name)}
+    after = [seen for seen in before if _key(seen) not in gone]
     if after != before:
         _write(after)
 

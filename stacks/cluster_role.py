@@ -88,7 +88,7 @@ class ClusterRole(iam.Role):
             message = f"must need permissions of at most {POLICY_SIZE} characters with hardened, got {size}"
             raise SettingsError(f"{_SETTINGS.get(purpose, 'the settings')} {message}: name fewer or shorter ones")
         # Denials come last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
-        ordered = sorted(statements, key=lambda each: each.effect == iam.Effect.DENY)
+        ordered = sorted(statements, key=lambda statement: statement.effect == iam.Effect.DENY)
         return iam.ManagedPolicy(self, name, roles=[self], statements=ordered)
 
 

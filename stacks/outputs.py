@@ -24,7 +24,7 @@ class ClusterOutputs(Construct):
         super().__init__(cluster, "Outputs")
         self.cluster_name = cluster.props.cluster_name
         stack = cdk.Stack.of(self)
-        others = [found for found in stack.node.find_all() if isinstance(found, ClusterOutputs)]
+        others = [construct for construct in stack.node.find_all() if isinstance(construct, ClusterOutputs)]
         # The search also finds the clusters of stacks below this one.
         names = [other.cluster_name for other in others if cdk.Stack.of(other).node.addr == stack.node.addr]
         if len(names) > 1:

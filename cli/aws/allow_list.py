@@ -82,12 +82,12 @@ class AllowList:
         Uses AWS's time, because a wrong clock here would remove colleagues from the list; ``now`` applies only if AWS
         gives none.
         """
-        found = self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)
-        now = _answered_at(found["ResponseMetadata"]["HTTPHeaders"].get("date", "")) or now
-        if not any(each.is_expired(now) for each in _entries(found["Entries"])):
+        answer = self._ec2.get_managed_prefix_list_entries(PrefixListId=self._id)
+        now = _answered_at(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")) or now
+        if not any(entry.is_expired(now) for entry in _entries(answer["Entries"])):
             return ()
         # Select them again for each version: a colleague may have extended one in the meantime.
-        return self._change(lambda present: ([each for each in present if each.is_expired(now)], []))
+        return self._change(lambda present: ([entry for entry in present if entry.is_expired(now)], []))
 
     def add(self, entry: AllowedBlock) -> bool:
         """Add an entry, or change the end of an existing one; return True if anything changed.
@@ -97,13 +97,13 @@ class AllowList:
         """
         if entry in self.entries():
             return False
-        self._change(lambda present: ([each for each in present if _is_stale(each, entry)], []))
+        self._change(lambda present: ([current for current in present if _is_stale(current, entry)], []))
         self._change(lambda present: ([], self._room(present, entry)))
         return True
 
     def remove(self, cidr: str) -> bool:
         """Remove an entry; return True if it existed."""
-        return bool(self._change(lambda present: ([each for each in present if each.cidr == cidr], [])))
+        return bool(self._change(lambda present: ([entry for entry in present if entry.cidr == cidr], [])))
 
     def _room(self, present: Sequence[AllowedBlock], entry: AllowedBlock) -> list[AllowedBlock]:
         if entry in present:
@@ -141,8 +141,8 @@ class AllowList:
             self._ec2.modify_managed_prefix_list(
                 PrefixListId=self._id,
                 CurrentVersion=version,
-                RemoveEntries=[{"Cidr": each.cidr} for each in removed],
-                AddEntries=[each.request for each in added],
+                RemoveEntries=[{"Cidr": entry.cidr} for entry in removed],
+                AddEntries=[entry.request for entry in added],
             )
         except ClientError as error:
             if error.response["Error"].get("Code") in BUSY:
@@ -153,9 +153,9 @@ class AllowList:
     def _wait_until_stable(self, deadline: float) -> "ManagedPrefixListTypeDef":
         """Return the list once no change is in progress."""
         while True:
-            [found] = self._ec2.describe_managed_prefix_lists(PrefixListIds=[self._id])["PrefixLists"]
-            if not found["State"].endswith("-in-progress"):
-                return found
+            [prefix_list] = self._ec2.describe_managed_prefix_lists(PrefixListIds=[self._id])["PrefixLists"]
+            if not prefix_list["State"].endswith("-in-progress"):
+                return prefix_list
             self._wait(deadline)
 
     def _wait(self, deadline: float) -> None:
@@ -164,17 +164,17 @@ class AllowList:
         self._sleep(LOOK_EVERY_S)
 
 
-def _entries(found: "Sequence[PrefixListEntryTypeDef]") -> tuple[AllowedBlock, ...]:
-    return tuple(sorted((_entry(each["Cidr"], each.get("Description", "")) for each in found), key=_order))
+def _entries(described: "Sequence[PrefixListEntryTypeDef]") -> tuple[AllowedBlock, ...]:
+    return tuple(sorted((_entry(entry["Cidr"], entry.get("Description", "")) for entry in described), key=_order))
 
 
 def _answered_at(header: str) -> datetime | None:
     """Return the time of an HTTP Date header; None without one."""
     try:
-        found = parsedate_to_datetime(header)
+        date = parsedate_to_datetime(header)
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return date if date.tzinfo else None
 
 
 def _entry(cidr: str, description: str) -> AllowedBlock:

@@ -92,11 +92,11 @@ def connect(region: str | None) -> Clients:
     with _sdk_setting_errors():
         if chosen:
             session.set_config_variable("region", chosen)
-        found = session.get_config_variable("region")
+        region_name = session.get_config_variable("region")
         session.get_scoped_config()  # raises an error for a missing profile
-    if found is None:
+    if region_name is None:
         raise NoRegionError
-    return Clients(session, found)
+    return Clients(session, region_name)
 
 
 def _region(region: str | None) -> str:

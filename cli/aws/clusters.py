@@ -115,7 +115,7 @@ def find_stacks(cloudformation: "CloudFormationClient") -> "Iterator[Cluster | U
 
 def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
     """Yield every complete cluster of the account and region."""
-    return (found for found in find_stacks(cloudformation) if isinstance(found, Cluster))
+    return (stack for stack in find_stacks(cloudformation) if isinstance(stack, Cluster))
 
 
 def _iso(time: datetime) -> str:
@@ -139,7 +139,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         expiry_action=outputs.get(EXPIRY_ACTION_OUTPUT, "pause"),
         created=_iso(stack["CreationTime"]),
         setup=outputs.get(SETUP_OUTPUT),
-        release=found if RELEASE.fullmatch(found := outputs.get(RELEASE_OUTPUT, "")) else "",
+        release=release if RELEASE.fullmatch(release := outputs.get(RELEASE_OUTPUT, "")) else "",
         capacity_block=outputs.get(CAPACITY_BLOCK_OUTPUT),
         allow_list=outputs.get(ALLOW_LIST_OUTPUT),
         kms_key=outputs.get(KMS_KEY_OUTPUT),
@@ -207,8 +207,8 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
     stack = describe_stack(cloudformation, name) if name is not None else None
     if stack is not None and (named := _cluster(stack)) is not None and named.name == name:
         return check_outputs(named)
-    stacks = sorted(find_stacks(cloudformation), key=lambda each: each.name)
-    clusters = [each for each in stacks if isinstance(each, Cluster)]
+    stacks = sorted(find_stacks(cloudformation), key=lambda stack: stack.name)
+    clusters = [stack for stack in stacks if isinstance(stack, Cluster)]
     names = ", ".join(check_outputs(cluster).name for cluster in clusters)
     if stack is not None and name not in [cluster.name for cluster in clusters]:
         status = stack["StackStatus"]
@@ -217,7 +217,7 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
             f"no cluster {name!r} in {region}: a stack of that name exists in status {status}; {reason}"
         )
     if not clusters:
-        unfinished = [each for each in stacks if isinstance(each, UnfinishedStack)]
+        unfinished = [stack for stack in stacks if isinstance(stack, UnfinishedStack)]
         raise NoClusterError(f"no cluster in {region}{_reason_for_none(unfinished, region)}")
     if name is None and len(clusters) > 1:
         raise UsageError(f"more than one cluster in {region}, choose with --cluster: {names}")

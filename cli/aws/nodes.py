@@ -116,12 +116,12 @@ def read_membership(
     """
     cluster = "the cluster" if cluster_name is None else f"cluster {cluster_name}"
     try:
-        found = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
+        answer = dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": MEMBERSHIP_ID}}, ConsistentRead=True)
     except dynamodb.exceptions.ResourceNotFoundException as error:
         raise ClusterError(
             f"table {table} of {cluster} no longer exists; if it was redeployed, run dlcluster ssh-config again"
         ) from error
-    item = found.get("Item")
+    item = answer.get("Item")
     if item is None:
         raise NoMembersError(f"{cluster} has no members yet: its master has not started")
     try:
@@ -142,7 +142,7 @@ def read_membership(
 def cluster_instances(ec2: "EC2Client", cluster_name: str) -> "dict[str, InstanceTypeDef]":
     """Return EC2's description of each instance with a cluster's tag, whether it is a node or not."""
     filters: Any = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]}]
-    return {each["InstanceId"]: each for each in _pages(ec2, filters)}
+    return {instance["InstanceId"]: instance for instance in _pages(ec2, filters)}
 
 
 def is_left_by_bake(instance: Any) -> bool:

@@ -114,7 +114,7 @@ def find_groups(autoscaling: "AutoScalingClient", cluster_name: str) -> ScalingG
         desired=sum(group["DesiredCapacity"] for group in groups),
         since=min((group["CreatedTime"] for group in groups), default=BEGINNING_OF_TIME),
         protected_instances={
-            each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))
+            instance["InstanceId"]: reason for instance in instances if (reason := reason_to_survive_pause(instance))
         },
         in_block=any(tag["Key"] == CAPACITY_BLOCK_PAUSES_TAG for group in groups for tag in group.get("Tags", [])),
     )
@@ -128,8 +128,8 @@ def read_activities(
     Earlier ones belong to deleted groups of the same name. Without `max_items`, read everything that AWS still has of
     each group.
     """
-    found = (_activity(each) for group in groups for each in _activities(autoscaling, group, max_items))
-    kept = (activity for activity in found if activity.time >= since)
+    activities = (_activity(activity) for group in groups for activity in _activities(autoscaling, group, max_items))
+    kept = (activity for activity in activities if activity.time >= since)
     return sorted(kept, key=lambda activity: activity.time, reverse=True)
 
 
@@ -142,15 +142,15 @@ def _activities(autoscaling: "AutoScalingClient", group: str, max_items: int | N
     return [activity for page in pages for activity in page["Activities"]]
 
 
-def _activity(found: "ActivityTypeDef") -> Activity:
+def _activity(description: "ActivityTypeDef") -> Activity:
     return Activity(
-        time=found["StartTime"],
-        group=found["AutoScalingGroupName"],
+        time=description["StartTime"],
+        group=description["AutoScalingGroupName"],
         # A failed launch's description repeats its StatusMessage.
-        description=found.get("Description", "").partition(".  Status Reason:")[0].removesuffix("."),
-        status=found["StatusCode"],
-        reason=" ".join(found.get("StatusMessage", "").split()),
-        end=found.get("EndTime"),
+        description=description.get("Description", "").partition(".  Status Reason:")[0].removesuffix("."),
+        status=description["StatusCode"],
+        reason=" ".join(description.get("StatusMessage", "").split()),
+        end=description.get("EndTime"),
     )
 
 

@@ -51,15 +51,15 @@ def read_props(context: dict[str, Any]) -> ClusterProps:
 
 
 def _context(path: Path, *, needed: bool) -> dict[str, Any]:
-    found = _read(path, needed=needed).get("context")
-    if found is not None and not isinstance(found, dict):
-        raise UsageError(f"{path} must have an object as its context, got {shown(found)}")
-    return found or {}
+    context = _read(path, needed=needed).get("context")
+    if context is not None and not isinstance(context, dict):
+        raise UsageError(f"{path} must have an object as its context, got {shown(context)}")
+    return context or {}
 
 
 def _read(path: Path, *, needed: bool) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError as error:
         if not needed:
             return {}
@@ -70,9 +70,9 @@ def _read(path: Path, *, needed: bool) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read as JSON: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path} cannot be read as JSON: it is nested too deeply") from error
-    if not isinstance(found, dict):
-        raise UsageError(f"{path} must be a JSON object, got {shown(found)}")
-    return found
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} must be a JSON object, got {shown(content)}")
+    return content
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

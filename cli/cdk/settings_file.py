@@ -48,9 +48,9 @@ def with_setting(text: str, name: str, value: Any) -> str:
         return _insert(text, root, CONTEXT, {CLUSTER: {name: value}})
     single, cluster = _find(text, context.start, name), _find(text, context.start, CLUSTER)
     # A separate key of the context overrides the same one in the cluster's object.
-    found = single or (cluster and _find(text, cluster.start, name))
-    if found is not None:
-        return text[: found.start] + json.dumps(value) + text[found.end :]
+    current = single or (cluster and _find(text, cluster.start, name))
+    if current is not None:
+        return text[: current.start] + json.dumps(value) + text[current.end :]
     if cluster is None:
         return _insert(text, context.start, CLUSTER, {name: value})
     return _insert(text, cluster.start, name, value)

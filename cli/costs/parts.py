@@ -52,23 +52,23 @@ def _launch_template_data(template: DeployedTemplate, group: Mapping[str, Any]) 
 
 def _nat_gateways(template: DeployedTemplate, subnets: object) -> Mapping[str, Mapping[str, Any]]:
     """Return the NAT gateways to which the subnets' route tables lead."""
-    own = template.named(subnets, "AWS::EC2::Subnet").keys()
+    subnet_names = template.named(subnets, "AWS::EC2::Subnet").keys()
     tables = {
         name
-        for each in template.properties("AWS::EC2::SubnetRouteTableAssociation")
-        if own & template.named(each.get("SubnetId"), "AWS::EC2::Subnet").keys()
-        for name in template.named(each.get("RouteTableId"), _ROUTE_TABLE)
+        for properties in template.properties("AWS::EC2::SubnetRouteTableAssociation")
+        if subnet_names & template.named(properties.get("SubnetId"), "AWS::EC2::Subnet").keys()
+        for name in template.named(properties.get("RouteTableId"), _ROUTE_TABLE)
     }
     routes = [
-        each.get("NatGatewayId")
-        for each in template.properties("AWS::EC2::Route")
-        if tables & template.named(each.get("RouteTableId"), _ROUTE_TABLE).keys()
+        properties.get("NatGatewayId")
+        for properties in template.properties("AWS::EC2::Route")
+        if tables & template.named(properties.get("RouteTableId"), _ROUTE_TABLE).keys()
     ]
     return template.named(routes, "AWS::EC2::NatGateway")
 
 
 def _volume(node: Mapping[str, Any]) -> int:
-    return sum(int(each["Ebs"]["VolumeSize"]) for each in node.get("BlockDeviceMappings", []) if "Ebs" in each)
+    return sum(int(mapping["Ebs"]["VolumeSize"]) for mapping in node.get("BlockDeviceMappings", []) if "Ebs" in mapping)
 
 
 def paused_line(rate: Rate, prices: PriceList, *, has_unmetered_storage: bool = False) -> str:

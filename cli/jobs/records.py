@@ -101,10 +101,10 @@ class Job:
 
 def read_jobs(connection: MasterConnection, *, timeout_s: float | None = None) -> list[Job]:
     """Return the jobs started on the master, newest last."""
-    found = _json(run_launcher_command(connection, "list", "--json", timeout_s=timeout_s))
-    if not isinstance(found, list):
+    rows = _json(run_launcher_command(connection, "list", "--json", timeout_s=timeout_s))
+    if not isinstance(rows, list):
         raise ClusterError("the launcher on the master did not return a list of jobs")
-    return [_job(each) for each in found]
+    return [_job(row) for row in rows]
 
 
 def running_jobs(connection: MasterConnection) -> list[str]:

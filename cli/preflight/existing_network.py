@@ -77,7 +77,7 @@ def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTyp
 
 def _endpoints_of(target: PreflightTarget, vpc_id: str) -> "list[VpcEndpointTypeDef]":
     pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
-    return [each for page in pages for each in page["VpcEndpoints"] if each["State"].lower() == "available"]
+    return [endpoint for page in pages for endpoint in page["VpcEndpoints"] if endpoint["State"].lower() == "available"]
 
 
 def _secret_services(target: PreflightTarget) -> tuple[str, ...]:

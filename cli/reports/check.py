@@ -108,14 +108,14 @@ def parse_report(output: str, members: Iterable[ClusterNode]) -> CheckReport:
     else:
         raise ClusterError("the check on the nodes printed no report")
     try:
-        found = json.loads(text)
+        report = json.loads(text)
         return CheckReport(
-            comm_backend=printable(str(found["comm_backend"])),
-            ranks=int(found["ranks"]),
-            gb_per_s=_number(found["gb_per_s"]),
-            median_gb_per_s=_number(found["median_gb_per_s"]),
-            nodes=tuple(_node(each, by_name) for each in found["nodes"]),
-            findings=tuple(_finding(each, by_name) for each in found["findings"]),
+            comm_backend=printable(str(report["comm_backend"])),
+            ranks=int(report["ranks"]),
+            gb_per_s=_number(report["gb_per_s"]),
+            median_gb_per_s=_number(report["median_gb_per_s"]),
+            nodes=tuple(_node(row, by_name) for row in report["nodes"]),
+            findings=tuple(_finding(row, by_name) for row in report["findings"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ClusterError(f"the check on the nodes printed a report that cannot be used: {error!r}") from error

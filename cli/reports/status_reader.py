@@ -45,8 +45,8 @@ def _read_pause(clients: Clients, table: str) -> PauseRecord:
     """Return the master's record of upcoming pauses; empty if it is bad or the user may not read it."""
     try:
         with aws_errors(clients.region):
-            found = clients.dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": PAUSE_ID}})
-        return parse_pause(found["Item"]) if "Item" in found else PauseRecord()
+            answer = clients.dynamodb.get_item(TableName=table, Key={TABLE_KEY: {"S": PAUSE_ID}})
+        return parse_pause(answer["Item"]) if "Item" in answer else PauseRecord()
     except (ClusterError, RecordError):
         return PauseRecord()
 

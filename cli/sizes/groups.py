@@ -54,11 +54,11 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
     return GroupState(
         name=group["AutoScalingGroupName"],
         size=GroupSize(min_size=group["MinSize"], desired=group["DesiredCapacity"], max_size=group["MaxSize"]),
-        instances={each["InstanceId"]: each["LifecycleState"] for each in instances},
+        instances={instance["InstanceId"]: instance["LifecycleState"] for instance in instances},
         protected_instances={
-            each["InstanceId"]: reason for each in instances if (reason := reason_to_survive_pause(each))
+            instance["InstanceId"]: reason for instance in instances if (reason := reason_to_survive_pause(instance))
         },
-        zones=frozenset(each["AvailabilityZone"] for each in instances),
+        zones=frozenset(instance["AvailabilityZone"] for instance in instances),
         launch_zones=frozenset(group.get("AvailabilityZones", [])),
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
     )

@@ -26,6 +26,6 @@ def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
 
 def name_expired(expired: tuple[AllowedBlock, ...]) -> None:
     """Print on stderr which addresses were removed."""
-    for each in expired:
-        end = f" at {iso(each.until)}" if each.until else ""
-        print(f"dlcluster: removed {printable(each.cidr)}, whose time ended{end}", file=sys.stderr)
+    for entry in expired:
+        end = f" at {iso(entry.until)}" if entry.until else ""
+        print(f"dlcluster: removed {printable(entry.cidr)}, whose time ended{end}", file=sys.stderr)

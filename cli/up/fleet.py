@@ -99,13 +99,15 @@ class Fleet:
         except Exception as error:  # whatever failed, no node may keep costing money; a killed call is continued later
             self.terminate(unanswered=not isinstance(error, ClientError))
             raise
-        failed = next((each for each in launched.values() if each.code), None)
+        failed = next((result for result in launched.values() if result.code), None)
         if failed is not None:
             self.terminate()
             return self._failed(zone, launched, failed)
         resume_groups(self.clients, name, self.declared)
         forget_attempt(self.clients, name)
-        return ZoneOutcome(zone=zone, launched={each: self.declared[each].desired for each in NODE_TYPES})
+        return ZoneOutcome(
+            zone=zone, launched={node_type: self.declared[node_type].desired for node_type in NODE_TYPES}
+        )
 
     def continues(self, attempt: ZoneAttempt, groups: GroupStates) -> bool:
         """Return True if the attempt can continue: groups and nodes are in its zone, and AWS knows its tokens.
@@ -121,12 +123,12 @@ class Fleet:
         terminate_fleet(self.clients, self.cluster, self.lock, unanswered=unanswered)
 
     def _has_all(self, groups: GroupStates) -> bool:
-        return all(len(groups[each].instances) >= self.declared[each].desired for each in NODE_TYPES)
+        return all(len(groups[node_type].instances) >= self.declared[node_type].desired for node_type in NODE_TYPES)
 
     def _failed(self, zone: str, launched: dict[NodeType, LaunchResult], failed: LaunchResult) -> ZoneOutcome:
         return ZoneOutcome(
             zone=zone,
-            launched={node_type: each.count for node_type, each in launched.items()},
+            launched={node_type: result.count for node_type, result in launched.items()},
             reason=failed.reason,
             is_final=failed.code not in ZONE_CAPACITY_CODES,
         )

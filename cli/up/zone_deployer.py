@@ -69,7 +69,7 @@ class ZoneDeployer:
             if instance_ids(groups) or not is_paused(groups):
                 advice = "run dlcluster up again to continue"
                 raise ClusterError(f"{self.name} has nodes now, which a deploy cannot move: {advice}")
-        others = [each for each in self.zones if each != zone]
+        others = [candidate for candidate in self.zones if candidate != zone]
         cdk_options = [*self.cdk_options, f"zones={','.join((zone, *others))}", f"{ZONE}="]
         self._deploy(cdk_options, self._guard(NO_ZONE))
 

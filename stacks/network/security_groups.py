@@ -70,21 +70,21 @@ class SecurityGroups(Construct):
         allow-ip`` unchanged.
         """
         # Do not use ec2.PrefixList: it writes an empty list of entries, which an update of anything else would apply.
-        allowed = ec2.CfnPrefixList(
+        allow_list = ec2.CfnPrefixList(
             self,
             "AllowList",
             address_family="IPv4",
             prefix_list_name=f"{self._cluster_name}-allowed",
             max_entries=contract.ALLOW_LIST_SIZE,
         )
-        listed = ec2.Peer.prefix_list(allowed.attr_prefix_list_id)
-        self.admin_ssh.add_ingress_rule(listed, ec2.Port.tcp(contract.SSH_PORT), "SSH from dlcluster allow-ip")
-        return allowed
+        addresses = ec2.Peer.prefix_list(allow_list.attr_prefix_list_id)
+        self.admin_ssh.add_ingress_rule(addresses, ec2.Port.tcp(contract.SSH_PORT), "SSH from dlcluster allow-ip")
+        return allow_list
 
     def groups_for(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
         """Return the groups of a type's nodes."""
-        own = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
-        return [*own, self.efa_group] if self._uses_efa else [*own]
+        groups = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
+        return [*groups, self.efa_group] if self._uses_efa else [*groups]
 
     def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
         """Return a group that is open to itself by its ID.

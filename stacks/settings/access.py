@@ -99,8 +99,8 @@ def _read_keys(entry: str) -> Iterator[TeamKey]:
     text = given if is_line or _PRIVATE in given else _read_key_file(given)
     where = "a key" if is_line else given
     if _PRIVATE in text:
-        found = "" if text is given else f" in {shown(given)}"
-        raise SettingsError(f"ssh_keys must be public keys, got a private key{found}")
+        place = "" if text is given else f" in {shown(given)}"
+        raise SettingsError(f"ssh_keys must be public keys, got a private key{place}")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if not lines or (name and len(lines) > 1):
         allowed = "exactly one key" if name else "at least one key"

@@ -13,11 +13,11 @@ ENGINES: Final = ("mxnet", "horovod")
 
 def parse_engines(name: str, value: Any) -> tuple[str, ...]:
     """Parse a list or text like ``a,b``; each name occurs once, and each framework follows those on which it builds."""
-    names = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    names = [engine.strip() for engine in value.split(",")] if isinstance(value, str) else value
     require(isinstance(names, list), name, value, f"a list of {', '.join(ENGINES)}, or text like a,b")
-    for each in names:
-        require(each in ENGINES, name, each, " or ".join(ENGINES))
-    return tuple(each for each in ENGINES if each in names)
+    for engine in names:
+        require(engine in ENGINES, name, engine, " or ".join(ENGINES))
+    return tuple(engine for engine in ENGINES if engine in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class EngineSettings(CapacitySettings):
     def check(self) -> None:
         """Check the names and the processor: MXNet has wheels only for x86_64."""
         super().check()
-        for each in self.engines:
-            require(each in ENGINES, "engines", each, " or ".join(ENGINES))
+        for engine in self.engines:
+            require(engine in ENGINES, "engines", engine, " or ".join(ENGINES))
         if self.engines and instance_types.is_arm(self.instance_type):
             name = shown(self.instance_type)
             raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")

@@ -79,7 +79,7 @@ def parse_time(text: str) -> datetime | None:
     """Parse a time; None if it is invalid or has no zone."""
     try:
         # Python 3.10 does not accept Z.
-        found = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
-        return found.astimezone(timezone.utc).replace(microsecond=0) if found.tzinfo else None
+        time = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
+        return time.astimezone(timezone.utc).replace(microsecond=0) if time.tzinfo else None
     except (ValueError, OverflowError):
         return None

@@ -129,8 +129,8 @@ def first_zone(zones: Iterable[str], region: str) -> str | None:
 
     Both the deploy and ``dlcluster preflight`` choose with this function.
     """
-    own = re.compile(rf"{re.escape(region)}[a-z]")
-    return min(filter(own.fullmatch, zones), default=None)
+    zone_name = re.compile(rf"{re.escape(region)}[a-z]")
+    return min(filter(zone_name.fullmatch, zones), default=None)
 
 
 def zones_context_key(account: str, region: str) -> str:

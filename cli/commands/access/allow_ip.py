@@ -52,17 +52,17 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
     name_expired(expired)
     changed = False
     if block is not None and remove:
-        changed = allowed.remove(block) or block in [each.cidr for each in expired]
+        changed = allowed.remove(block) or block in [entry.cidr for entry in expired]
         if not changed:
             raise ClusterError(f"{block} is not on the list of {cluster.name}, which dlcluster allow-ip shows")
     elif block is not None:
         changed = allowed.add(AllowedBlock(cidr=block, until=now + more if more else None))
     entries = allowed.entries()
     if as_json:
-        addresses = [{"cidr": each.cidr, "until": iso(each.until) if each.until else None} for each in entries]
+        addresses = [{"cidr": entry.cidr, "until": iso(entry.until) if entry.until else None} for entry in entries]
         print_json(cluster=cluster.name, addresses=addresses, changed=changed)
     elif entries:
-        print_table(COLUMNS, [(each.cidr, iso(each.until) if each.until else "") for each in entries])
+        print_table(COLUMNS, [(entry.cidr, iso(entry.until) if entry.until else "") for entry in entries])
     else:
         besides = "addresses in ssh_location are allowed too"
         print(f"dlcluster: no address on the list of {cluster.name}; {besides}", file=sys.stderr)

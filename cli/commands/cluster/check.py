@@ -60,8 +60,8 @@ def _measure(connection: MasterConnection) -> CommandResult:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
     done = connection.output(ending_with_connection(PROGRAM), keep_stdin_open=True, timeout_s=TIMEOUT_S)
     if done.exit_code:
-        own = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
-        reason = own[0] if own else last_line(done.stderr).removeprefix("launch: ")
+        messages = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
+        reason = messages[0] if messages else last_line(done.stderr).removeprefix("launch: ")
         if done.exit_code == NO_PYTHON:
             reason += ": no python there, and the check needs one with PyTorch"
         raise ClusterError(f"the check failed: {printable(reason) or f'exit code {done.exit_code}'}")

@@ -81,7 +81,7 @@ def _paused(clients: Clients, cluster: Cluster) -> set[NodeType]:
 
 def parse_time(text: str) -> timedelta:
     """Parse a length of time. Raises UsageError."""
-    found = duration(text)
-    if found is None:
+    time = duration(text)
+    if time is None:
         raise UsageError(f"TIME must be like 90m, 8h or 2d, got {text[:60]!r}")
-    return found
+    return time

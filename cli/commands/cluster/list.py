@@ -27,8 +27,8 @@ def command(selection: Selection, *, as_json: bool) -> int:
     explained, with the next step.
     """
     clients = connect(selection.region)
-    found = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda each: each.name)
-    rows = [_document(clients, each) for each in found if selection.cluster in (None, each.name)]
+    stacks = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda stack: stack.name)
+    rows = [_document(clients, stack) for stack in stacks if selection.cluster in (None, stack.name)]
     if as_json:
         print_json(region=clients.region, clusters=rows)
     elif rows:

@@ -25,17 +25,17 @@ def command(selection: Selection, *, cdk_options: tuple[str, ...], as_json: bool
 
     It prints one line per finding, the price last, and changes nothing. Exit code 1 means that one is a problem.
     """
-    own = [f"cluster_name={selection.cluster}"] if selection.cluster else []
-    settings = read_context(Path.cwd(), [*cdk_options, *own])
+    cluster_option = [f"cluster_name={selection.cluster}"] if selection.cluster else []
+    settings = read_context(Path.cwd(), [*cdk_options, *cluster_option])
     props = read_props(settings)
-    found = []
+    findings = []
     for finding in all_findings(selection.region, props, settings):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             _show(finding)
-    failed = any(finding.level == "problem" for finding in found)
+    failed = any(finding.level == "problem" for finding in findings)
     if as_json:
-        print_json(ok=not failed, findings=[asdict(finding) for finding in found])
+        print_json(ok=not failed, findings=[asdict(finding) for finding in findings])
     return EXIT_FAILED if failed else 0
 
 

@@ -24,12 +24,12 @@ def command(selection: Selection, *, as_json: bool) -> int:
     """
     clients = connect(selection.region)
     stack, cluster = _find(clients, selection.cluster or _name_here(Path.cwd()))
-    found = diagnose(clients, stack, cluster)
+    diagnosis = diagnose(clients, stack, cluster)
     if as_json:
-        print_json(**why_document(found))
+        print_json(**why_document(diagnosis))
     else:
-        print(why_text(found), end="")
-    return 1 if found.unknown else 0
+        print(why_text(diagnosis), end="")
+    return 1 if diagnosis.unknown else 0
 
 
 def _name_here(directory: Path) -> str | None:

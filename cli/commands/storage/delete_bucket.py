@@ -27,11 +27,11 @@ def command(selection: Selection, *, bucket: str | None, yes: bool, as_json: boo
     clients = connect(selection.region)
     if bucket is None:
         return _list(clients, selection.cluster, as_json=as_json)
-    found = _find(clients, bucket)
+    bucket_record = _find(clients, bucket)
     if used_by := used_by_stacks(clients.cloudformation).get(bucket):
         raise ClusterError(f"{bucket} is in use by stack {used_by}: run cdk destroy for it first")
     if not yes:
-        _ask(found)
+        _ask(bucket_record)
     deleted = 0
     for count in delete_versions(clients.s3, bucket):
         deleted += count
@@ -45,32 +45,34 @@ def command(selection: Selection, *, bucket: str | None, yes: bool, as_json: boo
 
 
 def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
-    made = [each for each in made_buckets(clients.tagging) if cluster in (None, each.cluster)]
-    found = sorted(made, key=lambda each: each.name)
-    used = used_by_stacks(clients.cloudformation) if found else {}
+    made = [bucket for bucket in made_buckets(clients.tagging) if cluster in (None, bucket.cluster)]
+    buckets = sorted(made, key=lambda bucket: bucket.name)
+    used = used_by_stacks(clients.cloudformation) if buckets else {}
     if as_json:
-        buckets = [{"name": each.name, "cluster": each.cluster, "used_by": used.get(each.name)} for each in found]
-        print_json(region=clients.region, buckets=buckets)
+        documents = [
+            {"name": bucket.name, "cluster": bucket.cluster, "used_by": used.get(bucket.name)} for bucket in buckets
+        ]
+        print_json(region=clients.region, buckets=documents)
         return 0
-    if not found:
+    if not buckets:
         who = "no cluster" if cluster is None else f"no cluster {printable(cluster)!r}"
         print(f"dlcluster: {who} has made a bucket in {clients.region}", file=sys.stderr)
         return 0
-    print_table(COLUMNS, [(each.name, each.cluster, used.get(each.name, "")) for each in found])
+    print_table(COLUMNS, [(bucket.name, bucket.cluster, used.get(bucket.name, "")) for bucket in buckets])
     return 0
 
 
 def _find(clients: Clients, name: str) -> Bucket:
-    for each in made_buckets(clients.tagging):
-        if each.name == name:
-            return each
+    for bucket in made_buckets(clients.tagging):
+        if bucket.name == name:
+            return bucket
     raise ClusterError(f"no bucket {name} in {clients.region} that a cluster made: delete another with aws s3")
 
 
-def _ask(found: Bucket) -> None:
+def _ask(bucket: Bucket) -> None:
     """Ask the user to retype the name. Raises UsageError without a terminal, ClusterError for a wrong answer."""
     if not sys.stdin.isatty() or not is_terminal():
         raise UsageError("cannot prompt without a terminal: use --yes")
-    question = f"Delete {found.name} of cluster {found.cluster}, with every version, for good? Type its name"
-    if click.prompt(question).strip() != found.name:
+    question = f"Delete {bucket.name} of cluster {bucket.cluster}, with every version, for good? Type its name"
+    if click.prompt(question).strip() != bucket.name:
         raise ClusterError("nothing was deleted")

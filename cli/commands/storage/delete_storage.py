@@ -48,9 +48,9 @@ def command(selection: Selection, *, file_system: str | None, yes: bool, as_json
 
 def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
     prices = price_list(clients.region)
-    file_systems = [each for each in made_file_systems(clients) if cluster in (None, each.cluster)]
+    file_systems = [file_system for file_system in made_file_systems(clients) if cluster in (None, file_system.cluster)]
     if as_json:
-        print_json(region=clients.region, file_systems=[_document(each, prices) for each in file_systems])
+        print_json(region=clients.region, file_systems=[_document(file_system, prices) for file_system in file_systems])
         return 0
     if not file_systems:
         who = "no cluster" if cluster is None else f"no cluster {printable(cluster)!r}"
@@ -60,13 +60,13 @@ def _list(clients: Clients, cluster: str | None, *, as_json: bool) -> int:
         COLUMNS,
         [
             (
-                each.file_system_id,
-                each.cluster,
-                f"{each.gb:.1f}",
-                f"{each.usd_per_month(prices):.2f}",
-                each.used_by,
+                file_system.file_system_id,
+                file_system.cluster,
+                f"{file_system.gb:.1f}",
+                f"{file_system.usd_per_month(prices):.2f}",
+                file_system.used_by,
             )
-            for each in file_systems
+            for file_system in file_systems
         ],
     )
     return 0
