@@ -262,12 +262,8 @@ def usable_members(item: Item, networks: Networks) -> tuple[MemberRecord, ...]:
     return tuple(sorted(members, key=lambda member: member.node_index))
 
 
-def _collide(member: MemberRecord, other: MemberRecord) -> bool:
-    return (
-        member.node_index == other.node_index
-        or member.instance_id == other.instance_id
-        or member.address == other.address
-    )
+def _collide(new: MemberRecord, other: MemberRecord) -> bool:
+    return new.node_index == other.node_index or new.instance_id == other.instance_id or new.address == other.address
 
 
 def _check_version(item: Item) -> None:
