@@ -96,7 +96,7 @@ def find_user(access_key: str) -> tuple[IAMBackend, User] | None:
 
 
 def is_administrator(access_key: str) -> bool:
-    """Return True for the key of an administrator or of a role of `cdk bootstrap`; no key counts as one, too."""
+    """Return True for the key of an administrator or of a role of cdk bootstrap, and for a request without a key."""
     if session_tokens.owner_of(access_key) in ("", *ADMINISTRATORS):
         return True
     session = session_of(access_key)
