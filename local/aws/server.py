@@ -200,7 +200,7 @@ class Application:
         environ["wsgi.input"] = io.BytesIO(body)
         request = ApiRequest(environ, body)
         target = request.header("x-amz-target")
-        with LOCK if may_change(request.service, body, method=request.method, target=target) else LOCK.reading():
+        with LOCK if may_change(request.service, body, method=request.method, target=target) else LOCK.without_signal():
             if vpc_endpoints.arrives(request):
                 return self._serve(request, environ, start_response)
         vpc_endpoints.wait_for_hang_up(environ)
