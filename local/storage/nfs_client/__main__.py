@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from local.storage.nfs_client.connection import AccessDeniedError, ServerConnection, probe, connect
+from local.storage.nfs_client.connection import AccessDeniedError, ServerConnection, connect, probe
 from local.storage.nfs_client.file_server import FileServer
 from local.storage.nfs_client.messages import MAX_REQUEST, MAX_WRITE
 

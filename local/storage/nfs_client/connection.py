@@ -43,7 +43,10 @@ def probe(connection: socket.socket) -> str:
 
 
 class ServerConnection:
-    """The connection to the file system's server. A thread probes it repeatedly and reconnects forever, like a hard mount."""
+    """The connection to the file system's server.
+
+    A thread probes it repeatedly and reconnects forever, like a hard mount.
+    """
 
     def __init__(self, address: str, port: int, connection: socket.socket) -> None:
         self._address = (address, port)
