@@ -202,12 +202,12 @@ class Faults:
         self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
-        api.add_fault(self._run_dir, self._fault("throttle", service, fraction=fraction, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._api_fault("throttle", service, fraction=fraction, name=name, seed=seed))
 
     @undoes("throttle")
     def end_throttle(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop throttling the requests of all nodes, or of one, to a service or to all."""
-        api.remove_fault(self._run_dir, self._fault("throttle", service, name=name))
+        api.remove_fault(self._run_dir, self._api_fault("throttle", service, name=name))
 
     @fault(
         "api-errors",
@@ -221,14 +221,14 @@ class Faults:
         self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
-        api.add_fault(self._run_dir, self._fault("error", service, fraction=fraction, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._api_fault("error", service, fraction=fraction, name=name, seed=seed))
 
     @undoes("api-errors")
     def end_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop the internal errors for all nodes, or for one, of a service or of all."""
-        api.remove_fault(self._run_dir, self._fault("error", service, name=name))
+        api.remove_fault(self._run_dir, self._api_fault("error", service, name=name))
 
-    def _fault(
+    def _api_fault(
         self, kind: ApiFaultKind, service: str | None, *, name: str | None, fraction: float = 1.0, seed: int = 0
     ) -> ApiFault:
         instance_id = None if name is None else self.node(name).instance_id
@@ -239,7 +239,7 @@ class Faults:
     @fault(
         "storage-outage",
         help="take the mount targets of all file systems away, or slow them down",
-        report="{target}",
+        report="took the mount targets away",
         arguments=Arguments.MOUNT_DELAY,
         is_planned=False,
     )
