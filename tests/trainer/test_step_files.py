@@ -87,10 +87,10 @@ def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None =
     saver = CheckpointManager(config, dp=dp, store=None)
     loop = Trainer(backend=backend, data=DATA, config=config, dp=dp, global_batch_size=RANKS, checkpoints=saver)
     # The first steps load modules, which takes seconds under a profiler.
-    loop.train_steps(Progress(), total=STEPS * RANKS)
+    loop.train_steps(Progress(), end=STEPS * RANKS)
     profile = StepProfile(backend)
     with profile.recording():
-        loop.train_steps(Progress(), total=STEPS * RANKS)
+        loop.train_steps(Progress(), end=STEPS * RANKS)
     return profile.files
 
 

@@ -41,11 +41,11 @@ def test_shards_split_a_batch_evenly_and_completely(count: int, total: int) -> N
 
 def test_step_seed_differs_for_each_step_and_rank() -> None:
     places = [
-        (seed, epoch, samples, rank) for seed in (0, 1) for epoch in (0, 1) for samples in (0, 64) for rank in (0, 1)
+        (seed, epoch, position, rank) for seed in (0, 1) for epoch in (0, 1) for position in (0, 64) for rank in (0, 1)
     ]
     seeds = [
-        step_seed(seed, epoch=epoch, samples=samples, dp=DataParallelWorld(rank=rank, world_size=2))
-        for seed, epoch, samples, rank in places
+        step_seed(seed, epoch=epoch, position=position, dp=DataParallelWorld(rank=rank, world_size=2))
+        for seed, epoch, position, rank in places
     ]
     assert len(set(seeds)) == len(places)
     assert all(0 <= seed < 2**31 for seed in seeds)
