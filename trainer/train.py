@@ -29,7 +29,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
 from trainer.data.dataset import Dataset
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelWorld, epoch_end, step_seed
+from trainer.data.sampling import DataParallelGroup, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
 from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
@@ -171,7 +171,7 @@ class Trainer:
     backend: Backend
     data: Dataset
     config: TrainConfig
-    dp: DataParallelWorld
+    dp: DataParallelGroup
     global_batch_size: int
     checkpoints: CheckpointSaver
     writers: MetricWriters = NO_WRITERS

@@ -25,7 +25,7 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
@@ -55,7 +55,7 @@ class CheckpointManager:
         self,
         config: TrainConfig,
         *,
-        dp: DataParallelWorld,
+        dp: DataParallelGroup,
         store: CheckpointStore | None,
         world: World = SINGLE_PROCESS,
         data_versions: tuple[str, ...] = (),

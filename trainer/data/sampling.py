@@ -14,7 +14,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataParallelWorld:
+class DataParallelGroup:
     """Rank among the processes that train one model together, each with an equal part of every batch.
 
     It differs from World only with --kv-store device and local, where each process trains a model of its own.
@@ -52,7 +52,7 @@ def global_batches(
         yield order[start : start + global_batch_size]
 
 
-def step_seed(seed: int, *, epoch: int, position: int, dp: DataParallelWorld) -> int:
+def step_seed(seed: int, *, epoch: int, position: int, dp: DataParallelGroup) -> int:
     """Return the 31-bit seed of a rank's random numbers in the step at a position, in samples, of an epoch.
 
     Each step has its own seed, so that a resumed run needs no state of earlier steps.
