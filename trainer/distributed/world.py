@@ -46,7 +46,7 @@ class World:
 
     @property
     def num_nodes(self) -> int:
-        """Return the number of nodes; each runs equally many processes."""
+        """Return the number of nodes; all run the same number of processes."""
         return self.world_size // self.local_world_size
 
     @classmethod

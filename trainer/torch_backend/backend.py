@@ -64,11 +64,14 @@ class StepSettings:
 
 
 class StepSums(NamedTuple):
-    """Views of the flat tensor that a step sums over all ranks.
+    """Views of the last of three flat tensors, which a step sums over all ranks.
+
+    All three order the parameters alike: without weight decay, then with. The weights and momentum buffers belong to
+    `FlatParams` and the optimizer.
 
     weights          | no weight decay | weight decay |
     momentum buffers | no weight decay | weight decay |
-    sums             | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
+    sums (this)      | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
                        `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
     """
 
