@@ -14,8 +14,8 @@ _Value = TypeVar("_Value", int, str)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Instance:
-    """An expected member: in service in its Auto Scaling group, and running."""
+class ExpectedMember:
+    """A node that must be a member: in service in its Auto Scaling group, and running."""
 
     instance_id: str
     address: str
@@ -53,7 +53,7 @@ class Observation:
 
     generation: int
     instances: Mapping[int, str]
-    """Instance ids by node index."""
+    """ExpectedMember ids by node index."""
 
 
 def block(text: str) -> list[str]:
@@ -94,7 +94,7 @@ def names_of(node_index: int) -> list[str]:
 def differences(
     *,
     desired_nodes: int,
-    instances: Iterable[Instance],
+    instances: Iterable[ExpectedMember],
     views: Mapping[str, NodeView | str],
     previous: Observation | None = None,
 ) -> list[str]:
@@ -126,10 +126,10 @@ def _disagreements(values: Mapping[str, str], what: str) -> list[str]:
     return [f"{what} differs: {', '.join(f'{name} has {value}' for name, value in sorted(values.items()))}"]
 
 
-def _node_errors(name: str, view: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
+def _node_errors(name: str, view: NodeView, expected: Mapping[str, ExpectedMember]) -> Iterator[str]:
     """Yield one node's errors about itself or others."""
     yield from (
-        f"has several with index {node_index}"
+        f"has several members with index {node_index}"
         for node_index in _duplicates(node_index for node_index, _ in view.members)
     )
     yield from (
@@ -172,7 +172,7 @@ def _mismatches(what: str, actual: Mapping[str, str], expected: Mapping[str, str
             yield f"{what} has {actual.get(name, 'nothing')} for {name}, must have {expected.get(name, 'nothing')}"
 
 
-def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
+def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, ExpectedMember]) -> Iterator[str]:
     """Yield survivors whose index changed, and a generation that decreased.
 
     No run lasts long enough for the generation to wrap around at MAX_GENERATION, so a smaller one is older.

@@ -27,7 +27,7 @@ from bootstrap.contract import (
     worker_host,
 )
 from local.chaos.membership_check import (
-    Instance,
+    ExpectedMember,
     NodeView,
     Observation,
     differences,
@@ -55,7 +55,7 @@ class Snapshot:
     """State of a cluster at one time: its instances, and each node's files."""
 
     desired_nodes: int
-    instances: tuple[Instance, ...]
+    instances: tuple[ExpectedMember, ...]
     views: Mapping[str, NodeView | str]
 
 
@@ -119,7 +119,7 @@ class ClusterObserver:
             node = node_of(self._run_dir, instance_id)
             node_type = _tag(members[instance_id], NODE_TYPE_TAG)
             instances.append(
-                Instance(
+                ExpectedMember(
                     instance_id=instance_id,
                     address=item["PrivateIpAddress"],
                     node_type=MASTER if node_type == MASTER else WORKER,
