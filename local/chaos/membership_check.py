@@ -53,7 +53,7 @@ class Observation:
 
     generation: int
     instances: Mapping[int, str]
-    """ExpectedMember ids by node index."""
+    """Instance ids by node index."""
 
 
 def block(text: str) -> list[str]:
