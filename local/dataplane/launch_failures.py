@@ -47,8 +47,8 @@ class LaunchAttempts:
         """Return True if the first attempt was more than ``seconds`` ago."""
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 
-    def forget_except(self, instances: Collection[str]) -> None:
-        """Forget all instances but these, because the others have booted or are gone."""
+    def retain(self, instances: Collection[str]) -> None:
+        """Keep only these instances, because the others have booted or are gone."""
         for instance_id in self._begun.keys() - set(instances):
             del self._begun[instance_id]
             self._failed.pop(instance_id, None)
