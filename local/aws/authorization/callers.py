@@ -78,8 +78,8 @@ def session_of(access_key: str) -> AssumedRole | None:
     """Return the session for which STS issued an access key."""
     for partitions in sts_backends.values():
         for backend in partitions.values():
-            if found := backend.get_assumed_role_from_access_key(access_key):
-                return found
+            if session := backend.get_assumed_role_from_access_key(access_key):
+                return session
     return None
 
 
@@ -113,8 +113,8 @@ def caller_of(access_key: str) -> Caller | None:
     """Return the caller behind a key; None if the key is an administrator's or unknown."""
     if session := session_of(access_key):
         return None if _is_cdk_bootstrap_role(session) else _caller_from_session(session)
-    if found := find_user(access_key):
-        return _of_user(*found)
+    if owner := find_user(access_key):
+        return _of_user(*owner)
     return None
 
 

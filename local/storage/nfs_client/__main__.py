@@ -104,9 +104,9 @@ def serve(device: int, files: FileServer, server: ServerConnection) -> None:
             if error.errno in (errno.ENOENT, errno.EINTR):  # The process was killed meanwhile.
                 continue
             raise
-        for each in answers:
+        for reply in answers:
             with contextlib.suppress(FileNotFoundError):  # likewise
-                os.write(device, each)
+                os.write(device, reply)
 
 
 if __name__ == "__main__":

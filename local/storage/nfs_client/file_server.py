@@ -56,8 +56,8 @@ class FileServer:
         if request.operation == Operation.SETLKW:
             self._waiting[request.unique] = request
             return self.retry_locks()
-        given = self._answer(request)
-        return [] if request.operation in UNANSWERED else [given, *self.retry_locks()]
+        reply = self._answer(request)
+        return [] if request.operation in UNANSWERED else [reply, *self.retry_locks()]
 
     def retry_locks(self) -> list[bytes]:
         """Return the answers to those that now get their lock."""
@@ -170,13 +170,13 @@ class FileServer:
     def _create(self, request: Request) -> bytes:
         flags, mode, _, _ = request.fields("4I")
         [name], parent = request.names("4I"), self._inodes.descriptor(request.node)
-        given = flags & (os.O_ACCMODE | os.O_TRUNC) | os.O_NOFOLLOW
+        open_flags = flags & (os.O_ACCMODE | os.O_TRUNC) | os.O_NOFOLLOW
         try:
-            handle, is_new = os.open(name, given | os.O_CREAT | os.O_EXCL, mode, dir_fd=parent), True
+            handle, is_new = os.open(name, open_flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=parent), True
         except FileExistsError:  # Another node was faster.
             if flags & os.O_EXCL:
                 raise
-            handle, is_new = os.open(name, given, dir_fd=parent), False
+            handle, is_new = os.open(name, open_flags, dir_fd=parent), False
         return self._entry(request, name, is_new=is_new) + open_answer(handle)
 
     def _read(self, request: Request) -> bytes:
