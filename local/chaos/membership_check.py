@@ -87,7 +87,7 @@ def parse_variables(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in block(text) if "=" in line)
 
 
-def names_of(node_index: int) -> list[str]:
+def host_names(node_index: int) -> list[str]:
     return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
 
 
@@ -151,9 +151,9 @@ def _node_errors(name: str, view: NodeView, expected: Mapping[str, ExpectedMembe
     for node_index, member in members.items():
         if (node_index == 1) != (member.node_type == MASTER):
             yield f"has {member.instance_id}, a {member.node_type}, with index {node_index}"
-    right_hosts = {alias: member.address for node_index, member in members.items() for alias in names_of(node_index)}
+    right_hosts = {alias: member.address for node_index, member in members.items() for alias in host_names(node_index)}
     yield from _mismatches("the hosts file", view.hosts, right_hosts)
-    keys = {alias: m.host_key for node_index, m in members.items() for alias in (*names_of(node_index), m.address)}
+    keys = {alias: m.host_key for node_index, m in members.items() for alias in (*host_names(node_index), m.address)}
     yield from _mismatches("the known hosts", view.known_hosts, keys)
     right_workers = tuple(worker_host(node_index) for node_index in sorted(view.instances))
     if view.workers != right_workers:

@@ -37,7 +37,7 @@ from local.chaos.membership_check import (
 )
 from local.errors import LocalError
 from local.faults.clients import client
-from local.faults.nodes import NodeHandle, node_of
+from local.faults.nodes import NodeHandle, node_handle
 from local.run_dir import current_run_dir
 
 LOGIN_USER = "ubuntu"
@@ -116,7 +116,7 @@ class ClusterObserver:
         instances, views = [], {}
         for item in _running(sorted(members)):
             instance_id = item["InstanceId"]
-            node = node_of(self._run_dir, instance_id)
+            node = node_handle(self._run_dir, instance_id)
             node_type = _tag(members[instance_id], NODE_TYPE_TAG)
             instances.append(
                 ExpectedMember(
@@ -147,7 +147,7 @@ class ClusterObserver:
         """Log in from one node to another, checking the host key; return why that failed, or None."""
         alias = worker_host(node_index)
         try:
-            command = self._ssh(node_of(self._run_dir, source), alias, view.hosts[alias])
+            command = self._ssh(node_handle(self._run_dir, source), alias, view.hosts[alias])
         except LocalError as error:
             return str(error)
         try:

@@ -69,7 +69,7 @@ def reported(run_dir: Path) -> Mapping[str, str]:
     return {file.name: file.read_text() for file in files}
 
 
-def reason_of(run_dir: Path, instance_id: str) -> str | None:
+def read_reason(run_dir: Path, instance_id: str) -> str | None:
     """Return why an instance did not boot; None if no reason was published."""
     try:
         return (run_dir / DIRECTORY / instance_id).read_text()

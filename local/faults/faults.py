@@ -15,7 +15,7 @@ from local.errors import LocalError
 from local.faults import api, disk, limits, network, power
 from local.faults.fault_registry import Arguments, fault, undoes
 from local.faults.node_indexes import members_by_cluster, resolve
-from local.faults.nodes import NodeHandle, all_nodes, node_of
+from local.faults.nodes import NodeHandle, all_nodes, node_handle
 from local.faults.targets import FaultTarget, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
@@ -40,7 +40,7 @@ class Faults:
     def node(self, name: str) -> NodeHandle:
         """Return the node that a name currently denotes; one named by its id may have ended."""
         clusters = {} if name.startswith("i-") else members_by_cluster(self._run_dir)
-        return node_of(self._run_dir, resolve(name, clusters))
+        return node_handle(self._run_dir, resolve(name, clusters))
 
     def target(self, name: str) -> FaultTarget:
         """Describe the running instance that a name denotes."""

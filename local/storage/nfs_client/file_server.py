@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from local.storage.nfs_client.inodes import Inodes, kind_of
+from local.storage.nfs_client.inodes import Inodes, file_kind
 from local.storage.nfs_client.messages import (
     LOCK_IS_FLOCK,
     UNANSWERED,
@@ -219,7 +219,7 @@ class FileServer:
         handle = os.open(self._inodes.path(request.node), os.O_RDONLY | os.O_DIRECTORY)
         with os.scandir(handle) as listing:
             entries = [(os.fsencode(e.name), e.inode(), _kind(e)) for e in listing]
-        itself = (os.fstat(handle).st_ino, kind_of(os.fstat(handle).st_mode))
+        itself = (os.fstat(handle).st_ino, file_kind(os.fstat(handle).st_mode))
         self._listings[handle] = [(b".", *itself), (b"..", *itself), *entries]
         return open_answer(handle)
 
@@ -241,8 +241,8 @@ class FileServer:
 def _kind(entry: os.DirEntry[str]) -> int:
     """Return the kind of an entry without reading the file; 0 for others, which the kernel then looks up."""
     if entry.is_symlink():
-        return kind_of(stat.S_IFLNK)
-    return kind_of(stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0)
+        return file_kind(stat.S_IFLNK)
+    return file_kind(stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0)
 
 
 _ACTIONS: Final[Mapping[int, Callable[[FileServer, Request], bytes]]] = {
