@@ -64,13 +64,10 @@ class StepSettings:
 
 
 class StepSums(NamedTuple):
-    """Views of the last of three flat tensors, which a step sums over all ranks.
+    """Views of the last of three flat tensors that order the parameters alike; a step sums this one over all ranks.
 
-    All three order the parameters alike: without weight decay, then with. The weights and momentum buffers belong to
-    `FlatParams` and the optimizer.
-
-    weights          | no weight decay | weight decay |
-    momentum buffers | no weight decay | weight decay |
+    weights          | no weight decay | weight decay |   (in `FlatParams`)
+    momentum buffers | no weight decay | weight decay |   (in the optimizer)
     sums (this)      | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
                        `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
     """
