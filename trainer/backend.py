@@ -1,7 +1,7 @@
 """Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-train.py, the data and the checkpoints use only numpy and this protocol. ``--engine`` selects the framework, and with it
-the backend.
+A framework is what the user selects with --engine; a backend is our class that drives it. train.py, the data and the
+checkpoints use only numpy and this protocol.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import LoadBatch
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer
@@ -146,7 +146,7 @@ class Backend(Protocol):
 class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
-    def __call__(self, config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float) -> Backend:
+    def __call__(self, config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float) -> Backend:
         """Build the network; connect the ranks if load_backend has not."""
 
 

@@ -13,11 +13,11 @@ from trainer.atomic_file import temporary_path
 from trainer.errors import TrainerError
 
 SCHEME: Final = "s3://"
-LIST_S: Final = 180.0
+LIST_TIMEOUT_S: Final = 180.0
 """Longest time for a request without a transfer, in seconds. A single connection attempt may take 60 s ("AWS CLI
 Command Reference", --cli-connect-timeout), and a new machine loads the command line itself block by block ("Initialize
 Amazon EBS volumes")."""
-COPY_S: Final = 1800.0
+TRANSFER_TIMEOUT_S: Final = 1800.0
 """Longest time for one transfer, in seconds: 10 GB at 50 Mbit/s."""
 NO_SUCH_KEY: Final = 1
 """Exit code of ``aws s3 ls`` when no object has the prefix ("AWS CLI Command Reference", s3 ls)."""
@@ -39,7 +39,7 @@ class S3Folder:
 
     def names(self, prefix: str) -> list[str]:
         """Return the names of the objects with this prefix, sorted."""
-        listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], deadline_s=LIST_S, allowed=(0, NO_SUCH_KEY))
+        listing = _aws(["s3", "ls", f"{self._url}/{prefix}"], deadline_s=LIST_TIMEOUT_S, allowed=(0, NO_SUCH_KEY))
         # A line has date, time, size and name, or PRE and the name of a folder.
         rows = (line.split(maxsplit=3) for line in listing.splitlines())
         return sorted(row[3] for row in rows if len(row) == 4)
@@ -51,19 +51,26 @@ class S3Folder:
         url = f"{self._url}/{name}"
         bucket, _, key = url.removeprefix(SCHEME).partition("/")
         command = ["s3api", "head-object", "--bucket", bucket, "--key", key, "--output", "json"]
-        metadata: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_S, about=url)).get("Metadata", {})
+        metadata: Mapping[str, str] = json.loads(_aws(command, deadline_s=LIST_TIMEOUT_S, about=url)).get(
+            "Metadata", {}
+        )
         return metadata
 
     def upload(self, path: Path, name: str, *, metadata: Mapping[str, str] = NO_METADATA) -> None:
         """Upload a file; S3 shows it only once it is complete."""
         options = ["--metadata", ",".join(f"{key}={value}" for key, value in metadata.items())] if metadata else []
-        _aws(["s3", "cp", "--only-show-errors", *options, str(path), f"{self._url}/{name}"], deadline_s=COPY_S)
+        _aws(
+            ["s3", "cp", "--only-show-errors", *options, str(path), f"{self._url}/{name}"],
+            deadline_s=TRANSFER_TIMEOUT_S,
+        )
 
     def download(self, name: str, path: Path) -> None:
         """Download an object to a file atomically."""
         temporary = temporary_path(path)
         try:
-            _aws(["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=COPY_S)
+            _aws(
+                ["s3", "cp", "--only-show-errors", f"{self._url}/{name}", str(temporary)], deadline_s=TRANSFER_TIMEOUT_S
+            )
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -77,7 +84,7 @@ class S3Folder:
 
     def delete(self, name: str) -> None:
         """Delete an object, if it exists."""
-        _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_S)
+        _aws(["s3", "rm", "--only-show-errors", f"{self._url}/{name}"], deadline_s=LIST_TIMEOUT_S)
 
 
 def node_region() -> str | None:

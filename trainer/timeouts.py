@@ -3,7 +3,7 @@
 from typing import Final
 
 from trainer.config.settings import TrainConfig
-from trainer.s3 import COPY_S, LIST_S, SCHEME
+from trainer.s3 import LIST_TIMEOUT_S, SCHEME, TRANSFER_TIMEOUT_S
 
 RENDEZVOUS_S: Final = 600.0
 """Longest wait at the start, in seconds. A new machine loads the libraries from its image block by block ("Initialize
@@ -26,7 +26,7 @@ def rendezvous_s(config: TrainConfig) -> float:
     One machine may have to download what another already has: a dataset, or rank 0's checkpoint.
     """
     data = FETCH_S if config.data_dir.startswith(SCHEME) else 0.0
-    checkpoint = LIST_S + COPY_S if config.s3_folder is not None else 0.0
+    checkpoint = LIST_TIMEOUT_S + TRANSFER_TIMEOUT_S if config.s3_folder is not None else 0.0
     return RENDEZVOUS_S + data + checkpoint
 
 
@@ -36,5 +36,5 @@ def shutdown_timeout_s(config: TrainConfig) -> float:
     Rank 0 finishes a checkpoint that is being written and writes the final one. With S3 it also finishes a running
     upload, and uploads the best and the final checkpoint.
     """
-    copies = LIST_S + 3 * COPY_S if config.s3_folder is not None else 0.0
+    copies = LIST_TIMEOUT_S + 3 * TRANSFER_TIMEOUT_S if config.s3_folder is not None else 0.0
     return 2 * WRITE_S + copies + STEP_S

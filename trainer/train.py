@@ -29,7 +29,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
 from trainer.data.dataset import Dataset
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelWorld, epoch_end, step_seed
+from trainer.data.sampling import DataParallelGroup, epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.check_same_data import check_same_data
 from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
@@ -171,7 +171,7 @@ class Trainer:
     backend: Backend
     data: Dataset
     config: TrainConfig
-    dp: DataParallelWorld
+    dp: DataParallelGroup
     global_batch_size: int
     checkpoints: CheckpointSaver
     writers: MetricWriters = NO_WRITERS
@@ -194,7 +194,7 @@ class Trainer:
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
                     log.warning("Epoch[%d] %s", epoch, result.slowest)
-                self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.samples_in_epoch())
+                self.writers.write(result.metrics, epoch=epoch, samples=(epoch + 1) * self.end_of_epoch())
             log.info("Epoch[%d] weights=%s", epoch, digest(self.backend.weights()))
             progress = Progress(run_started_at=start.run_started_at, epoch=epoch + 1)
             if progress.epoch < self.config.num_epochs:
@@ -205,9 +205,9 @@ class Trainer:
         """Train from ``progress`` to the end of its epoch, and validate."""
         backend, dp = self.backend, self.dp
         started = self.clock()
-        total = self.samples_in_epoch(resumed_at=progress.samples)
-        samples_trained = total - progress.samples
-        progress, own_correct = self.train_steps(progress, total=total)
+        end = self.end_of_epoch(resumed_at=progress.samples)
+        samples_trained = end - progress.samples
+        progress, own_correct = self.train_steps(progress, end=end)
         seconds = self.clock() - started
 
         # Gather before validation: with dist_async, all ranks finish the epoch here and load equal weights.
@@ -219,8 +219,8 @@ class Trainer:
         peak = backend.peak_samples_per_s
         return EpochResult(
             samples=samples_trained,
-            loss=progress.loss_sum / total,
-            train_accuracy=train_correct / total,
+            loss=progress.loss_sum / end,
+            train_accuracy=train_correct / end,
             validation_accuracy=val_correct / len(self.data.validation.labels),
             seconds=seconds,
             mfu=None if peak is None else samples_trained / seconds / (self.dp.world_size * peak),
@@ -228,8 +228,8 @@ class Trainer:
             slowest=describe_slowest(phases),
         )
 
-    def train_steps(self, progress: Progress, *, total: int) -> tuple[Progress, int]:
-        """Train an epoch up to its sample ``total``; return the progress and this rank's correct predictions."""
+    def train_steps(self, progress: Progress, *, end: int) -> tuple[Progress, int]:
+        """Train an epoch up to its sample ``end``; return the progress and this rank's correct predictions."""
         backend, config, epoch, timer = self.backend, self.config, progress.epoch, self.backend.timer
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
@@ -237,12 +237,12 @@ class Trainer:
         own_correct = progress.correct if self.dp.is_main_process else 0
         timer.read_and_reset()
         timer.start()
-        with closing(self.batches(progress, total=total)) as batches:
+        with closing(self.batches(progress, end=end)) as batches:
             for step, global_size, images, labels in batches:
                 timer.end("data")
                 self.profiler.begin_step()
                 # Derive the seed from the step's position, so that a resumed run draws the same random numbers.
-                backend.seed(step_seed(config.seed, epoch=epoch, samples=progress.samples, dp=self.dp))
+                backend.seed(step_seed(config.seed, epoch=epoch, position=progress.samples, dp=self.dp))
 
                 # Forward, backward, and all-reduce of the gradients.
                 result = backend.forward_backward(images, labels, flags=self.checkpoints.flags())
@@ -250,12 +250,12 @@ class Trainer:
                 progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
-                backend.set_learning_rate(schedule.rate(epoch=epoch, epoch_fraction=progress.samples / total))
+                backend.set_learning_rate(schedule.rate(epoch=epoch, epoch_fraction=progress.samples / end))
                 backend.optimizer_step(global_batch_size=global_size)
                 timer.end("optimizer")
 
                 # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.
-                must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == total
+                must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == end
                 correct = result.correct
                 if must_wait_for_result and (latest := backend.take_deferred()):
                     progress = progress.add_loss(latest.loss_sum, batch=step)
@@ -264,11 +264,11 @@ class Trainer:
                 own_correct += correct
 
                 # Report.
-                self.bar.show(progress, total=total)
+                self.bar.show(progress, total=end)
                 if pace := speedometer.add(samples=len(labels), correct=correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
                     metrics = {"train/loss": result.loss_sum / global_size, **pace.metrics}
-                    self.writers.write(metrics, epoch=epoch, samples=epoch * self.samples_in_epoch() + progress.samples)
+                    self.writers.write(metrics, epoch=epoch, samples=epoch * self.end_of_epoch() + progress.samples)
 
                 # Save a checkpoint, and stop if a rank received a signal. All ranks see the same flags.
                 if result.flags != NO_FLAGS:
@@ -279,8 +279,8 @@ class Trainer:
                 timer.start()
         return progress, own_correct
 
-    def batches(self, progress: Progress, *, total: int) -> Generator[Batch, None, None]:
-        """Yield this rank's batches from ``progress`` to the sample ``total``."""
+    def batches(self, progress: Progress, *, end: int) -> Generator[Batch, None, None]:
+        """Yield this rank's batches from ``progress`` to the sample ``end``."""
         return epoch_batches(
             self.data.train,
             self.load_batch,
@@ -290,10 +290,10 @@ class Trainer:
             seed=self.config.seed,
             epoch=progress.epoch,
             begin=progress.samples,
-            end=total,
+            end=end,
         )
 
-    def samples_in_epoch(self, *, resumed_at: int = 0) -> int:
+    def end_of_epoch(self, *, resumed_at: int = 0) -> int:
         """Return the sample index at which an epoch ends; below the dataset's size if the last batch is dropped."""
-        samples, drop = len(self.data.train.labels), self.config.last_batch == "drop"
-        return epoch_end(samples, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)
+        dataset_size, drop = len(self.data.train.labels), self.config.last_batch == "drop"
+        return epoch_end(dataset_size, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)

@@ -10,11 +10,11 @@ import numpy as np
 from trainer.backend import Backend
 from trainer.data.batches import LoadBatch, prefetch
 from trainer.data.dataset import Samples
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 
 
 def count_correct_validation(
-    backend: Backend, load_batch: LoadBatch, validation: Samples, *, dp: DataParallelWorld, global_batch_size: int
+    backend: Backend, load_batch: LoadBatch, validation: Samples, *, dp: DataParallelGroup, global_batch_size: int
 ) -> int:
     """Return how many of this rank's validation images the network classifies correctly.
 

@@ -187,11 +187,11 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def new_backend(config: Any) -> Any:
-    from trainer.data.sampling import DataParallelWorld
+    from trainer.data.sampling import DataParallelGroup
     from trainer.distributed.world import World
     from trainer.torch_backend.connect import create_backend
 
-    return create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.01)
+    return create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.01)
 
 
 def loop_speeds(config: Any) -> dict[str, float]:
@@ -231,7 +231,7 @@ def random_data(config: Any) -> Any:
 def loop_speed(config: Any, data: Any, *, share: float) -> float:
     """Return images/s of the training loop in its second epoch; the dataset may take ``share`` of the GPU's memory."""
     from trainer.checkpoint.manager import CheckpointManager
-    from trainer.data.sampling import DataParallelWorld
+    from trainer.data.sampling import DataParallelGroup
     from trainer.train import Trainer
 
     with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", share):
@@ -239,9 +239,9 @@ def loop_speed(config: Any, data: Any, *, share: float) -> float:
             backend=new_backend(config),
             data=data,
             config=config,
-            dp=DataParallelWorld(),
+            dp=DataParallelGroup(),
             global_batch_size=config.batch_size_per_node,
-            checkpoints=CheckpointManager(config, dp=DataParallelWorld(), store=None),
+            checkpoints=CheckpointManager(config, dp=DataParallelGroup(), store=None),
         ).train()
     return float(results[-1].speed)
 

@@ -24,7 +24,7 @@ from PIL import Image, ImageDraw
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
@@ -85,12 +85,12 @@ def make_folder(directory: Path) -> None:
 def learn(config: TrainConfig) -> float:
     """Return the validation accuracy after the last epoch."""
     [*_, last] = Trainer(
-        backend=create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.02),
+        backend=create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.02),
         data=open_data(config),
         config=config,
-        dp=DataParallelWorld(),
+        dp=DataParallelGroup(),
         global_batch_size=config.batch_size_per_node,
-        checkpoints=CheckpointManager(config, dp=DataParallelWorld(), store=None),
+        checkpoints=CheckpointManager(config, dp=DataParallelGroup(), store=None),
     ).train()
     return last.validation_accuracy
 

@@ -37,7 +37,7 @@ from benchmarks.train._async_save import measure as measure_async
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.progress import Progress
 from trainer.torch_backend.backend import TorchBackend
@@ -104,9 +104,9 @@ def main() -> int:
 
 def measure(config: TrainConfig, directory: Path, count: int) -> Rounds:
     """Save twice between steps, then with torch in both ways."""
-    backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=1e-6)
+    backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=1e-6)
     store = CheckpointStore(str(directory / "net"))
-    checkpoints = CheckpointManager(config, dp=DataParallelWorld(), store=store)
+    checkpoints = CheckpointManager(config, dp=DataParallelGroup(), store=store)
     rounds = Rounds()
     saves = AsyncSaves(directory / "async")
     step = Step(

@@ -25,7 +25,7 @@ from trainer.data.batches import Augmentation, epoch_batches, prepare
 from trainer.data.images.decoding import MEAN, STD
 from trainer.data.images.folder import load_folder
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 
 SHAPE = (3, 224, 224)
 WIDTH, HEIGHT = 500, 375
@@ -74,7 +74,7 @@ def read_ours(directory: Path) -> int:
         data.train,
         lambda samples, indices, params=None: prepare(data, samples, indices, params),
         augmentation=Augmentation(resized_crop=True, random_mirror=True),
-        dp=DataParallelWorld(),
+        dp=DataParallelGroup(),
         global_batch_size=BATCH,
         seed=0,
         epoch=0,

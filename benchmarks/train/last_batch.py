@@ -21,7 +21,7 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.dataset import Dataset, InMemory
 from trainer.data.digits import load_digits
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
@@ -52,12 +52,12 @@ def learn(data: Dataset, *, last_batch: str, rate: float, seed: int) -> tuple[fl
         last_batch=last_batch,
     )
     [*_, last] = Trainer(
-        backend=create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=rate),
+        backend=create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=rate),
         data=data,
         config=config,
-        dp=DataParallelWorld(),
+        dp=DataParallelGroup(),
         global_batch_size=BATCH,
-        checkpoints=CheckpointManager(config, dp=DataParallelWorld(), store=None),
+        checkpoints=CheckpointManager(config, dp=DataParallelGroup(), store=None),
     ).train()
     return last.loss, last.validation_accuracy
 

@@ -47,10 +47,10 @@ def _create(original: Any, backend: FSxBackend, **kwargs: Any) -> Any:
         subnet, [subnet.get_available_subnet_ip(own)], group_ids=[group.id for group in groups], description="AWS FSx"
     )
     file_system: Any = original(backend, **kwargs)
-    given = kwargs["lustre_configuration"] or {}
-    kind = given.get("DeploymentType", _OLDEST)
+    configuration = kwargs["lustre_configuration"] or {}
+    kind = configuration.get("DeploymentType", _OLDEST)
     mount_name = "fsx" if kind == _OLDEST else uuid4().hex[:8]
-    file_system.lustre_configuration = {**given, "DeploymentType": kind, "MountName": mount_name}
+    file_system.lustre_configuration = {**configuration, "DeploymentType": kind, "MountName": mount_name}
     file_system.interface = interface
     file_system.created_at, file_system.available_after = datetime.now(timezone.utc), time.monotonic() + CREATING_S
     return file_system

@@ -22,8 +22,8 @@ class RequestLock:
             self._lock.release()
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Lock the state without changing it."""
+    def without_signal(self) -> Iterator[None]:
+        """Hold the lock, shared with nobody, and do not signal a change on release."""
         with self._lock:
             yield
 

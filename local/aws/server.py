@@ -20,7 +20,7 @@ from local.aws.api_faults import ApiFaults
 from local.aws.api_request import ApiRequest
 from local.aws.authorization import session_tokens
 from local.aws.authorization.authorizer import authorize
-from local.aws.authorization.callers import session_of
+from local.aws.authorization.callers import find_session
 from local.aws.autoscaling import (
     activities,
     group_checks,
@@ -200,7 +200,7 @@ class Application:
         environ["wsgi.input"] = io.BytesIO(body)
         request = ApiRequest(environ, body)
         target = request.header("x-amz-target")
-        with LOCK if may_change(request.service, body, method=request.method, target=target) else LOCK.reading():
+        with LOCK if may_change(request.service, body, method=request.method, target=target) else LOCK.without_signal():
             if vpc_endpoints.arrives(request):
                 return self._serve(request, environ, start_response)
         vpc_endpoints.wait_for_hang_up(environ)
@@ -219,7 +219,7 @@ class Application:
     def _injected_error(self, request: ApiRequest) -> Response | None:
         if self._api_faults is None:
             return None
-        session = session_of(request.credential.access_key)
+        session = find_session(request.credential.access_key)
         instance_id = _instance_id(session.user_id) if session else None
         return self._api_faults.response(request, instance_id=instance_id)
 

@@ -17,7 +17,7 @@ from moto.ec2.models.security_groups import SecurityGroup, SecurityGroupRule
 from moto.ec2.models.vpcs import VPCBackend, VPCEndPoint
 
 from local.aws.api_request import ApiRequest
-from local.aws.authorization.callers import session_of
+from local.aws.authorization.callers import find_session
 from local.aws.moto_patching import wrap
 from local.network.addresses import ENDPOINT_SOURCES
 
@@ -72,7 +72,7 @@ def wait_for_hang_up(environ: Mapping[str, Any]) -> None:
 
 def _sender(request: ApiRequest) -> Instance | None:
     """Return the instance whose role's credentials sign the call."""
-    session = session_of(request.credential.access_key)
+    session = find_session(request.credential.access_key)
     if session is None:
         return None
     name = session.user_id.partition(":")[2]

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from local.chaos.job_cases import PHASES, REACTION_TIMEOUT_S, JobCase, JobFault, JobOutcome, draw_faults, judge
-from local.chaos.leftovers import idle_connections, leftover_processes, ranks_of
+from local.chaos.leftovers import find_ranks, idle_connections, leftover_processes
 from local.chaos.observer import ClusterObserver
 from local.chaos.user_job import Job, fill_connection_pool, recorded_ends
 from local.errors import LocalError
@@ -106,10 +106,10 @@ class FaultRun:
         """List ranks that run too long, on any node: from the failed attempt, and after the end of the job."""
         answered, orphans = fault_at + REACTION_TIMEOUT_S, []
         if not job.wait_for_end(until=answered):
-            orphans = ranks_of(job.token, before=fault_at)
+            orphans = find_ranks(job.token, before=fault_at)
             job.wait_for_end(until=answered + 2 * RECOVERY_TIMEOUT_S)
         until = max(answered, time.monotonic() + CLEANUP_S)
-        while (left := ranks_of(job.token)) and time.monotonic() < until:
+        while (left := find_ranks(job.token)) and time.monotonic() < until:
             time.sleep(POLL_S)
         return [f"{job.case.phase} ({job.case.policy}): outlives its job: {line}" for line in sorted({*orphans, *left})]
 

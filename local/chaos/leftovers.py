@@ -21,7 +21,7 @@ MAX_IDLE_S = IDLE_S + 15.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def ranks_of(token: str, *, before: float = math.inf) -> list[str]:
+def find_ranks(token: str, *, before: float = math.inf) -> list[str]:
     """List a job's ranks that run on any node and, with `before`, started before that time of the monotonic clock."""
     least_s = time.monotonic() - before
     return [

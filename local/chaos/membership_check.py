@@ -14,8 +14,8 @@ _Value = TypeVar("_Value", int, str)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Instance:
-    """An expected member: in service in its Auto Scaling group, and running."""
+class ExpectedMember:
+    """A node that must be a member: in service in its Auto Scaling group, and running."""
 
     instance_id: str
     address: str
@@ -87,14 +87,14 @@ def parse_variables(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in block(text) if "=" in line)
 
 
-def names_of(node_index: int) -> list[str]:
+def host_names(node_index: int) -> list[str]:
     return [MASTER_HOST, worker_host(node_index)] if node_index == 1 else [worker_host(node_index)]
 
 
 def differences(
     *,
     desired_nodes: int,
-    instances: Iterable[Instance],
+    instances: Iterable[ExpectedMember],
     views: Mapping[str, NodeView | str],
     previous: Observation | None = None,
 ) -> list[str]:
@@ -126,10 +126,10 @@ def _disagreements(values: Mapping[str, str], what: str) -> list[str]:
     return [f"{what} differs: {', '.join(f'{name} has {value}' for name, value in sorted(values.items()))}"]
 
 
-def _node_errors(name: str, view: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
+def _node_errors(name: str, view: NodeView, expected: Mapping[str, ExpectedMember]) -> Iterator[str]:
     """Yield one node's errors about itself or others."""
     yield from (
-        f"has several with index {node_index}"
+        f"has several members with index {node_index}"
         for node_index in _duplicates(node_index for node_index, _ in view.members)
     )
     yield from (
@@ -151,9 +151,9 @@ def _node_errors(name: str, view: NodeView, expected: Mapping[str, Instance]) ->
     for node_index, member in members.items():
         if (node_index == 1) != (member.node_type == MASTER):
             yield f"has {member.instance_id}, a {member.node_type}, with index {node_index}"
-    right_hosts = {alias: member.address for node_index, member in members.items() for alias in names_of(node_index)}
+    right_hosts = {alias: member.address for node_index, member in members.items() for alias in host_names(node_index)}
     yield from _mismatches("the hosts file", view.hosts, right_hosts)
-    keys = {alias: m.host_key for node_index, m in members.items() for alias in (*names_of(node_index), m.address)}
+    keys = {alias: m.host_key for node_index, m in members.items() for alias in (*host_names(node_index), m.address)}
     yield from _mismatches("the known hosts", view.known_hosts, keys)
     right_workers = tuple(worker_host(node_index) for node_index in sorted(view.instances))
     if view.workers != right_workers:
@@ -172,7 +172,7 @@ def _mismatches(what: str, actual: Mapping[str, str], expected: Mapping[str, str
             yield f"{what} has {actual.get(name, 'nothing')} for {name}, must have {expected.get(name, 'nothing')}"
 
 
-def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, Instance]) -> Iterator[str]:
+def _changes_since(previous: Observation, now: NodeView, expected: Mapping[str, ExpectedMember]) -> Iterator[str]:
     """Yield survivors whose index changed, and a generation that decreased.
 
     No run lasts long enough for the generation to wrap around at MAX_GENERATION, so a smaller one is older.

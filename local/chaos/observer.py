@@ -27,7 +27,7 @@ from bootstrap.contract import (
     worker_host,
 )
 from local.chaos.membership_check import (
-    Instance,
+    ExpectedMember,
     NodeView,
     Observation,
     differences,
@@ -37,7 +37,7 @@ from local.chaos.membership_check import (
 )
 from local.errors import LocalError
 from local.faults.clients import client
-from local.faults.nodes import NodeHandle, node_of
+from local.faults.nodes import NodeHandle, node_handle
 from local.run_dir import current_run_dir
 
 LOGIN_USER = "ubuntu"
@@ -55,7 +55,7 @@ class Snapshot:
     """State of a cluster at one time: its instances, and each node's files."""
 
     desired_nodes: int
-    instances: tuple[Instance, ...]
+    instances: tuple[ExpectedMember, ...]
     views: Mapping[str, NodeView | str]
 
 
@@ -116,10 +116,10 @@ class ClusterObserver:
         instances, views = [], {}
         for item in _running(sorted(members)):
             instance_id = item["InstanceId"]
-            node = node_of(self._run_dir, instance_id)
+            node = node_handle(self._run_dir, instance_id)
             node_type = _tag(members[instance_id], NODE_TYPE_TAG)
             instances.append(
-                Instance(
+                ExpectedMember(
                     instance_id=instance_id,
                     address=item["PrivateIpAddress"],
                     node_type=MASTER if node_type == MASTER else WORKER,
@@ -147,7 +147,7 @@ class ClusterObserver:
         """Log in from one node to another, checking the host key; return why that failed, or None."""
         alias = worker_host(node_index)
         try:
-            command = self._ssh(node_of(self._run_dir, source), alias, view.hosts[alias])
+            command = self._ssh(node_handle(self._run_dir, source), alias, view.hosts[alias])
         except LocalError as error:
             return str(error)
         try:

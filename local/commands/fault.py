@@ -7,7 +7,7 @@ from typing import Any
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.fault_types import FAULT_TYPES, Arguments
+from local.faults.fault_registry import FAULT_TYPES, Arguments
 from local.faults.faults import SPOT_NOTICE_S, Faults
 from local.faults.targets import FaultTarget
 
@@ -22,6 +22,8 @@ class Invocation:
     positional: tuple[str | None, ...]
     target: str
     options: dict[str, Any] = field(default_factory=dict)
+    report: str | None = None
+    """Report once the fault has begun; None for that of the fault's type."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +123,7 @@ def _act(faults: Faults, options: argparse.Namespace) -> str:
     fault = FAULT_TYPES[options.fault]
     invocation = _begin_invocation(faults, fault.arguments, options)
     fault.begin(faults, *invocation.positional, **invocation.options)
-    return fault.report.format(target=invocation.target)
+    return invocation.report or fault.report.format(target=invocation.target)
 
 
 def _end(faults: Faults, options: argparse.Namespace) -> str:
@@ -155,7 +157,7 @@ def _begin_invocation(faults: Faults, arguments: Arguments | None, options: argp
     if arguments is Arguments.NODE_OR_ALL and options.node and options.refuse:
         raise UsageError("--refuse cannot be combined with a node")
     resolved = _invocation(faults, arguments, options)
-    target = resolved.target
+    target, report = resolved.target, resolved.report
     added: dict[str, Any] = {}
     match arguments:
         case Arguments.NODE_AND_SECONDS:
@@ -166,10 +168,10 @@ def _begin_invocation(faults: Faults, arguments: Arguments | None, options: argp
         case Arguments.NODE_OR_ALL:
             added = {"refuse": options.refuse}
         case Arguments.MOUNT_DELAY:
-            slowed = options.slow is not None
-            target = f"slowed mounts down by {options.slow:g} s" if slowed else "took the mount targets away"
+            if options.slow is not None:
+                report = f"slowed mounts down by {options.slow:g} s"
             added = {"slow_s": options.slow}
-    return Invocation(resolved.positional, target, {**resolved.options, **added})
+    return Invocation(resolved.positional, target, {**resolved.options, **added}, report)
 
 
 def _find_target(faults: Faults, name: str | None) -> FaultTarget | None:

@@ -10,7 +10,7 @@ import boto3
 from local.dataplane.errors import read_errors
 from local.dataplane.launch_failures import reported
 from local.faults.node_indexes import aliases, members_by_cluster
-from local.faults.nodes import NodeHandle, node_of
+from local.faults.nodes import NodeHandle, node_handle
 from local.faults.targets import ENDED_STATES
 from local.node.container import is_frozen
 from local.node.inotify_limit import inotify_shortage
@@ -96,7 +96,7 @@ def status_text(run_dir: Path, now: datetime) -> str:
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
     alias_of = aliases(members_by_cluster(run_dir))
     rows = [
-        row(i, node=node_of(run_dir, i["InstanceId"]), alias=alias_of.get(i["InstanceId"], "-"), now=now)
+        row(i, node=node_handle(run_dir, i["InstanceId"]), alias=alias_of.get(i["InstanceId"], "-"), now=now)
         for i in sorted(instances, key=lambda i: i["LaunchTime"])
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)

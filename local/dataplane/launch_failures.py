@@ -47,8 +47,8 @@ class LaunchAttempts:
         """Return True if the first attempt was more than ``seconds`` ago."""
         return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
 
-    def forget_except(self, instances: Collection[str]) -> None:
-        """Forget all instances but these, because the others have booted or are gone."""
+    def retain(self, instances: Collection[str]) -> None:
+        """Keep only these instances, because the others have booted or are gone."""
         for instance_id in self._begun.keys() - set(instances):
             del self._begun[instance_id]
             self._failed.pop(instance_id, None)
@@ -69,7 +69,7 @@ def reported(run_dir: Path) -> Mapping[str, str]:
     return {file.name: file.read_text() for file in files}
 
 
-def reason_of(run_dir: Path, instance_id: str) -> str | None:
+def read_reason(run_dir: Path, instance_id: str) -> str | None:
     """Return why an instance did not boot; None if no reason was published."""
     try:
         return (run_dir / DIRECTORY / instance_id).read_text()

@@ -143,9 +143,8 @@ class DataPlane:
                 elif self._has_room():
                     self._launch_attempts.begin_or_wait(instance_id)
                     self._start(instance)
-        self._launch_attempts.forget_except(
-            desired.keys() - {i for i, node in self._nodes.items() if node.has_found_metadata()}
-        )
+        booted = {instance_id for instance_id, node in self._nodes.items() if node.has_found_metadata()}
+        self._launch_attempts.retain(desired.keys() - booted)
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
                 self._handle_end(node)

@@ -13,9 +13,9 @@ import boto3
 from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, limits, network, power
-from local.faults.fault_types import Arguments, fault, undoes
+from local.faults.fault_registry import Arguments, fault, undoes
 from local.faults.node_indexes import members_by_cluster, resolve
-from local.faults.nodes import NodeHandle, all_nodes, node_of
+from local.faults.nodes import NodeHandle, all_nodes, node_handle
 from local.faults.targets import FaultTarget, find_target
 from local.network.addresses import API_PORT
 from local.node.spot_notices import announce_interruption, recommend_rebalance
@@ -40,7 +40,7 @@ class Faults:
     def node(self, name: str) -> NodeHandle:
         """Return the node that a name currently denotes; one named by its id may have ended."""
         clusters = {} if name.startswith("i-") else members_by_cluster(self._run_dir)
-        return node_of(self._run_dir, resolve(name, clusters))
+        return node_handle(self._run_dir, resolve(name, clusters))
 
     def target(self, name: str) -> FaultTarget:
         """Describe the running instance that a name denotes."""
@@ -202,12 +202,12 @@ class Faults:
         self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with the service's throttling error."""
-        api.add_fault(self._run_dir, self._fault("throttle", service, fraction=fraction, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._api_fault("throttle", service, fraction=fraction, name=name, seed=seed))
 
     @undoes("throttle")
     def end_throttle(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop throttling the requests of all nodes, or of one, to a service or to all."""
-        api.remove_fault(self._run_dir, self._fault("throttle", service, name=name))
+        api.remove_fault(self._run_dir, self._api_fault("throttle", service, name=name))
 
     @fault(
         "api-errors",
@@ -221,14 +221,14 @@ class Faults:
         self, service: str | None = None, *, fraction: float = 1.0, name: str | None = None, seed: int = 0
     ) -> None:
         """Answer a fraction of the nodes' requests to a service, or to all, with its internal error (HTTP 500)."""
-        api.add_fault(self._run_dir, self._fault("error", service, fraction=fraction, name=name, seed=seed))
+        api.add_fault(self._run_dir, self._api_fault("error", service, fraction=fraction, name=name, seed=seed))
 
     @undoes("api-errors")
     def end_api_errors(self, service: str | None = None, *, name: str | None = None) -> None:
         """Stop the internal errors for all nodes, or for one, of a service or of all."""
-        api.remove_fault(self._run_dir, self._fault("error", service, name=name))
+        api.remove_fault(self._run_dir, self._api_fault("error", service, name=name))
 
-    def _fault(
+    def _api_fault(
         self, kind: ApiFaultKind, service: str | None, *, name: str | None, fraction: float = 1.0, seed: int = 0
     ) -> ApiFault:
         instance_id = None if name is None else self.node(name).instance_id
@@ -239,7 +239,7 @@ class Faults:
     @fault(
         "storage-outage",
         help="take the mount targets of all file systems away, or slow them down",
-        report="{target}",
+        report="took the mount targets away",
         arguments=Arguments.MOUNT_DELAY,
         is_planned=False,
     )

@@ -53,8 +53,8 @@ def members_by_cluster(run_dir: Path) -> dict[str, dict[int, str]]:
             states.setdefault(clusters[node.instance_id], []).append(state)
     return {
         name: {int(member["node_index"]): str(member["instance_id"]) for member in best["members"]}
-        for name, found in states.items()
-        if (best := newest(found)) is not None
+        for name, reports in states.items()
+        if (best := newest(reports)) is not None
     }
 
 

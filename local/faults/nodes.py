@@ -77,10 +77,10 @@ class NodeHandle:
 
 def all_nodes(run_dir: Path) -> list[NodeHandle]:
     """Return all nodes, sorted by instance id."""
-    return [node_of(run_dir, directory.name) for directory in sorted((run_dir / "nodes").glob("i-*"))]
+    return [node_handle(run_dir, directory.name) for directory in sorted((run_dir / "nodes").glob("i-*"))]
 
 
-def node_of(run_dir: Path, instance_id: str) -> NodeHandle:
+def node_handle(run_dir: Path, instance_id: str) -> NodeHandle:
     """Return the handle of an instance's node, which need not exist."""
     # In a local AWS, the cgroup v2 hierarchy is mounted at the usual place, even if the machine has it elsewhere.
     cgroup = Path("/sys/fs/cgroup", run_cgroup(run_dir).name, instance_id)

@@ -268,7 +268,7 @@ def read_gpu_models(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
     wanted: list[Any] = [instance_type]
     gpus = [
         gpu
-        for found in ec2.describe_instance_types(InstanceTypes=wanted)["InstanceTypes"]
-        for gpu in found.get("GpuInfo", {}).get("Gpus", [])
+        for description in ec2.describe_instance_types(InstanceTypes=wanted)["InstanceTypes"]
+        for gpu in description.get("GpuInfo", {}).get("Gpus", [])
     ]
     return tuple(gpu["Name"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA" for _ in range(gpu["Count"]))

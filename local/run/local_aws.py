@@ -18,7 +18,7 @@ from typing import Any
 
 from local.cache import cache_dir
 from local.errors import LocalError, UsageError
-from local.run.processes import process_of
+from local.run.processes import read_process
 
 MARK_VARIABLE = "LOCAL_AWS_MARK"
 """Variable with a name prefix, four hex digits, for every local AWS that one test run starts, to find leftovers."""
@@ -83,7 +83,7 @@ def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> 
 
 def read_local_aws(directory: Path) -> LocalAws | None:
     """Read the local AWS of a directory; None if it is starting, ending or gone."""
-    owner, sandbox = process_of(directory / "owner"), process_of(directory / "sandbox")
+    owner, sandbox = read_process(directory / "owner"), read_process(directory / "sandbox")
     try:
         session: Mapping[str, Any] = json.loads((directory / "session.json").read_text())
     except OSError:
@@ -107,7 +107,7 @@ def list_local_aws() -> list[LocalAws]:
 
 def live_names() -> list[str]:
     """Return the names of all with an owner, including those that cannot be entered yet."""
-    return sorted(path.name for path in runs_dir().glob("*") if process_of(path / "owner") is not None)
+    return sorted(path.name for path in runs_dir().glob("*") if read_process(path / "owner") is not None)
 
 
 def _made_at(directory: Path) -> float:

@@ -21,7 +21,7 @@ def record_process(file: Path, pid: int | None = None) -> None:
     partial.rename(file)
 
 
-def process_of(file: Path) -> int | None:
+def read_process(file: Path) -> int | None:
     """Return the process that a file identifies; None if it has ended or the file is missing."""
     try:
         pid, recorded = file.read_text().split()

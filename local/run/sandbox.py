@@ -20,7 +20,7 @@ from types import FrameType
 from local.cache import locked
 from local.node.cgroups import remove_cgroup, run_cgroup
 from local.run.local_aws import new_name, runs_dir
-from local.run.processes import process_of, record_process, wait_for_end
+from local.run.processes import read_process, record_process, wait_for_end
 
 log = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
@@ -44,7 +44,7 @@ def remove_run(run_dir: Path) -> None:
 def sweep() -> None:
     """Remove runs whose owner is gone, because their reaper was killed too or the machine went down."""
     for run_dir in runs_dir().glob("*"):
-        if process_of(run_dir / "owner") is None:
+        if read_process(run_dir / "owner") is None:
             remove_run(run_dir)
 
 

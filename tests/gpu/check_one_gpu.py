@@ -19,7 +19,7 @@ from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
@@ -47,7 +47,7 @@ def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: 
     torch.backends.cudnn.allow_tf32 = False
     model = build(network, classes=10, image_shape=SHAPE)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.0001, is_deferred=device == GPU)
-    return TorchBackend(model, settings, device=device, dp=DataParallelWorld(), mode=mode)
+    return TorchBackend(model, settings, device=device, dp=DataParallelGroup(), mode=mode)
 
 
 def learned(ours: TorchBackend, steps: int = 3) -> Weights:
@@ -161,7 +161,7 @@ class OneGpu(unittest.TestCase):
 
     def test_fast_measures_and_picks(self) -> None:
         config = TrainConfig(fast="auto", network="resnet20", dataset="synthetic", image_shape=SHAPE)
-        ours = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
+        ours = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
         with self.assertLogs("trainer.torch_backend.autotune", "INFO") as printed:
             ours.restore(None, source=0)
         assert re.search(r"picked \S+.*, a step took: float32 [\d.]+ ms; ", "\n".join(printed.output))

@@ -13,14 +13,14 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset, InMemory
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.metrics.results import Clock
 from trainer.metrics.step_timer import StepTimer
 from trainer.progress import Progress
 from trainer.train import Trainer
 
 SAMPLES = 10
-SINGLE_RANK = DataParallelWorld()
+SINGLE_RANK = DataParallelGroup()
 """The only rank of its model, which computes every batch."""
 
 
@@ -124,7 +124,7 @@ def make_trainer(
     backend: RecordingBackend,
     config: TrainConfig,
     *,
-    dp: DataParallelWorld = SINGLE_RANK,
+    dp: DataParallelGroup = SINGLE_RANK,
     global_batch_size: int = 4,
     checkpoints: CheckpointSaver | None = None,
     clock: Clock = time.perf_counter,

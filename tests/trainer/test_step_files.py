@@ -18,7 +18,7 @@ from tests.trainer.distributed.rings import joined, on_all
 from tests.trainer.networks import perceptron
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.reduce.reducers import Ring
 from trainer.progress import Progress
@@ -81,16 +81,16 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None = None) -> set[str]:
     """Train steps as this rank of several; return the files whose functions take part in them."""
     config = TrainConfig()
-    dp = DataParallelWorld(rank=rank, world_size=RANKS)
+    dp = DataParallelGroup(rank=rank, world_size=RANKS)
     network = perceptron(classes=DATA.classes, image_shape=DATA.image_shape)
     backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, ring=ring)
     saver = CheckpointManager(config, dp=dp, store=None)
     loop = Trainer(backend=backend, data=DATA, config=config, dp=dp, global_batch_size=RANKS, checkpoints=saver)
     # The first steps load modules, which takes seconds under a profiler.
-    loop.train_steps(Progress(), total=STEPS * RANKS)
+    loop.train_steps(Progress(), end=STEPS * RANKS)
     profile = StepProfile(backend)
     with profile.recording():
-        loop.train_steps(Progress(), total=STEPS * RANKS)
+        loop.train_steps(Progress(), end=STEPS * RANKS)
     return profile.files
 
 

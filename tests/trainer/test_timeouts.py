@@ -3,7 +3,7 @@
 import pytest
 
 from trainer.config.settings import TrainConfig
-from trainer.s3 import COPY_S
+from trainer.s3 import TRANSFER_TIMEOUT_S
 from trainer.timeouts import FETCH_S, RENDEZVOUS_S, STEP_S, WRITE_S, rendezvous_s, shutdown_timeout_s
 
 DATA = {"data_dir": "s3://bucket/data"}
@@ -20,8 +20,8 @@ def config(options: dict[str, str], *, engine: str) -> TrainConfig:
     [
         ({}, RENDEZVOUS_S),
         (DATA, RENDEZVOUS_S + FETCH_S),
-        (PREFIX, RENDEZVOUS_S + COPY_S),
-        (DATA | PREFIX, FETCH_S + COPY_S),
+        (PREFIX, RENDEZVOUS_S + TRANSFER_TIMEOUT_S),
+        (DATA | PREFIX, FETCH_S + TRANSFER_TIMEOUT_S),
     ],
 )
 def test_rendezvous_timeout_covers_downloads_of_one_rank(engine: str, options: dict[str, str], least: float) -> None:
@@ -30,4 +30,4 @@ def test_rendezvous_timeout_covers_downloads_of_one_rank(engine: str, options: d
 
 def test_shutdown_timeout_covers_two_checkpoints_and_their_uploads() -> None:
     assert shutdown_timeout_s(TrainConfig()) >= 2 * WRITE_S + STEP_S
-    assert shutdown_timeout_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * COPY_S
+    assert shutdown_timeout_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * TRANSFER_TIMEOUT_S

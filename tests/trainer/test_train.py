@@ -8,7 +8,7 @@ import pytest
 from tests.trainer.fake_backend import SAMPLES, STEP_S, RecordingBackend, RecordingSaver, make_trainer
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
 
@@ -37,7 +37,7 @@ def test_last_batch_option_decides_on_a_smaller_last_batch(last_batch: str, begi
 
 def test_validation_batches_are_as_large_as_training_batches() -> None:
     backend = RecordingBackend(losses=[4] * 5)
-    make_trainer(backend, TrainConfig(num_epochs=1), dp=DataParallelWorld(rank=0, world_size=2)).train()
+    make_trainer(backend, TrainConfig(num_epochs=1), dp=DataParallelGroup(rank=0, world_size=2)).train()
     assert backend.validated == [2, 2, 1]
 
 
@@ -47,7 +47,7 @@ def test_utilization_counts_the_devices_of_all_ranks() -> None:
     [result] = make_trainer(
         backend,
         TrainConfig(last_batch="keep", num_epochs=1),
-        dp=DataParallelWorld(rank=0, world_size=2),
+        dp=DataParallelGroup(rank=0, world_size=2),
         clock=backend.clock,
     ).train()
     # 10 samples in 1.5 seconds, where two devices could have done 30.
@@ -59,7 +59,7 @@ def test_ranks_without_samples_make_every_step() -> None:
     for index in range(3):
         backend = RecordingBackend(losses=[0] * 3)
         make_trainer(
-            backend, TrainConfig(last_batch="keep", num_epochs=1), dp=DataParallelWorld(rank=index, world_size=3)
+            backend, TrainConfig(last_batch="keep", num_epochs=1), dp=DataParallelGroup(rank=index, world_size=3)
         ).train()
         steps.append([len(batch) for batch in backend.seen])
         assert backend.updates == [4, 4, 2]
@@ -107,7 +107,7 @@ def test_correct_count_before_an_interruption_is_added_once() -> None:
         [result] = make_trainer(
             RecordingBackend(losses=[0] * 2),
             TrainConfig(last_batch="keep", num_epochs=1),
-            dp=DataParallelWorld(rank=index, world_size=2),
+            dp=DataParallelGroup(rank=index, world_size=2),
             checkpoints=saver,
         ).train(Progress(samples=4, correct=3))
         return round(result.train_accuracy * SAMPLES), saver.saved[-1].correct
@@ -130,7 +130,7 @@ def test_resume_on_other_rank_count_uses_each_sample_once(before: int, after: in
                 make_trainer(
                     backend,
                     TrainConfig(last_batch="keep", num_epochs=1),
-                    dp=DataParallelWorld(rank=index, world_size=count),
+                    dp=DataParallelGroup(rank=index, world_size=count),
                     global_batch_size=2 * count,
                     checkpoints=saver,
                 ).train(begin)

@@ -25,7 +25,7 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
@@ -55,7 +55,7 @@ class CheckpointManager:
         self,
         config: TrainConfig,
         *,
-        dp: DataParallelWorld,
+        dp: DataParallelGroup,
         store: CheckpointStore | None,
         world: World = SINGLE_PROCESS,
         data_versions: tuple[str, ...] = (),
@@ -121,16 +121,16 @@ class CheckpointManager:
         self._clear_job_of_earlier_marker(marker)
         all_reports = self._gather_reports(backend, marker, in_another_directory)
         reports = ignore_other_runs(all_reports)
-        completed = completed_run_start(reports)
-        if completed and self._is_final_checkpoint_stored(backend, run_started_at=completed):
-            self._run_started_at = completed
+        completed_start = completed_run_start(reports)
+        if completed_start and self._is_final_checkpoint_stored(backend, run_started_at=completed_start):
+            self._run_started_at = completed_start
             if self._dp.is_main_process:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
         positions = [report.position for report in ignore_completed_runs(reports)]
         source = positions.index(max(positions))
         if not any(positions[source]):
-            return self._start_new_run(backend, after=max(report.completed for report in all_reports))
+            return self._start_new_run(backend, after=max(report.completed_run_started_at for report in all_reports))
         if all_reports[source].in_another_directory and not any(positions[0]) and not self._world.restart_count:
             self._refuse_other_directory(backend, source)
         return self._restore(backend, source)
@@ -140,8 +140,8 @@ class CheckpointManager:
     ) -> list[RankReport]:
         """Return what each rank has: the position of its checkpoint, and whether a run has completed there."""
         progress = self._loaded.metadata.progress if self._loaded else Progress()
-        completed = self._completed_before_restart(marker)
-        report = RankReport(*progress.position, marker.run_started_at, completed, in_another_directory)
+        completed_before_restart = self._completed_before_restart(marker)
+        report = RankReport(*progress.position, marker.run_started_at, completed_before_restart, in_another_directory)
         return all_gather(backend, report, dp=self._dp)
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:

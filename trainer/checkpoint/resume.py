@@ -22,9 +22,9 @@ class RankReport(NamedTuple):
     """Start time of the run of the newest checkpoint; 0 without a checkpoint."""
     epoch: float = 0.0
     samples: float = 0.0
-    completed: float = 0.0
+    completed_run_started_at: float = 0.0
     """Start time of the last run that completed here; 0 if none has."""
-    completed_in_this_job: float = 0.0
+    completed_before_restart: float = 0.0
     """1 if this job completed that run before the launcher restarted the job."""
     in_another_directory: float = 0.0
     """1 if the directory differs from rank 0's."""
@@ -81,8 +81,8 @@ def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:
         if first and report.in_another_directory:
             if report.run_started_at != first:
                 report = report._replace(run_started_at=0.0, epoch=0.0, samples=0.0)
-            if report.completed != first:
-                report = report._replace(completed=0.0)
+            if report.completed_run_started_at != first:
+                report = report._replace(completed_run_started_at=0.0)
         result.append(report)
     return result
 
@@ -93,16 +93,20 @@ def ignore_completed_runs(reports: Sequence[RankReport]) -> list[RankReport]:
     Keep those of a run that this job completed: its final checkpoint was lost with a machine, so resume from them. The
     list keeps one report per rank.
     """
-    completed = max(0.0 if report.completed_in_this_job else report.completed for report in reports)
+    newest_completed = max(
+        0.0 if report.completed_before_restart else report.completed_run_started_at for report in reports
+    )
     return [
-        report if report.run_started_at > completed else report._replace(run_started_at=0.0, epoch=0.0, samples=0.0)
+        report
+        if report.run_started_at > newest_completed
+        else report._replace(run_started_at=0.0, epoch=0.0, samples=0.0)
         for report in reports
     ]
 
 
 def completed_run_start(reports: Sequence[RankReport]) -> float:
     """Return the start time of the run that this job had completed before its restart; 0 if it had not."""
-    return max(report.completed if report.completed_in_this_job else 0.0 for report in reports)
+    return max(report.completed_run_started_at if report.completed_before_restart else 0.0 for report in reports)
 
 
 def newer_settings(metadata: CheckpointMetadata, config: TrainConfig) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from trainer.atomic_file import temporary_path
 from trainer.backend import Backend
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import all_gather
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def checkpoint_directory(prefix: str) -> str:
     return str(directory)
 
 
-def detect_another_directory(backend: Backend, prefix: str | None, *, dp: DataParallelWorld) -> bool:
+def detect_another_directory(backend: Backend, prefix: str | None, *, dp: DataParallelGroup) -> bool:
     """Return True if this rank's directory differs from rank 0's; rank 0 warns in one line.
 
     ``prefix`` is None on a rank whose machine another rank writes for. All ranks must call it together.
@@ -61,7 +61,7 @@ def detect_another_directory(backend: Backend, prefix: str | None, *, dp: DataPa
     return in_another_directory
 
 
-def detect_shared_directory(backend: Backend, prefix: str | None, *, dp: DataParallelWorld) -> bool:
+def detect_shared_directory(backend: Backend, prefix: str | None, *, dp: DataParallelGroup) -> bool:
     """Return True if this rank shares rank 0's checkpoint directory; False on rank 0.
 
     Rank 0 creates a file with a random name there, and every other rank looks for it. A rank that misses it, because

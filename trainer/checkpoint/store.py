@@ -205,7 +205,8 @@ class CheckpointStore:
                 self.save_best(path)
             # By modification time: with a wrong clock an older run may have a later name.
             others = sorted((other for other in self._paths() if other != path), key=_modified)
-            for outdated in others[: 1 - KEEP_LATEST]:
+            excess = len(others) - (KEEP_LATEST - 1)
+            for outdated in others[: max(0, excess)]:
                 outdated.unlink(missing_ok=True)
             if self._s3_checkpoints is not None:
                 self._s3_checkpoints.upload_if_due(path)

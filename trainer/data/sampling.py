@@ -14,7 +14,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DataParallelWorld:
+class DataParallelGroup:
     """Rank among the processes that train one model together, each with an equal part of every batch.
 
     It differs from World only with --kv-store device and local, where each process trains a model of its own.
@@ -28,34 +28,34 @@ class DataParallelWorld:
         """True on the rank that reports for this model."""
         return self.rank == 0
 
-    def select(self, samples: Indices) -> Indices:
+    def select(self, indices: Indices) -> Indices:
         """Return this rank's part of the samples; parts differ by at most one sample and may be empty."""
-        total = len(samples)
-        return samples[total * self.rank // self.world_size : total * (self.rank + 1) // self.world_size]
+        count = len(indices)
+        return indices[count * self.rank // self.world_size : count * (self.rank + 1) // self.world_size]
 
 
-def epoch_end(samples: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
+def epoch_end(dataset_size: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
     """Return the sample index at which the epoch stops, if it resumes at ``begin``.
 
     ``drop`` omits a smaller last batch, unless it is the only one.
     """
-    whole = begin + (samples - begin) // global_batch_size * global_batch_size
-    return whole if drop and whole else samples
+    whole = begin + (dataset_size - begin) // global_batch_size * global_batch_size
+    return whole if drop and whole else dataset_size
 
 
 def global_batches(
-    samples: int, *, global_batch_size: int, seed: int, epoch: int, begin: int = 0, end: int | None = None
+    dataset_size: int, *, global_batch_size: int, seed: int, epoch: int, begin: int = 0, end: int | None = None
 ) -> Iterator[Indices]:
     """Yield the batches of an epoch from its sample ``begin`` to its sample ``end``; the last may be smaller."""
-    order = np.random.default_rng([seed, epoch]).permutation(samples)[:end]
+    order = np.random.default_rng([seed, epoch]).permutation(dataset_size)[:end]
     for start in range(begin, len(order), global_batch_size):
         yield order[start : start + global_batch_size]
 
 
-def step_seed(seed: int, *, epoch: int, samples: int, dp: DataParallelWorld) -> int:
-    """Return the 31-bit seed of a rank's random numbers in the step after this many samples of an epoch.
+def step_seed(seed: int, *, epoch: int, position: int, dp: DataParallelGroup) -> int:
+    """Return the 31-bit seed of a rank's random numbers in the step at a position, in samples, of an epoch.
 
     Each step has its own seed, so that a resumed run needs no state of earlier steps.
     """
-    [drawn] = np.random.SeedSequence([seed, epoch, samples, dp.rank]).generate_state(1)
+    [drawn] = np.random.SeedSequence([seed, epoch, position, dp.rank]).generate_state(1)
     return int(drawn) >> 1

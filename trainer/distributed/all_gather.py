@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 
 Row = TypeVar("Row", bound=tuple[float, ...])
 """A NamedTuple of numbers."""
@@ -16,7 +16,7 @@ class AllReduces(Protocol):
         """Return the sum of each value over all ranks, as float64."""
 
 
-def all_gather(backend: AllReduces, row: Row, *, dp: DataParallelWorld) -> list[Row]:
+def all_gather(backend: AllReduces, row: Row, *, dp: DataParallelGroup) -> list[Row]:
     """Return the rows of all ranks, by rank. Every backend can sum, so each rank adds its row to a table of zeros."""
     width = len(row)
     table = [0.0] * (width * dp.world_size)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class World:
 
     @property
     def num_nodes(self) -> int:
-        """Return the number of nodes; each runs equally many processes."""
+        """Return the number of nodes; all run the same number of processes."""
         return self.world_size // self.local_world_size
 
     @classmethod
@@ -68,17 +68,17 @@ class World:
         return world
 
 
-def data_parallel_layout(config: TrainConfig, world: World) -> tuple[DataParallelWorld, int]:
+def data_parallel_layout(config: TrainConfig, world: World) -> tuple[DataParallelGroup, int]:
     """Return the rank among the processes that train this one's model, with their number, and the global batch size."""
     if not config.distributed:
         warn_if_independent(config, world)
-        return DataParallelWorld(), config.samples_per_node_per_step
+        return DataParallelGroup(), config.samples_per_node_per_step
     if config.batch_size_per_node < world.local_world_size:
         raise UsageError(
             f"--batch-size must be at least {world.local_world_size}, one sample for each process "
             f"of a machine, got {config.batch_size_per_node}"
         )
-    return DataParallelWorld(
+    return DataParallelGroup(
         rank=world.rank, world_size=world.world_size
     ), config.samples_per_node_per_step * world.num_nodes
 

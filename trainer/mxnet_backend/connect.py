@@ -12,7 +12,7 @@ import mxnet as mx
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.launcher_env import ROLE
 from trainer.distributed.world import World, describe_process, read_job_id, read_number, read_restart_count
 from trainer.errors import UsageError
@@ -59,7 +59,7 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
 
 
 def create_backend(
-    watchdog: Watchdog, config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float
+    watchdog: Watchdog, config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float
 ) -> Backend:
     """Build the network."""
     [store] = joined_stores

@@ -12,7 +12,7 @@ from mxnet import nd
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World, describe_process, read_job_id, read_restart_count
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build
@@ -45,7 +45,7 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
 
 
 def create_backend(
-    watchdog: Watchdog, config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float
+    watchdog: Watchdog, config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float
 ) -> Backend:
     """Build the network."""
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))

@@ -19,7 +19,7 @@ from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags, 
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.process_groups import ProcessGroups
@@ -64,11 +64,11 @@ class StepSettings:
 
 
 class StepSums(NamedTuple):
-    """Views of the flat tensor that a step sums over all ranks.
+    """Views of the last of three flat tensors that order the parameters alike; a step sums this one over all ranks.
 
-    weights          | no weight decay | weight decay |
-    momentum buffers | no weight decay | weight decay |
-    sums             | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
+    weights          | no weight decay | weight decay |   (in `FlatParams`)
+    momentum buffers | no weight decay | weight decay |   (in the optimizer)
+    sums (this)      | no weight decay | weight decay | BatchNorm statistics | loss | save | stop |
                        `------- gradients ----------'   (with DistributedDataParallel: empty, it owns the gradients)
     """
 
@@ -89,7 +89,7 @@ class TorchBackend:
         settings: StepSettings,
         *,
         device: torch.device,
-        dp: DataParallelWorld,
+        dp: DataParallelGroup,
         ring: Ring | None = None,
         groups: ProcessGroups | None = None,
         mode: ComputeMode = DEFAULT_MODE,

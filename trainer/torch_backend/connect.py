@@ -10,7 +10,7 @@ import torch
 
 from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.compressed import TYPES
 from trainer.distributed.reduce.reducers import Collective
@@ -32,7 +32,7 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
     return LoadedBackend(world=World.from_environment(environment), create=create_backend)
 
 
-def create_backend(config: TrainConfig, *, world: World, dp: DataParallelWorld, learning_rate: float) -> TorchBackend:
+def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float) -> TorchBackend:
     """Build the network on this rank's device, and connect to the other ranks unless it trains its own model."""
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)
@@ -66,7 +66,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelWorld, 
         config,
         configured,
         model,
-        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp=DataParallelWorld()),
+        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp=DataParallelGroup()),
         make_distributed_backend=make_backend,
         collective=Collective(world_size=dp.world_size, ring=ring, groups=groups),
         world=world,

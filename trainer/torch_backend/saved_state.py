@@ -23,7 +23,7 @@ SCALE: Final = "loss_scale"
 """Names in a checkpoint."""
 MOMENTUM_COPY_KEY: Final = "/"
 """Key of the momentum among the copied tensors; no weight has a name with a slash."""
-COPY_S: Final = 60.0
+HOST_COPY_TIMEOUT_S: Final = 60.0
 """Longest wait for a copy in memory, in seconds."""
 
 Tensors = Mapping[str, torch.Tensor]
@@ -55,7 +55,7 @@ class Snapshots:
                     copied = record_event(self._device)
             finally:
                 queued.set()
-            wait_for(copied, timeout_s=COPY_S)
+            wait_for(copied, timeout_s=HOST_COPY_TIMEOUT_S)
             return copies
 
         return take
@@ -64,8 +64,8 @@ class Snapshots:
         """Wait until the values may change. Raises TrainerError if the copy takes longer than a minute."""
         if self._queued is None:
             return
-        if not self._queued.wait(COPY_S):
-            raise TrainerError(f"the weights could not be copied for a checkpoint within {COPY_S:.0f} s")
+        if not self._queued.wait(HOST_COPY_TIMEOUT_S):
+            raise TrainerError(f"the weights could not be copied for a checkpoint within {HOST_COPY_TIMEOUT_S:.0f} s")
         self._side_stream.join()
         self._queued = None
 

@@ -18,10 +18,10 @@ from local.aws.authorization import access_denied, session_tokens
 from local.aws.authorization.callers import (
     Caller,
     UnknownActionError,
-    caller_of,
+    find_caller,
+    find_session,
     has_expired,
     is_administrator,
-    session_of,
 )
 from local.aws.authorization.required import required_permissions
 from local.aws.buckets import bucket_policy
@@ -55,7 +55,7 @@ def authorize(request: ApiRequest) -> Authorization:
         return Authorization(response=access_denied.expired_credentials_response(request))
     if refusal := _refuse_session(request):
         return Authorization(response=refusal)
-    caller = caller_of(access_key)
+    caller = find_caller(access_key)
     if caller is None:
         return Authorization() if request.is_local and is_administrator(access_key) else _authorize_unknown_key(request)
     try:
@@ -77,7 +77,7 @@ def _refuse_session(request: ApiRequest) -> Response | None:
     is_session_token = session_tokens.issued_token(access_key) is not None
     if request.service == "iam" and is_session_token:
         return access_denied.invalid_credentials_response(request)
-    if request.service != "sts" or not (is_session_token or session_of(access_key)):
+    if request.service != "sts" or not (is_session_token or find_session(access_key)):
         return None
     if request.action in _NEED_LONG_TERM_CREDENTIALS or (
         is_session_token and request.action not in _ALLOWED_WITH_SESSION_TOKEN

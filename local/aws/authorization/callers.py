@@ -74,12 +74,12 @@ class Caller:
         )
 
 
-def session_of(access_key: str) -> AssumedRole | None:
+def find_session(access_key: str) -> AssumedRole | None:
     """Return the session for which STS issued an access key."""
     for partitions in sts_backends.values():
         for backend in partitions.values():
-            if found := backend.get_assumed_role_from_access_key(access_key):
-                return found
+            if session := backend.get_assumed_role_from_access_key(access_key):
+                return session
     return None
 
 
@@ -96,25 +96,25 @@ def find_user(access_key: str) -> tuple[IAMBackend, User] | None:
 
 
 def is_administrator(access_key: str) -> bool:
-    """Return True for the key of an administrator or of a role of `cdk bootstrap`; no key counts as one, too."""
+    """Return True for the key of an administrator or of a role of cdk bootstrap, and for a request without a key."""
     if session_tokens.owner_of(access_key) in ("", *ADMINISTRATORS):
         return True
-    session = session_of(access_key)
+    session = find_session(access_key)
     return session is not None and _is_cdk_bootstrap_role(session)
 
 
 def has_expired(access_key: str) -> bool:
     """Return True if STS issued the key for a time that is over."""
-    issued = session_tokens.issued_token(access_key) or session_of(access_key)
+    issued = session_tokens.issued_token(access_key) or find_session(access_key)
     return issued is not None and issued.expiration <= utcnow()
 
 
-def caller_of(access_key: str) -> Caller | None:
+def find_caller(access_key: str) -> Caller | None:
     """Return the caller behind a key; None if the key is an administrator's or unknown."""
-    if session := session_of(access_key):
+    if session := find_session(access_key):
         return None if _is_cdk_bootstrap_role(session) else _caller_from_session(session)
-    if found := find_user(access_key):
-        return _of_user(*found)
+    if owner := find_user(access_key):
+        return _of_user(*owner)
     return None
 
 
@@ -138,7 +138,7 @@ def _caller_from_session(session: AssumedRole) -> Caller:
     )
 
 
-def statements_of(backend: IAMBackend, owner: Role | User) -> tuple[Statement, ...]:
+def list_statements(backend: IAMBackend, owner: Role | User) -> tuple[Statement, ...]:
     """Return the statements of a role's policies, or of a user's and those of the user's groups. Raises PolicyError."""
     return _parse_all(_documents([owner, *_groups(backend, owner)]))
 

@@ -24,8 +24,8 @@ def _anything(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 
 def _key_of(request: ApiRequest, caller: Caller, table: str) -> Iterator[Permission]:
     """Require the key that the user named for the table, which DynamoDB uses on the caller's behalf."""
-    found = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
-    encryption = (found.sse_specification or {}) if found else {}
+    stored_table = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
+    encryption = (stored_table.sse_specification or {}) if stored_table else {}
     for use in (*_READING, *(_WRITING if request.action in _WRITES else ())):
         yield from through_service(request, caller, encryption.get("KMSMasterKeyId", ""), use)
 
@@ -56,8 +56,8 @@ def _batch_write(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 def _transaction(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require for each item what it would require alone ("IAM and transactions", Amazon DynamoDB Developer Guide)."""
     for item in request.parameters["TransactItems"]:
-        for kind, found in item.items():
-            yield _on_items(request, caller, found["TableName"], [_key(found)], action=_IN_TRANSACTION[kind])
+        for kind, operation in item.items():
+            yield _on_items(request, caller, operation["TableName"], [_key(operation)], action=_IN_TRANSACTION[kind])
 
 
 def _query(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
@@ -86,8 +86,8 @@ def _on_items(
 
 
 def _partition_key(request: ApiRequest, caller: Caller, table: str) -> str:
-    found = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
-    return str(found.hash_key_attr) if found else ""
+    stored_table = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
+    return str(stored_table.hash_key_attr) if stored_table else ""
 
 
 def _arn(request: ApiRequest, caller: Caller, table: str) -> str:

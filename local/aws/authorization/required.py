@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from local.aws.api_request import ApiRequest
-from local.aws.authorization import autoscaling, dynamodb, ec2, s3, secrets, sessions
+from local.aws.authorization import autoscaling, dynamodb, ec2, s3, secrets, session_manager
 from local.aws.authorization.callers import Caller, UnknownActionError
 from local.policy_evaluation.policies import Permission
 
@@ -25,7 +25,7 @@ def required_permissions(request: ApiRequest, caller: Caller) -> tuple[Permissio
     if request.service == "s3":
         return tuple(s3.required_permissions(request, caller))
     if request.service == "ssmmessages":
-        return tuple(sessions.channel_permissions(request, caller))
+        return tuple(session_manager.channel_permissions(request, caller))
     if action not in _CALLS:
         raise UnknownActionError(f"{action} is not described in local/aws/authorization")
     try:
@@ -66,7 +66,7 @@ _CALLS: Final[Mapping[str, PermissionsOfRequest]] = {
     **{f"autoscaling:{action}": list_permissions for action, list_permissions in autoscaling.CALLS.items()},
     **{f"dynamodb:{action}": list_permissions for action, list_permissions in dynamodb.CALLS.items()},
     **{f"ec2:{action}": list_permissions for action, list_permissions in ec2.CALLS.items()},
-    **{f"ssm:{action}": list_permissions for action, list_permissions in sessions.CALLS.items()},
+    **{f"ssm:{action}": list_permissions for action, list_permissions in session_manager.CALLS.items()},
     **secrets.CALLS,
     "cloudformation:DeleteStack": _stack,
     "cloudformation:DescribeStackEvents": _stack,

@@ -85,8 +85,8 @@ def required_permissions(request: ApiRequest, caller: Caller) -> Iterator[Permis
 
 def _key_of(caller: Caller, bucket: str) -> str:
     """Return the key with which the bucket encrypts new objects; empty if that is S3's own."""
-    found = s3_backends[caller.account][caller.partition].buckets.get(bucket)
-    rule = (found.encryption or {}).get("Rule", {}) if found else {}
+    stored_bucket = s3_backends[caller.account][caller.partition].buckets.get(bucket)
+    rule = (stored_bucket.encryption or {}).get("Rule", {}) if stored_bucket else {}
     return str(rule.get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID", ""))
 
 

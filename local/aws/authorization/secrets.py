@@ -19,18 +19,18 @@ from local.policy_evaluation.policies import Permission
 def _parameter(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     name = str(request.parameters.get("Name", ""))
     yield caller.permission(request, caller.arn(request, f"parameter/{name.lstrip('/')}"))
-    found = ssm_backends[caller.account][request.credential.region].get_parameter(name)
-    if found is not None and found.parameter_type == "SecureString" and request.parameters.get("WithDecryption"):
-        yield from through_service(request, caller, found.keyid or "", "Decrypt")
+    stored = ssm_backends[caller.account][request.credential.region].get_parameter(name)
+    if stored is not None and stored.parameter_type == "SecureString" and request.parameters.get("WithDecryption"):
+        yield from through_service(request, caller, stored.keyid or "", "Decrypt")
 
 
 def _secret(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the secret's ARN; for one that does not exist, on the name in the request."""
     name = str(request.parameters["SecretId"])
-    found = secretsmanager_backends[caller.account][request.credential.region].secrets.get(name)
-    yield caller.permission(request, found.arn if found else name)
-    if found:
-        yield from through_service(request, caller, getattr(found, "kms_key_id", None) or "", "Decrypt")
+    stored = secretsmanager_backends[caller.account][request.credential.region].secrets.get(name)
+    yield caller.permission(request, stored.arn if stored else name)
+    if stored:
+        yield from through_service(request, caller, getattr(stored, "kms_key_id", None) or "", "Decrypt")
 
 
 CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {

@@ -17,7 +17,7 @@ from moto.ec2.models.instances import InstanceBackend
 
 from local.aws.autoscaling import suspended_processes
 from local.aws.moto_patching import wrap
-from local.dataplane.launch_failures import reason_of
+from local.dataplane.launch_failures import read_reason
 from local.run_dir import RUN_DIR_VARIABLE
 
 _MAX_ACTIVITIES = 1000
@@ -149,7 +149,7 @@ def _terminate(original: Any, backend: Any, instance_ids: list[str]) -> Any:
 def _launch_failure(instance_id: str) -> str | None:
     """Return why the data plane could not boot an instance; None if it could or there is no data plane."""
     run_dir = os.environ.get(RUN_DIR_VARIABLE)
-    return reason_of(Path(run_dir), instance_id) if run_dir else None
+    return read_reason(Path(run_dir), instance_id) if run_dir else None
 
 
 def _fail_launch(instance_id: str, reason: str) -> None:

@@ -154,8 +154,8 @@ def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
 
 def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
     """Return the only subnet of the group that matches the request. Raises ValidationError."""
-    own = _subnets(group)
-    matching = [each for each in own if request.subnet in ("", each.id)]
+    group_subnets = _subnets(group)
+    matching = [each for each in group_subnets if request.subnet in ("", each.id)]
     matching = [each for each in matching if request.zone in ("", each.availability_zone)]
     matching = [each for each in matching if request.zone_id in ("", each.availability_zone_id)]
     if not matching:

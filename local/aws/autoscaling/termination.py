@@ -84,7 +84,7 @@ def find_member(backend: AutoScalingBackend, instance_id: str) -> tuple[FakeAuto
 
 
 def replace(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
-    """End a member; the group launches another if its desired capacity requires one."""
+    """Terminate an instance; the group launches another if its desired capacity requires one."""
     _begin_termination(group, member, cause)
     _fill(group)
 

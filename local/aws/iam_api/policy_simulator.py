@@ -11,7 +11,7 @@ from moto.iam.exceptions import NotFoundException
 from moto.iam.models import IAMBackend, Role, User
 from moto.iam.responses import IamResponse
 
-from local.aws.authorization.callers import CDK_BOOTSTRAP_ROLE_PREFIX, statements_of
+from local.aws.authorization.callers import CDK_BOOTSTRAP_ROLE_PREFIX, list_statements
 from local.aws.buckets import bucket_policy
 from local.aws.moto_patching import add
 from local.policy_evaluation.conditions import PolicyError
@@ -61,7 +61,7 @@ def _decide(backend: IAMBackend, arn: str, permission: Permission) -> Decision:
     if owner.name.startswith(CDK_BOOTSTRAP_ROLE_PREFIX):
         return Decision.ALLOWED
     try:
-        return evaluate(permission, statements_of(backend, owner), bucket_policy(permission.resource))
+        return evaluate(permission, list_statements(backend, owner), bucket_policy(permission.resource))
     except PolicyError:
         # The authorizer refuses the calls of a principal whose policies are not understood.
         return Decision.NOT_ALLOWED

@@ -91,9 +91,9 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
 
 def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:
     subnets = [named.get("subnet_id"), *(nic.get("SubnetId") for nic in named.get("nics") or [])]
-    found = next(filter(None, subnets), None)
-    if found:
-        return str(backend.get_subnet(found).availability_zone)
+    subnet = next(filter(None, subnets), None)
+    if subnet:
+        return str(backend.get_subnet(subnet).availability_zone)
     return str(named.get("placement") or f"{backend.region_name}a")
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from werkzeug.wrappers import Response
 
 from local.aws.api_request import ApiRequest
-from local.aws.authorization.callers import session_of
+from local.aws.authorization.callers import find_session
 from local.aws.ssm_sessions.gateway import GATEWAY
 
 SERVICE: Final = "ssmmessages"
@@ -26,7 +26,7 @@ def answer(request: ApiRequest) -> Response:
     kind, subject = path_match.groups()
     if request.method == "POST":  # create; the open that follows returns the ticket
         return _json({"MessageSchemaVersion": "1.0"})
-    caller = session_of(request.credential.access_key)
+    caller = find_session(request.credential.access_key)
     instance_id = caller.user_id.partition(":")[2] if caller else ""
     if kind == "control":
         if instance_id != subject:

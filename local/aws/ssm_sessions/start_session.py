@@ -8,7 +8,7 @@ from moto.core.exceptions import ServiceException
 from moto.ssm.responses import SimpleSystemManagerResponse
 
 from local.aws.api_request import parse_credential
-from local.aws.authorization.callers import find_user, session_of
+from local.aws.authorization.callers import find_session, find_user
 from local.aws.moto_patching import add
 from local.aws.ssm_sessions.gateway import GATEWAY, Session
 
@@ -43,7 +43,7 @@ def _start(response: Any) -> str:
 def _caller_id(response: Any) -> str:
     """Return the caller's ``aws:userid``; a session's ID starts with it, so that policies can identify the owner."""
     key = parse_credential({"HTTP_AUTHORIZATION": response.headers.get("Authorization", "")}).access_key
-    if session := session_of(key):
+    if session := find_session(key):
         return str(session.user_id)
     found = find_user(key)
     return str(found[1].id) if found else "administrator"

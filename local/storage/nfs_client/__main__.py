@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from local.storage.nfs_client.connection import AccessDeniedError, Server, ask, connect
+from local.storage.nfs_client.connection import AccessDeniedError, ServerConnection, connect, probe
 from local.storage.nfs_client.file_server import FileServer
 from local.storage.nfs_client.messages import MAX_REQUEST, MAX_WRITE
 
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     source, directory, address, port = arguments
     try:
         connection = connect(address, int(port))
-        file_system = ask(connection)
+        file_system = probe(connection)
         exported = Path(EXPORTS, file_system)
         if not exported.is_dir():
             raise MountError("mounting failed, reason given by server: No such file or directory")
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         print(error, flush=True)
         return 1
     leave_service()
-    server = Server(address, int(port), connection)
+    server = ServerConnection(address, int(port), connection)
     server.start()
     print(flush=True)
     os.dup2(os.open(os.devnull, os.O_RDWR), sys.stdout.fileno())
@@ -81,7 +81,7 @@ def leave_service() -> None:
     (CGROUP / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def serve(device: int, files: FileServer, server: Server) -> None:
+def serve(device: int, files: FileServer, server: ServerConnection) -> None:
     """Answer requests until the file system is unmounted.
 
     Leave requests with the kernel while the server does not answer: their processes can be killed only there.
@@ -104,9 +104,9 @@ def serve(device: int, files: FileServer, server: Server) -> None:
             if error.errno in (errno.ENOENT, errno.EINTR):  # The process was killed meanwhile.
                 continue
             raise
-        for each in answers:
+        for reply in answers:
             with contextlib.suppress(FileNotFoundError):  # likewise
-                os.write(device, each)
+                os.write(device, reply)
 
 
 if __name__ == "__main__":

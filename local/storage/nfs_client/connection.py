@@ -13,7 +13,7 @@ CALL: Final = struct.pack(">11I", 0x80000000 | 40, 1, 0, 2, 100003, 4, 0, 0, 0, 
 ANSWER_HEADER: Final = 28
 RESERVED_PORTS: Final = range(665, 1024)
 CALL_INTERVAL_S: Final = 0.5
-FRESH_S: Final = 2.0
+ANSWER_VALID_S: Final = 2.0
 """Seconds for which an answer shows that the server is there."""
 RECONNECT_S: Final = 1.0
 
@@ -33,7 +33,7 @@ def connect(address: str, port: int) -> socket.socket:
     raise OSError("no reserved port is free")
 
 
-def ask(connection: socket.socket) -> str:
+def probe(connection: socket.socket) -> str:
     """Return the file system that the server at the other end serves. Raises OSError and AccessDeniedError."""
     connection.sendall(CALL)
     answer = connection.recv(4096)
@@ -42,33 +42,36 @@ def ask(connection: socket.socket) -> str:
     return answer[ANSWER_HEADER:].decode()
 
 
-class Server:
-    """The file system's server, which a thread calls again and again; it reconnects for ever, like a hard mount."""
+class ServerConnection:
+    """The connection to the file system's server.
+
+    A thread probes it repeatedly and reconnects forever, like a hard mount.
+    """
 
     def __init__(self, address: str, port: int, connection: socket.socket) -> None:
-        self._place = (address, port)
+        self._address = (address, port)
         self._connection = connection
         self._answered = time.monotonic()
-        self._news = threading.Condition()
+        self._answer_received = threading.Condition()
 
     def start(self) -> None:
         threading.Thread(target=self._call_for_ever, name="server", daemon=True).start()
 
     def wait_until_it_answers(self) -> None:
-        with self._news:
-            while time.monotonic() - self._answered > FRESH_S:
-                self._news.wait()
+        with self._answer_received:
+            while time.monotonic() - self._answered > ANSWER_VALID_S:
+                self._answer_received.wait()
 
     def _call_for_ever(self) -> None:
         while True:
             with contextlib.suppress(OSError), self._connection as connection:
                 while True:
-                    ask(connection)
-                    with self._news:
+                    probe(connection)
+                    with self._answer_received:
                         self._answered = time.monotonic()
-                        self._news.notify_all()
+                        self._answer_received.notify_all()
                     time.sleep(CALL_INTERVAL_S)
-            with self._news:
+            with self._answer_received:
                 self._answered = float("-inf")
             self._reconnect()
 
@@ -76,5 +79,5 @@ class Server:
         while True:
             time.sleep(RECONNECT_S)
             with contextlib.suppress(OSError):
-                self._connection = connect(*self._place)
+                self._connection = connect(*self._address)
                 return

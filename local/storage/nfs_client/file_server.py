@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from local.storage.nfs_client.inodes import Inodes, kind_of
+from local.storage.nfs_client.inodes import Inodes, file_kind
 from local.storage.nfs_client.messages import (
     LOCK_IS_FLOCK,
     UNANSWERED,
@@ -56,8 +56,8 @@ class FileServer:
         if request.operation == Operation.SETLKW:
             self._waiting[request.unique] = request
             return self.retry_locks()
-        given = self._answer(request)
-        return [] if request.operation in UNANSWERED else [given, *self.retry_locks()]
+        reply = self._answer(request)
+        return [] if request.operation in UNANSWERED else [reply, *self.retry_locks()]
 
     def retry_locks(self) -> list[bytes]:
         """Return the answers to those that now get their lock."""
@@ -170,13 +170,13 @@ class FileServer:
     def _create(self, request: Request) -> bytes:
         flags, mode, _, _ = request.fields("4I")
         [name], parent = request.names("4I"), self._inodes.descriptor(request.node)
-        given = flags & (os.O_ACCMODE | os.O_TRUNC) | os.O_NOFOLLOW
+        open_flags = flags & (os.O_ACCMODE | os.O_TRUNC) | os.O_NOFOLLOW
         try:
-            handle, is_new = os.open(name, given | os.O_CREAT | os.O_EXCL, mode, dir_fd=parent), True
+            handle, is_new = os.open(name, open_flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=parent), True
         except FileExistsError:  # Another node was faster.
             if flags & os.O_EXCL:
                 raise
-            handle, is_new = os.open(name, given, dir_fd=parent), False
+            handle, is_new = os.open(name, open_flags, dir_fd=parent), False
         return self._entry(request, name, is_new=is_new) + open_answer(handle)
 
     def _read(self, request: Request) -> bytes:
@@ -219,7 +219,7 @@ class FileServer:
         handle = os.open(self._inodes.path(request.node), os.O_RDONLY | os.O_DIRECTORY)
         with os.scandir(handle) as listing:
             entries = [(os.fsencode(e.name), e.inode(), _kind(e)) for e in listing]
-        itself = (os.fstat(handle).st_ino, kind_of(os.fstat(handle).st_mode))
+        itself = (os.fstat(handle).st_ino, file_kind(os.fstat(handle).st_mode))
         self._listings[handle] = [(b".", *itself), (b"..", *itself), *entries]
         return open_answer(handle)
 
@@ -241,8 +241,8 @@ class FileServer:
 def _kind(entry: os.DirEntry[str]) -> int:
     """Return the kind of an entry without reading the file; 0 for others, which the kernel then looks up."""
     if entry.is_symlink():
-        return kind_of(stat.S_IFLNK)
-    return kind_of(stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0)
+        return file_kind(stat.S_IFLNK)
+    return file_kind(stat.S_IFDIR if entry.is_dir() else stat.S_IFREG if entry.is_file() else 0)
 
 
 _ACTIONS: Final[Mapping[int, Callable[[FileServer, Request], bytes]]] = {

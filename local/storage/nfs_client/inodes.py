@@ -53,6 +53,6 @@ class Inodes:
             del self._known[status.st_dev, status.st_ino], self._lookups[node]
 
 
-def kind_of(mode: int) -> int:
+def file_kind(mode: int) -> int:
     """Return the kind of a directory's entry (readdir(3), d_type)."""
     return stat.S_IFMT(mode) >> 12

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -45,6 +47,17 @@ def ask_for_four(fleet: Fleet) -> None:
     """Write the record of a master whose groups want four nodes."""
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
     put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=4)
+
+
+@contextmanager
+def edited_members(fleet: Fleet, **attributes: str) -> Iterator[list[dict[str, Any]]]:
+    """Yield the members of the cluster's record to edit, and write them back together with these attributes."""
+    table = boto3.client("dynamodb", region_name=REGION)
+    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
+    members = json.loads(item["members"]["S"])
+    yield members
+    edited = {"members": json.dumps(members), **attributes}
+    table.put_item(TableName=fleet.table, Item={**item, **{name: {"S": text} for name, text in edited.items()}})
 
 
 @pytest.fixture
@@ -152,13 +165,9 @@ def test_complete_cluster_needs_no_activities_call(fleet: Fleet, capsys: pytest.
 
 
 def test_status_shows_mounts_of_shared_storage_and_failures(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    table = boto3.client("dynamodb", region_name=REGION)
-    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
-    members = json.loads(item["members"]["S"])
-    for member, state in zip(members, ("mounted", "unreachable", "mounted"), strict=True):
-        member["mount"] = state
-    file_system = {"shared_storage": {"S": "efs:fs-0123456789abcdef0"}}
-    table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}, **file_system})
+    with edited_members(fleet, shared_storage="efs:fs-0123456789abcdef0") as members:
+        for member, state in zip(members, ("mounted", "unreachable", "mounted"), strict=True):
+            member["mount"] = state
     assert below_the_table(capsys) == [
         "shared storage fs-0123456789abcdef0: on 2 of 3 nodes",
         "worker2: its mount target does not answer; retrying",
@@ -174,11 +183,8 @@ def test_each_state_of_a_mount_has_an_explanation() -> None:
 
 
 def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    table = boto3.client("dynamodb", region_name=REGION)
-    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
-    members = json.loads(item["members"]["S"])
-    members[1].update(draining=True)
-    table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}})
+    with edited_members(fleet) as members:
+        members[1].update(draining=True)
     assert main(["status"]) == 0
     assert re.findall(r"^\d +(\w+) .*running, draining$", capsys.readouterr().out, re.MULTILINE) == ["worker2"]
     assert main(["status", "--json"]) == 0
@@ -186,12 +192,10 @@ def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: 
 
 
 def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    table = boto3.client("dynamodb", region_name=REGION)
-    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
-    members = json.loads(item["members"]["S"])
-    for member, setup in zip(members, ("done:0123456789ab", "failed:0123456789ab", "done:0123456789ab"), strict=True):
-        member.update(setup=setup, draining=setup.startswith("failed"))
-    table.put_item(TableName=fleet.table, Item={**item, "members": {"S": json.dumps(members)}})
+    setups = ("done:0123456789ab", "failed:0123456789ab", "done:0123456789ab")
+    with edited_members(fleet) as members:
+        for member, setup in zip(members, setups, strict=True):
+            member.update(setup=setup, draining=setup.startswith("failed"))
     assert main(["status"]) == 0
     output = capsys.readouterr().out
     assert "running, setup failed\n" in output

@@ -1,4 +1,4 @@
-"""Test that the cluster recovers without help when nodes end."""
+"""Test that the cluster recovers without help when nodes are lost."""
 
 import shlex
 import subprocess

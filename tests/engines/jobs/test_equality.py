@@ -79,11 +79,11 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
 connection = load_backend(config, {})
-backend = connection.create(config, world=connection.world, dp=DataParallelWorld(), learning_rate=0.1)
+backend = connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
     backend.forward_backward(*prepare(data, data.train, numpy.arange(samples)))
@@ -106,12 +106,12 @@ from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)
 def create():
     connection = load_backend(config, {})
-    return connection.create(config, world=connection.world, dp=DataParallelWorld(), learning_rate=0.1)
+    return connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
 batch = prepare(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(backend, rates):

@@ -17,9 +17,9 @@ from local.chaos.leftovers import (
     POOL_DAEMON,
     TOKEN,
     age_s,
+    find_ranks,
     idle_connections,
     leftover_processes,
-    ranks_of,
 )
 
 RUNNER = f"/opt/{LAUNCHER.decode()}/runner/__main__.py"
@@ -69,11 +69,11 @@ def test_processes_with_a_jobs_mark_are_found_under_any_name() -> None:
 def test_ranks_started_before_a_moment_are_distinguished() -> None:
     job = secrets.token_hex(8)
     with running(*named("python3"), environment={TOKEN: f"{job}.1"}) as rank:
-        [line] = ranks_of(f"{job}.1")
+        [line] = find_ranks(f"{job}.1")
         assert line.startswith(f"{rank.pid} ")
-        assert ranks_of(f"{job}.1", before=time.monotonic() + 1) == [line]
-        assert ranks_of(f"{job}.1", before=time.monotonic() - 60) == []
-        assert ranks_of(f"{job}.2") == []
+        assert find_ranks(f"{job}.1", before=time.monotonic() + 1) == [line]
+        assert find_ranks(f"{job}.1", before=time.monotonic() - 60) == []
+        assert find_ranks(f"{job}.2") == []
 
 
 def test_a_connection_counts_unless_a_daemon_holds_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.contract import MARKER_BEGIN, MARKER_END
 from local.chaos.membership_check import (
-    Instance,
+    ExpectedMember,
     NodeView,
     Observation,
     differences,
@@ -17,8 +17,8 @@ from local.chaos.membership_check import (
     parse_variables,
 )
 
-MASTER = Instance(instance_id="i-1", address="10.0.0.1", node_type="master", host_key="key of i-1")
-WORKER = Instance(instance_id="i-2", address="10.0.1.2", node_type="worker", host_key="key of i-2")
+MASTER = ExpectedMember(instance_id="i-1", address="10.0.0.1", node_type="master", host_key="key of i-1")
+WORKER = ExpectedMember(instance_id="i-2", address="10.0.1.2", node_type="worker", host_key="key of i-2")
 INSTANCES = (MASTER, WORKER)
 RIGHT = NodeView(
     node_index=1,
@@ -52,7 +52,7 @@ def test_equal_views_have_no_differences() -> None:
     [
         ({"members": ((1, "i-1"),)}, "i-2: lacks i-2"),
         ({"members": ((1, "i-1"), (2, "i-2"), (3, "i-9"))}, "i-2: still has i-9 with index 3"),
-        ({"members": ((1, "i-1"), (2, "i-2"), (2, "i-1"))}, "i-2: has several with index 2"),
+        ({"members": ((1, "i-1"), (2, "i-2"), (2, "i-1"))}, "i-2: has several members with index 2"),
         ({"members": ((1, "i-1"), (2, "i-2"), (3, "i-2"))}, "i-2: has i-2 with several indexes"),
         ({"members": ((2, "i-1"), (1, "i-2"))}, "i-2: has i-2, a worker, with index 1"),
         ({"members": ((1, "i-1"), (3, "i-2"))}, "membership differs: i-1 has 1=i-1 2=i-2, i-2 has 1=i-1 3=i-2"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.errors import LocalError
-from local.run.processes import process_of, record_process, wait_for_end
+from local.run.processes import read_process, record_process, wait_for_end
 
 
 @pytest.fixture
@@ -21,25 +21,25 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_running_process_is_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     record_process(tmp_path / "owner", process.pid)
-    assert process_of(tmp_path / "owner") == process.pid
+    assert read_process(tmp_path / "owner") == process.pid
 
 
 def test_a_process_has_ended_before_its_parent_notices(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     record_process(tmp_path / "owner", process.pid)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert process_of(tmp_path / "owner") is None
+    assert read_process(tmp_path / "owner") is None
 
 
 def test_reused_process_id_is_another_process(tmp_path: Path) -> None:
     (tmp_path / "owner").write_text(f"{os.getpid()} 1")
-    assert process_of(tmp_path / "owner") is None
+    assert read_process(tmp_path / "owner") is None
 
 
 @pytest.mark.parametrize("text", ["", "12", "a b", "1 2 3"])
 def test_file_without_process_id_means_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "owner").write_text(text)
-    assert process_of(tmp_path / "owner") is None
+    assert read_process(tmp_path / "owner") is None
 
 
 def test_fails_in_plain_words_when_a_local_aws_ends_slowly(process: subprocess.Popen[bytes]) -> None:

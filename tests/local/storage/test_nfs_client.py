@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from local.storage import nfs_mount_helper, on_node
-from local.storage.nfs_client.connection import FRESH_S
+from local.storage.nfs_client.connection import ANSWER_VALID_S
 from local.storage.rpc import read_record, reply
 from tests.waiting import wait_until
 
@@ -186,7 +186,7 @@ def test_whatever_touches_it_waits_in_the_kernel_while_the_mount_target_is_gone(
     assert writer.stdout is not None
     assert writer.stdout.readline() == "open\n"
     target.stop()
-    time.sleep(FRESH_S + 0.5)
+    time.sleep(ANSWER_VALID_S + 0.5)
     writer.stdin.write("\n")
     writer.stdin.flush()
     reader, *others = [node.start(*args, f"{one}{path}") for path, *args in (("/file", "cat"), ("", "ls"), ("", "df"))]

@@ -13,7 +13,7 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_check
 from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.progress import Progress
 
@@ -132,7 +132,7 @@ def make_manager(
     times = iter(clock)
     manager = CheckpointManager(
         config,
-        dp=DataParallelWorld(rank=rank, world_size=2),
+        dp=DataParallelGroup(rank=rank, world_size=2),
         store=cast(CheckpointStore, store),
         world=world,
         data_versions=data_versions,

@@ -9,7 +9,7 @@ import pytest
 
 from trainer.backend import Backend
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 
 
 class OtherDirectories:
@@ -45,11 +45,11 @@ def test_directory_below_home_is_equal_for_every_user(
 def test_rank_0_names_ranks_with_another_directory(count: int, named: str, caplog: pytest.LogCaptureFixture) -> None:
     backend = cast(Backend, OtherDirectories())
     with caplog.at_level(logging.WARNING):
-        assert not detect_another_directory(backend, "/data/net", dp=DataParallelWorld(world_size=count))
+        assert not detect_another_directory(backend, "/data/net", dp=DataParallelGroup(world_size=count))
     [line] = caplog.messages
     assert line.startswith(f"checkpoints of rank {named} are not in rank 0's directory /data, ")
 
 
 def test_no_warning_if_all_ranks_share_one_directory(caplog: pytest.LogCaptureFixture) -> None:
-    assert not detect_another_directory(cast(Backend, OtherDirectories()), "net", dp=DataParallelWorld())
+    assert not detect_another_directory(cast(Backend, OtherDirectories()), "net", dp=DataParallelGroup())
     assert caplog.messages == []

@@ -85,7 +85,10 @@ def test_run_completed_on_another_rank_is_not_resumed(by: str) -> None:
     newest_start = 9e9
     store = FakeStore(Progress(run_started_at=newest_start, epoch=1), finished=newest_start if by == "this rank" else 0)
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=5, epoch=2, completed=0 if by == "this rank" else newest_start)), (0, 0)
+        from_rank_1(
+            RankReport(run_started_at=5, epoch=2, completed_run_started_at=0 if by == "this rank" else newest_start)
+        ),
+        (0, 0),
     )
     progress = begin(store, others)
     assert (progress.epoch, others.restored, store.saved) == (0, [(None, 0)], [])
@@ -95,15 +98,15 @@ def test_run_completed_on_another_rank_is_not_resumed(by: str) -> None:
 def test_run_after_a_completed_one_is_resumed() -> None:
     own = Progress(run_started_at=5, epoch=1)
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=4, epoch=2, completed=4)), from_rank_1(SourceProgress())
+        from_rank_1(RankReport(run_started_at=4, epoch=2, completed_run_started_at=4)), from_rank_1(SourceProgress())
     )
     assert begin(FakeStore(own, finished=4), others) == own
 
 
-MARKED = ({"marker": OVER}, RankReport(run_started_at=5.5, epoch=2, completed=4))
+MARKED = ({"marker": OVER}, RankReport(run_started_at=5.5, epoch=2, completed_run_started_at=4))
 OTHER_MARKED = (
     {"progress": Progress(run_started_at=5.5, epoch=2), "finished": 4},
-    RankReport(completed=5.5, completed_in_this_job=1),
+    RankReport(completed_run_started_at=5.5, completed_before_restart=1),
 )
 """Contents of the store of this rank, and the other's report: one was killed with a checkpoint and without a marker."""
 
@@ -168,7 +171,7 @@ def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None
     assert (
         begin(
             FakeStore(own),
-            TwoRankBackend(from_rank_1(RankReport(completed=5.5, completed_in_this_job=1))),
+            TwoRankBackend(from_rank_1(RankReport(completed_run_started_at=5.5, completed_before_restart=1))),
             world=RESTARTED,
         )
         == own
@@ -188,8 +191,8 @@ def test_checkpoint_with_other_settings_on_one_rank_ends_all_ranks() -> None:
 
 
 IN_THE_MIDST = RankReport(run_started_at=9, epoch=1, samples=64, in_another_directory=1)
-SAW_THE_END = RankReport(completed=9, in_another_directory=1)
-BOTH = IN_THE_MIDST._replace(completed=5)
+SAW_THE_END = RankReport(completed_run_started_at=9, in_another_directory=1)
+BOTH = IN_THE_MIDST._replace(completed_run_started_at=5)
 """Reports of a rank in another directory, about other runs than rank 0's."""
 
 
@@ -210,7 +213,7 @@ def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     assert (
         begin(
             FakeStore(Progress(run_started_at=5, epoch=1)),
-            TwoRankBackend(from_rank_1(RankReport(completed=5, in_another_directory=1)), (0, 0)),
+            TwoRankBackend(from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=1)), (0, 0)),
         ).epoch
         == 0
     )

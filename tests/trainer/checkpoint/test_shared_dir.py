@@ -10,7 +10,7 @@ import pytest
 
 from trainer.backend import Backend
 from trainer.checkpoint.shared_dir import detect_shared_directory
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 
 
 class ThreadBackend:
@@ -41,7 +41,7 @@ def ask_all_ranks(*prefixes: str | None) -> list[bool]:
                 detect_shared_directory,
                 cast(Backend, ThreadBackend(rank, barrier, messages)),
                 prefix,
-                dp=DataParallelWorld(rank=rank, world_size=count),
+                dp=DataParallelGroup(rank=rank, world_size=count),
             )
             for rank, prefix in enumerate(prefixes)
         ]

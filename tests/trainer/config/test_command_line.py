@@ -9,7 +9,7 @@ import pytest
 from trainer.config.choices import option_name
 from trainer.config.command_line import _build_parser, parse
 from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.world import World, data_parallel_layout
 from trainer.errors import UsageError
 from trainer.train import main
@@ -245,9 +245,9 @@ def test_lr_factor_reduces_the_learning_rate() -> None:
 def test_accumulated_batches_count_as_one_global_batch() -> None:
     config = parse(["--batch-size", "32", "--gradient-accumulation", "4", "--kv-store", "dist_sync"])
     ranks = World(rank=1, world_size=4, local_rank=1, local_world_size=2)
-    assert data_parallel_layout(config, ranks) == (DataParallelWorld(rank=1, world_size=4), 2 * 4 * 32)
+    assert data_parallel_layout(config, ranks) == (DataParallelGroup(rank=1, world_size=4), 2 * 4 * 32)
     assert data_parallel_layout(parse(["--gradient-accumulation", "3"]), World()) == (
-        DataParallelWorld(),
+        DataParallelGroup(),
         3 * 64,
     )
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer.data.sampling import DataParallelWorld, epoch_end, global_batches, step_seed
+from trainer.data.sampling import DataParallelGroup, epoch_end, global_batches, step_seed
 
 
 def test_each_epoch_holds_every_sample_once_in_a_new_order() -> None:
@@ -34,18 +34,18 @@ def test_epoch_ends_at_its_last_full_batch_or_last_sample(begin: int, batch: int
 @pytest.mark.parametrize("total", [0, 1, 2, 64])
 def test_shards_split_a_batch_evenly_and_completely(count: int, total: int) -> None:
     batch = np.arange(total)
-    shares = [DataParallelWorld(rank=index, world_size=count).select(batch) for index in range(count)]
+    shares = [DataParallelGroup(rank=index, world_size=count).select(batch) for index in range(count)]
     assert np.array_equal(np.concatenate(shares), batch)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_step_seed_differs_for_each_step_and_rank() -> None:
     places = [
-        (seed, epoch, samples, rank) for seed in (0, 1) for epoch in (0, 1) for samples in (0, 64) for rank in (0, 1)
+        (seed, epoch, position, rank) for seed in (0, 1) for epoch in (0, 1) for position in (0, 64) for rank in (0, 1)
     ]
     seeds = [
-        step_seed(seed, epoch=epoch, samples=samples, dp=DataParallelWorld(rank=rank, world_size=2))
-        for seed, epoch, samples, rank in places
+        step_seed(seed, epoch=epoch, position=position, dp=DataParallelGroup(rank=rank, world_size=2))
+        for seed, epoch, position, rank in places
     ]
     assert len(set(seeds)) == len(places)
     assert all(0 <= seed < 2**31 for seed in seeds)

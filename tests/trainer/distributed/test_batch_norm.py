@@ -12,7 +12,7 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
 from trainer.errors import UsageError
 from trainer.models import build
@@ -68,7 +68,7 @@ def backend() -> TorchBackend:
     torch.manual_seed(0)
     model = build("tests.trainer.networks:batch_norm_network", classes=2, image_shape=(1, 12, 12))
     settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
-    return TorchBackend(model, settings, device=torch.device("cpu"), dp=DataParallelWorld())
+    return TorchBackend(model, settings, device=torch.device("cpu"), dp=DataParallelGroup())
 
 
 def step(backend: TorchBackend, samples: int) -> None:

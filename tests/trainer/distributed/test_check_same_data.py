@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.data.dataset import Dataset, InMemory, make_dataset
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.check_same_data import check_same_data
 from trainer.errors import TrainerError
 
@@ -45,7 +45,7 @@ class _Recorder:
 
 def _checksums(data: Dataset) -> Sequence[float]:
     recorder = _Recorder()
-    check_same_data(recorder, data, dp=DataParallelWorld(), source="folder")
+    check_same_data(recorder, data, dp=DataParallelGroup(), source="folder")
     return recorder.row
 
 
@@ -53,7 +53,7 @@ def _checksums(data: Dataset) -> Sequence[float]:
 def test_ranks_with_the_same_data_pass(ranks: int) -> None:
     own = make_labeled(*range(10))
     others = OtherRanks(*[own] * (ranks - 1))
-    check_same_data(others, own, dp=DataParallelWorld(world_size=ranks), source="folder")
+    check_same_data(others, own, dp=DataParallelGroup(world_size=ranks), source="folder")
 
 
 @pytest.mark.parametrize("other", [(1, 2), (1, 2, 3, 4), (1, 2, 4)])
@@ -65,14 +65,14 @@ def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: i
         TrainerError,
         match="folder is not the same on all ranks, here it has 3 training and 2 validation samples of 10 classes",
     ):
-        check_same_data(others, own, dp=DataParallelWorld(world_size=ranks), source="folder")
+        check_same_data(others, own, dp=DataParallelGroup(world_size=ranks), source="folder")
 
 
 def test_other_class_name_on_one_rank_is_reported() -> None:
     own = make_labeled(0, 1, 0)
     others = OtherRanks(replace(own, names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
-        check_same_data(others, replace(own, names=("cat", "fox")), dp=DataParallelWorld(world_size=2), source="folder")
+        check_same_data(others, replace(own, names=("cat", "fox")), dp=DataParallelGroup(world_size=2), source="folder")
 
 
 def test_other_file_in_s3_on_one_rank_is_reported() -> None:
@@ -81,6 +81,6 @@ def test_other_file_in_s3_on_one_rank_is_reported() -> None:
         check_same_data(
             OtherRanks(replace(own, versions=('"1"', '"3"'))),
             own,
-            dp=DataParallelWorld(world_size=2),
+            dp=DataParallelGroup(world_size=2),
             source="recordio",
         )

@@ -16,7 +16,7 @@ from tests.trainer.programs import autotuned_trainer
 from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.models import build
@@ -102,7 +102,7 @@ def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> 
     network = "tests.trainer.networks:batch_norm_network"
     config = TrainConfig(fast="auto", network=network, image_shape=(1, 12, 12), batch_size_per_node=4)
     with caplog.at_level(logging.INFO):
-        backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
+        backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
         backend.restore(None, source=0)
     output = next(message for message in caplog.messages if message.startswith("picked "))
     assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
@@ -118,7 +118,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
             build("tests.trainer.networks:batch_norm_network", classes=10, image_shape=(3, 12, 12)),
             SETTINGS,
             device=CPU,
-            dp=DataParallelWorld(),
+            dp=DataParallelGroup(),
             autotune=choose,
         )
         for choose in (lambda: picked, lambda: pytest.fail("measured"))
@@ -133,7 +133,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
 def test_backend_without_a_mode_can_be_closed() -> None:
     # As by a restarted job whose run had completed: it restores nothing.
     config = TrainConfig(fast="auto")
-    backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
+    backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
     backend.close()
     backend.close()
 
@@ -160,7 +160,7 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
         build("lenet", classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
-        dp=DataParallelWorld(rank=1, world_size=2),
+        dp=DataParallelGroup(rank=1, world_size=2),
         autotune=lambda: pytest.fail("measured"),
     )
     backend.restore(None, source=0)
@@ -194,7 +194,7 @@ def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.M
     network = build("tests.trainer.networks:perceptron", classes=10, image_shape=shape)
     seconds = measure_step(
         DEFAULT_MODE,
-        make=lambda: TorchBackend(network, SETTINGS, device=CPU, dp=DataParallelWorld(world_size=2)),
+        make=lambda: TorchBackend(network, SETTINGS, device=CPU, dp=DataParallelGroup(world_size=2)),
         rounds=1,
         samples=4,
         image_shape=shape,

@@ -12,7 +12,7 @@ from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend:
     config = TrainConfig(seed=seed, label_smoothing=label_smoothing)
-    return create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
+    return create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
@@ -58,7 +58,7 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
 
 def test_users_network_gets_contiguous_images() -> None:
     config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
-    backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.1)
+    backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
     assert backend.forward_backward(IMAGES, LABELS).loss_sum > 0
     assert backend.count_correct(IMAGES, LABELS) >= 0
 
@@ -70,9 +70,9 @@ def test_same_seed_gives_identical_bits() -> None:
             backend=backend,
             data=DATA,
             config=TrainConfig(seed=seed, num_epochs=1),
-            dp=DataParallelWorld(),
+            dp=DataParallelGroup(),
             global_batch_size=32,
-            checkpoints=CheckpointManager(TrainConfig(), dp=DataParallelWorld(), store=None),
+            checkpoints=CheckpointManager(TrainConfig(), dp=DataParallelGroup(), store=None),
         ).train()
         return digest(backend.weights())
 
@@ -85,7 +85,7 @@ def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch)
         weights.fill_(0.5)
 
     monkeypatch.setattr("torch.distributed.broadcast", receive)
-    dp = DataParallelWorld(rank=1, world_size=2)
+    dp = DataParallelGroup(rank=1, world_size=2)
     backend = TorchBackend(
         build("lenet", classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
@@ -115,7 +115,7 @@ def batch_norm_backend() -> TorchBackend:
     """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
     model = resnet8(classes=10, image_shape=(1, 28, 28))
-    return TorchBackend(model, SETTINGS, device=CPU, dp=DataParallelWorld())
+    return TorchBackend(model, SETTINGS, device=CPU, dp=DataParallelGroup())
 
 
 def test_snapshot_is_unaffected_by_the_next_step() -> None:
@@ -146,7 +146,7 @@ class Counting(nn.Module):
 
 
 def test_snapshot_holds_a_buffer_that_the_network_replaced() -> None:
-    backend = TorchBackend(Counting(), SETTINGS, device=CPU, dp=DataParallelWorld())
+    backend = TorchBackend(Counting(), SETTINGS, device=CPU, dp=DataParallelGroup())
     backend.forward_backward(IMAGES, LABELS)
     take = backend.snapshot()
     backend.forward_backward(IMAGES, LABELS)
@@ -168,7 +168,7 @@ class Shared(nn.Module):
 
 
 def test_snapshot_copies_a_shared_buffer_under_each_name() -> None:
-    backend = TorchBackend(Shared(), SETTINGS, device=CPU, dp=DataParallelWorld())
+    backend = TorchBackend(Shared(), SETTINGS, device=CPU, dp=DataParallelGroup())
     before = backend.state().weights
     take = backend.snapshot()
     backend.forward_backward(IMAGES, LABELS)

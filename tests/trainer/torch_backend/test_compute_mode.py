@@ -16,7 +16,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
 from trainer.errors import TrainerError
 from trainer.metrics.results import digest
@@ -43,7 +43,7 @@ def make(**options: Any) -> TorchBackend:
     network = options.pop("network", PERCEPTRON if mode == HALF else CONVOLUTIONS)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.001, **options)
     model = build(network, classes=10, image_shape=SHAPE)
-    return TorchBackend(model, settings, device=CPU, dp=DataParallelWorld(), mode=mode)
+    return TorchBackend(model, settings, device=CPU, dp=DataParallelGroup(), mode=mode)
 
 
 def steps(

@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.trainer.programs import no_compiler_trainer
 from tests.trainer.programs.processes import run
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.optimizer import SGD, ParamGroup
 
@@ -46,7 +46,7 @@ def test_biases_and_batch_norm_factors_decay_only_with_wd_all(decay_all: bool) -
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, kernel_size=3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3))
     settings = StepSettings(learning_rate=0.5, momentum=0.9, weight_decay=0.5, decay_all=decay_all)
-    ours = TorchBackend(model, settings, device=torch.device("cpu"), dp=DataParallelWorld())
+    ours = TorchBackend(model, settings, device=torch.device("cpu"), dp=DataParallelGroup())
     before = {name: np.asarray(value, np.float32) for name, value in ours.weights().items()}
     # Without samples the gradients are 0.
     ours.forward_backward(np.zeros((0, 1, 4, 4), np.float32), np.zeros(0, np.int64))

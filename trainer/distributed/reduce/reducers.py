@@ -125,7 +125,10 @@ class Collective:
 
     @property
     def overlaps(self) -> bool:
-        """Return True if sums run beside the caller's own work; the ring's do not: the calling thread drives it."""
+        """Return True if an all-reduce overlaps with the caller's work.
+
+        The ring's does not, because the calling thread drives it.
+        """
         return self.is_distributed and self._ring is None
 
     @property

@@ -220,7 +220,7 @@ NODE = Caller(
 def test_log_names_calls_that_cannot_be_authorized(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, node: Caller, action: str, line: str
 ) -> None:
-    monkeypatch.setattr(authorizer, "caller_of", lambda _key: node)
+    monkeypatch.setattr(authorizer, "find_caller", lambda _key: node)
     found = authorizer.authorize(call("dynamodb", action, key="ASIA"))
     assert found.refused
     assert caplog.messages == [f"refused to {NODE.session_arn}: {line}"]

@@ -11,7 +11,7 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.command_line import parse
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import MAX_SCALED, TYPES, _pack, _unpack, all_reduce_compressed
 from trainer.distributed.world import World
@@ -81,13 +81,13 @@ def test_compressed_ranks_agree_and_nearly_match_one_process(tmp_path: Path) -> 
     ranks = run(*options, "--batch-size", "15", directory=tmp_path, count=2)
     assert ranks[0].digests == ranks[1].digests
     config = parse([*options, "--batch-size", "30", "--resume", "never"])
-    backend = create_backend(config, world=World(), dp=DataParallelWorld(), learning_rate=0.001)
-    policy = CheckpointManager(config, dp=DataParallelWorld(), store=None)
+    backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.001)
+    policy = CheckpointManager(config, dp=DataParallelGroup(), store=None)
     Trainer(
         backend=backend,
         data=open_data(config),
         config=config,
-        dp=DataParallelWorld(),
+        dp=DataParallelGroup(),
         global_batch_size=30,
         checkpoints=policy,
     ).train()

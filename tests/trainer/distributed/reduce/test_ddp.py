@@ -17,7 +17,7 @@ from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelWorld
+from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import batch_norms
 from trainer.distributed.reduce.reducers import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
@@ -106,7 +106,7 @@ def test_step_sums_the_gradients_and_one_small_tensor() -> None:
     model = batch_norm_network(classes=10, image_shape=(1, 12, 12))
     gradients = sum(parameter.numel() for parameter in model.parameters())
     running_statistics = sum(2 * module.num_features for module in batch_norms(model))
-    backend = TorchBackend(model, DDP_SETTINGS, device=CPU, dp=DataParallelWorld(world_size=RANKS))
+    backend = TorchBackend(model, DDP_SETTINGS, device=CPU, dp=DataParallelGroup(world_size=RANKS))
 
     def step(samples: int) -> None:
         backend.forward_backward(np.ones((samples, 1, 12, 12), np.float32), np.zeros(samples, np.int64))
@@ -173,7 +173,7 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
     # Each layer has 1.4 MB, and the first bucket 1 MB.
     model = nn.Sequential(nn.Flatten(), nn.Linear(600, 600), nn.Linear(600, 600))
     compiled = TorchBackend(
-        model, DDP_SETTINGS, device=CPU, dp=DataParallelWorld(world_size=RANKS), mode=ComputeMode(compiled="1")
+        model, DDP_SETTINGS, device=CPU, dp=DataParallelGroup(world_size=RANKS), mode=ComputeMode(compiled="1")
     )
     compiled.forward_backward(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
     assert len(graphs) == 2
