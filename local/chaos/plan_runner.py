@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from local.chaos.plan import Plan, PlannedFault
 from local.errors import LocalError
-from local.faults.fault_registry import FAULT_TYPES
+from local.faults.decorators import FAULT_TYPES
 from local.faults.faults import Faults
 
 API_FRACTION = 0.5

@@ -7,7 +7,7 @@ from typing import Any
 
 from local.aws.api_faults import SERVICES
 from local.errors import UsageError
-from local.faults.fault_registry import FAULT_TYPES, Arguments
+from local.faults.decorators import FAULT_TYPES, Arguments
 from local.faults.faults import SPOT_NOTICE_S, Faults
 from local.faults.targets import FaultTarget
 

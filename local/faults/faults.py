@@ -13,7 +13,7 @@ import boto3
 from local.aws.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, limits, network, power
-from local.faults.fault_registry import Arguments, fault, undoes
+from local.faults.decorators import Arguments, fault, undoes
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_handle
 from local.faults.targets import FaultTarget, find_target
