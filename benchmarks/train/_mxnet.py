@@ -8,7 +8,8 @@ from pathlib import Path
 
 from benchmarks.harness.pair import INTERFACE, NODES, PORT, Contestant, Node
 from benchmarks.harness.work import WORK
-from bootstrap.mxnet_environment.recipe import MXNET
+from bootstrap.mxnet_environment.build import install_patches
+from bootstrap.mxnet_environment.recipe import MXNET, MXNET_PATCHES
 from local.cache import cached_tree, recipe_hash
 
 REQUIREMENTS = Path(__file__).parents[2] / "bootstrap" / "mxnet_environment" / f"{MXNET}.txt"
@@ -41,10 +42,13 @@ def mxnet(network: str) -> Contestant:
 
 def environment() -> Path:
     """Return the directory of MXNet's environment; it is installed once."""
-    return cached_tree("benchmark-mxnet", recipe_hash([REQUIREMENTS], extra=sys.version), _build)
+    return cached_tree("benchmark-mxnet", recipe_hash([REQUIREMENTS, MXNET_PATCHES], extra=sys.version), _build)
 
 
 def _build(tree: Path) -> None:
     venv.create(tree, with_pip=True)
     pip = [str(tree / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "--require-hashes", "-r", str(REQUIREMENTS)], check=True, timeout=900, stdout=sys.stderr)
+    # Without them, MXNet does not find names that NumPy has removed.
+    (site_packages,) = tree.glob("lib/python*/site-packages")
+    install_patches(site_packages)
