@@ -116,7 +116,7 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(module_of(cmd_name)).command
+        command: click.Command = import_module(module_name(cmd_name)).command
         return command
 
     def resolve_command(
@@ -140,7 +140,7 @@ class CommandGroup(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-def module_of(command: str) -> str:
+def module_name(command: str) -> str:
     """Return the name of the module that defines a command."""
     package = next(package for package, commands in COMMANDS_BY_PACKAGE.items() if command in commands)
     return f"{package}.{command.replace('-', '_')}"

@@ -28,7 +28,7 @@ def complete_cluster(_: click.Context, __: click.Parameter, incomplete: str) -> 
     from cli.seen_clusters import read_seen
 
     props = _props()
-    names = {*([props.cluster_name] if props else []), *(each.name for each in read_seen())}
+    names = {*([props.cluster_name] if props else []), *(cluster.name for cluster in read_seen())}
     return sorted(name for name in names if name.startswith(incomplete))
 
 

@@ -14,20 +14,20 @@ ENDED = "ended"
 """File that marks a job as ended or stopped while its record is still in the bucket."""
 
 
-def directory_of(job_id: str) -> Path:
+def durable_directory(job_id: str) -> Path:
     """Return the directory of one job."""
     return Path.home() / DIRECTORY / job_id
 
 
 def is_open(job_id: str) -> bool:
     """Return True if the job is neither over nor stopped."""
-    directory = directory_of(job_id)
+    directory = durable_directory(job_id)
     return (directory / RECORD).exists() and not (directory / ENDED).exists()
 
 
 def is_unreadable(job_id: str) -> bool:
     """Return True if the job's record cannot be read, and nobody has stopped the job."""
-    directory = directory_of(job_id)
+    directory = durable_directory(job_id)
     return (directory / UNREADABLE).exists() and not any((directory / name).exists() for name in (RECORD, ENDED))
 
 
@@ -36,5 +36,5 @@ def mark_ended(job_id: str) -> None:
 
     Raises OSError.
     """
-    if directory_of(job_id).exists():
-        (directory_of(job_id) / ENDED).touch(mode=0o600)
+    if durable_directory(job_id).exists():
+        (durable_directory(job_id) / ENDED).touch(mode=0o600)

@@ -230,7 +230,7 @@ class Table:
         keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
         total, failed_attempts = len(keys), 0
         while keys and failed_attempts < BATCH_ATTEMPTS:
-            answer = self._client.batch_get_item(RequestItems={self._name: self._node_fields_of(keys)})
+            answer = self._client.batch_get_item(RequestItems={self._name: self._node_fields_request(keys)})
             yield from answer["Responses"].get(self._name, [])
             unprocessed = answer["UnprocessedKeys"].get(self._name)
             left = list(unprocessed["Keys"]) if unprocessed else []
@@ -245,7 +245,7 @@ class Table:
                 raise TableBusyError(message)
             log.warning("%s", message)
 
-    def _node_fields_of(self, keys: Sequence[Mapping[str, Any]]) -> "KeysAndAttributesTypeDef":
+    def _node_fields_request(self, keys: Sequence[Mapping[str, Any]]) -> "KeysAndAttributesTypeDef":
         return {
             "Keys": keys,
             "ConsistentRead": True,

@@ -83,7 +83,7 @@ class Health:
     def _check_efa(self) -> HealthCheckFailure | None:
         devices = self.root / EFA_DEVICES
         is_needed = self.expected_efa and devices.is_dir()
-        count = sum(_driver_of(each) == EFA_DRIVER for each in devices.iterdir()) if is_needed else 0
+        count = sum(_read_driver(device) == EFA_DRIVER for device in devices.iterdir()) if is_needed else 0
         if count >= self.expected_efa:
             return None
         # If there is none at all, the driver is missing, and every replacement would lack it too.
@@ -121,7 +121,7 @@ class Health:
         return None
 
 
-def _driver_of(device: Path) -> str | None:
+def _read_driver(device: Path) -> str | None:
     try:
         return (device / "device/driver").readlink().name
     except OSError:

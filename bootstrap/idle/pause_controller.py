@@ -106,7 +106,7 @@ class PauseController:
         # Convert each monotonic time to UTC only once, so that jitter of the clocks does not rewrite the record.
         moments = [moment for moment in (verdict.idle_since, verdict.pauses_at) if moment is not None]
         known, utc = self._times, self._utc_now().replace(microsecond=0)
-        self._times = {each: known.get(each) or utc + timedelta(seconds=round(each - now)) for each in moments}
+        self._times = {moment: known.get(moment) or utc + timedelta(seconds=round(moment - now)) for moment in moments}
         return PauseRecord(
             idle_stop_s=idle_stop_s,
             idle_since=None if verdict.idle_since is None else self._times[verdict.idle_since],

@@ -33,7 +33,7 @@ def serve_setup(root: Path) -> None:
         return
     shipper = set_up_logging(under_root(root, SETUP_LOG))
     output = SetupOutput(config, shipper)
-    environ = environment_of(config)
+    environ = build_environment(config)
 
     def run(command: list[str], *, cwd: Path, deadline: float) -> None:
         write_line = logging.getLogger(Path(command[-1]).name).info
@@ -44,7 +44,7 @@ def serve_setup(root: Path) -> None:
     provide(source, node_type=config.node_type, dependencies=dependencies)
 
 
-def environment_of(config: NodeConfig) -> dict[str, str]:
+def build_environment(config: NodeConfig) -> dict[str, str]:
     """Return the environment of the script and of pip, because systemd gives a service almost none."""
     return {
         "PATH": PATH,

@@ -99,7 +99,7 @@ class Mount(NamedTuple):
     options: tuple[str, ...]
     """Options of the file system."""
 
-    def is_of(self, target: StorageTarget) -> bool:
+    def refers_to(self, target: StorageTarget) -> bool:
         """Return True if the entry names the file system: by its ID, our tunnel, or Lustre's own name.
 
         The kernel shows Lustre's servers by their addresses, and AWS's helper for EFS has its own tunnels.
@@ -145,7 +145,7 @@ class SharedDirectory:
         mount = self._mount()
         if mount is None or mount.source == GUARD:
             return False
-        if not mount.is_of(target):
+        if not mount.refers_to(target):
             raise OccupiedError(f"{SHARED_DIR} has another mount, {mount.kind} from {mount.source}")
         return True
 

@@ -40,11 +40,11 @@ class DeployedTemplate:
 
     def groups(self, cluster_name: str) -> Mapping[NodeType, Mapping[str, Any]]:
         """Return the properties of both groups. Raises ClusterError."""
-        found = {str(group.get("AutoScalingGroupName")): group for group in self.properties(GROUP_TYPE)}
+        by_name = {str(group.get("AutoScalingGroupName")): group for group in self.properties(GROUP_TYPE)}
         names = {node_type: group_name(cluster_name, node_type) for node_type in NODE_TYPES}
-        if missing := sorted(set(names.values()) - found.keys()):
+        if missing := sorted(set(names.values()) - by_name.keys()):
             raise ClusterError(f"the template of stack {self.stack_name} has no group {' and '.join(missing)}")
-        return {node_type: found[name] for node_type, name in names.items()}
+        return {node_type: by_name[name] for node_type, name in names.items()}
 
     def properties(self, resource_type: str) -> Iterator[Mapping[str, Any]]:
         """Yield the properties of each resource of a type."""
@@ -54,8 +54,12 @@ class DeployedTemplate:
 
     def named(self, value: Any, resource_type: str) -> Mapping[str, Mapping[str, Any]]:
         """Return, by logical ID, the properties of each resource of a type to which a value of the template refers."""
-        found = {name: self.resources[name] for name in sorted(set(_references(value))) if name in self.resources}
-        return {name: each.get("Properties", {}) for name, each in found.items() if each.get("Type") == resource_type}
+        referenced = {name: self.resources[name] for name in sorted(set(_references(value))) if name in self.resources}
+        return {
+            name: resource.get("Properties", {})
+            for name, resource in referenced.items()
+            if resource.get("Type") == resource_type
+        }
 
     def _size(self, group: Mapping[str, Any]) -> GroupSize:
         try:
@@ -67,8 +71,8 @@ class DeployedTemplate:
 
 def _input(schedule: Mapping[str, Any]) -> str | None:
     """Return the parameters of a schedule's call; None if they contain references."""
-    found = schedule.get("Target", {}).get("Input")
-    return found if isinstance(found, str) else None
+    text = schedule.get("Target", {}).get("Input")
+    return text if isinstance(text, str) else None
 
 
 def _references(value: Any) -> Iterator[str]:

@@ -47,8 +47,8 @@ def made_file_systems(clients: Clients) -> list[FileSystem]:
     """Return every file system with a cluster's tag."""
     used = dict(_used(clients))
     pages = clients.efs.get_paginator("describe_file_systems").paginate()
-    found = [_file_system(system, used) for page in pages for system in page["FileSystems"]]
-    return [system for system in found if system.cluster]
+    file_systems = [_file_system(system, used) for page in pages for system in page["FileSystems"]]
+    return [system for system in file_systems if system.cluster]
 
 
 def find_file_system(clients: Clients, file_system_id: str) -> FileSystem:
@@ -59,10 +59,10 @@ def find_file_system(clients: Clients, file_system_id: str) -> FileSystem:
         if error.response["Error"]["Code"] != "FileSystemNotFound":
             raise
         raise ClusterError(f"no file system {file_system_id} in {clients.region}") from error
-    found = _file_system(system, dict(_used(clients)))
-    if not found.cluster:
+    file_system = _file_system(system, dict(_used(clients)))
+    if not file_system.cluster:
         raise ClusterError(f"{file_system_id} has no tag {CLUSTER_TAG}: no cluster made it, delete it with aws efs")
-    return found
+    return file_system
 
 
 def _file_system(system: Any, used: dict[str, str]) -> FileSystem:

@@ -41,10 +41,10 @@ def read_log(logs: "CloudWatchLogsClient", group: str, instance_id: str, *, line
 def newest_streams(logs: "CloudWatchLogsClient", group: str, *, count: int) -> list[str]:
     """Return the instance ids of the nodes that wrote most recently, newest first."""
     try:
-        found = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
+        response = logs.describe_log_streams(logGroupName=group, orderBy="LastEventTime", descending=True, limit=count)
     except logs.exceptions.ResourceNotFoundException:
         return []
-    names = (stream["logStreamName"] for stream in found["logStreams"])
+    names = (stream["logStreamName"] for stream in response["logStreams"])
     # A node may give its streams any name, and names end up in command lines that users copy.
     return [name for name in names if INSTANCE_ID.fullmatch(name)]
 

@@ -159,12 +159,12 @@ def tag_values(resource: Any, key: str) -> list[str]:
 def find_instances(ec2: "EC2Client", instance_ids: Sequence[str]) -> dict[str, Instance]:
     """Return EC2's view of each instance; one that EC2 has forgotten is GONE."""
     starts = range(0, len(instance_ids), MAX_FILTER_VALUES)
-    found = {
-        instance["InstanceId"]: instance_of(instance)
+    instances = {
+        instance["InstanceId"]: summarize_instance(instance)
         for start in starts
         for instance in _described(ec2, instance_ids[start : start + MAX_FILTER_VALUES])
     }
-    return {instance_id: found.get(instance_id, GONE) for instance_id in instance_ids}
+    return {instance_id: instances.get(instance_id, GONE) for instance_id in instance_ids}
 
 
 def _described(ec2: "EC2Client", instance_ids: Sequence[str]) -> "Iterator[InstanceTypeDef]":
@@ -188,7 +188,7 @@ def missing_count(membership: ClusterMembership, instances: Mapping[str, Instanc
     return max(desired_nodes - running_count(membership, instances), 0)
 
 
-def instance_of(described: "InstanceTypeDef") -> Instance:
+def summarize_instance(described: "InstanceTypeDef") -> Instance:
     """Return what dlcluster shows of an instance."""
     return Instance(
         instance_type=described["InstanceType"],

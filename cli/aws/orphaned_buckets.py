@@ -93,9 +93,9 @@ def delete_versions(s3: Any, bucket: str) -> Iterator[int]:
     ``aws s3 rb --force`` leaves old versions and thus the bucket. Raises ClusterError if S3 refuses a deletion.
     """
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        found = [each for kind in ("Versions", "DeleteMarkers") for each in page.get(kind, [])]
-        if found:
-            objects = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in found]
+        versions = [version for kind in ("Versions", "DeleteMarkers") for version in page.get(kind, [])]
+        if versions:
+            objects = [{"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions]
             refused = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get("Errors", [])
             if refused:
                 why = f"{refused[0].get('Code')}: {refused[0].get('Message')}"

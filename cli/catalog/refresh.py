@@ -30,8 +30,8 @@ _NUMBERS: Final = re.compile(r"[0-9]+")
 
 def rows(described: Sequence[Mapping[str, Any]]) -> dict[str, Row]:
     """Return rows for the NVIDIA types among EC2's descriptions."""
-    found = ((str(each["InstanceType"]), each, _nvidia_gpu(each)) for each in described)
-    return {name: _row(each, gpu) for name, each, gpu in found if gpu is not None and _is_known_layout(name, each)}
+    types = ((str(info["InstanceType"]), info, _nvidia_gpu(info)) for info in described)
+    return {name: _row(info, gpu) for name, info, gpu in types if gpu is not None and _is_known_layout(name, info)}
 
 
 def _is_known_layout(name: str, described: Mapping[str, Any]) -> bool:
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str]) -> int:
         for region in options.regions:
             ec2: Any = boto3.Session().client("ec2", region_name=region)
             pages = ec2.get_paginator("describe_instance_types").paginate()
-            new = merge(new, rows([each for page in pages for each in page["InstanceTypes"]]))
+            new = merge(new, rows([info for page in pages for info in page["InstanceTypes"]]))
     except (ClientError, BotoCoreError) as error:
         print(f"refresh: {error}", file=sys.stderr)
         return 1

@@ -44,10 +44,10 @@ Clusters and nodes are those that {PROGRAM} saw last on this machine, or of cdk.
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> int:
-    found = get_completion_class(shell)
-    if found is None:
+    complete_class = get_completion_class(shell)
+    if complete_class is None:
         raise ClusterError(f"cannot complete words in {shell}")
-    script = found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source()
+    script = complete_class(ctx.find_root().command, {}, PROGRAM, VARIABLE).source()
     for old, new in CHANGES[shell]:
         script = script.replace(old, new, 1)
     click.echo(script)

@@ -22,7 +22,7 @@ def _region(prices: Mapping[str, Any]) -> str:
 def _families(instances: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Group the types by family, cheapest size first."""
     found: dict[str, dict[str, float]] = {}
-    for name, price in sorted(instances.items(), key=lambda each: (each[1], each[0])):
+    for name, price in sorted(instances.items(), key=lambda row: (row[1], row[0])):
         family, _, size = name.partition(".")
         found.setdefault(family, {})[size] = price
     return found

@@ -18,7 +18,7 @@ from cli.costs.cost_so_far import CostSoFar, InstanceLifetime, cost_so_far, inst
 from cli.costs.parts import billed_parts
 from cli.errors import ClusterError
 from cli.output import printable
-from cli.sizes.groups import instance_ids, read_groups, sizes_of
+from cli.sizes.groups import instance_ids, read_groups, sizes_by_node_type
 from stacks.prices.price_list import PriceList, price_list
 from stacks.prices.rate import BilledParts, Rate, hourly_rate
 
@@ -59,7 +59,7 @@ def read_cost(clients: Clients, cluster: Cluster) -> Cost:
     template = read_template(clients.cloudformation, cluster.stack_name)
     template.sizes(cluster.name)
     groups = read_groups(clients.autoscaling, cluster.name)
-    parts = read_parts(clients, cluster, template, sizes_of(groups))
+    parts = read_parts(clients, cluster, template, sizes_by_node_type(groups))
     since = datetime.fromisoformat(cluster.created.replace("Z", "+00:00"))
     names = [group.name for group in groups.values()]
     lifetimes = instance_lifetimes(read_activities(clients.autoscaling, names, since=since, max_items=None))

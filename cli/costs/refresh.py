@@ -80,10 +80,10 @@ def region_prices(pricing: Any, region: str, today: str) -> dict[str, Any]:
 def _only_price(pricing: Any, region: str, part: str) -> float:
     service, wanted = _PARTS[part]
     units = [_MONTHLY_UNIT] if part.endswith("_month") else [_HOURLY_UNIT]
-    found = {first_price(product, units) for product in products(pricing, service, region, wanted)} - {None}
-    if len(found) != 1:
-        raise PriceError(f"{part} must have one price in {region}, got {sorted(map(str, found)) or 'none'}")
-    price = found.pop()
+    prices = {first_price(product, units) for product in products(pricing, service, region, wanted)} - {None}
+    if len(prices) != 1:
+        raise PriceError(f"{part} must have one price in {region}, got {sorted(map(str, prices)) or 'none'}")
+    price = prices.pop()
     if price is None:
         raise PriceError(f"{part} has no price in {region}")
     return price

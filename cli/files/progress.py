@@ -35,12 +35,13 @@ def upload_bar(size: int) -> Iterator[Progress]:
         yield lambda sent: bars.advance(task, sent)
 
 
-def summary(sent: Upload) -> str:
-    """Return one line about the files that were sent."""
-    left_out = f"; git ignores {_first(sent.ignored)}" if sent.ignored else ""
-    if not sent.sent_files:
-        return f"the master's copy already has all {plural(sent.files)}{left_out}"
-    return f"sent {sent.sent_files} of {plural(sent.files)}, {readable(sent.sent_size)}, to the master{left_out}"
+def summary(uploaded: Upload) -> str:
+    """Return one line about the files that were uploaded."""
+    left_out = f"; git ignores {_first(uploaded.ignored)}" if uploaded.ignored else ""
+    if not uploaded.sent_files:
+        return f"the master's copy already has all {plural(uploaded.files)}{left_out}"
+    size = readable(uploaded.sent_size)
+    return f"sent {uploaded.sent_files} of {plural(uploaded.files)}, {size}, to the master{left_out}"
 
 
 def _first(paths: Sequence[str]) -> str:

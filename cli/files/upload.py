@@ -117,12 +117,12 @@ def _locked_by_owner(connection: MasterConnection, name: str, *, owner: str) -> 
         f"head -n 1 {marker}; echo; cat >/dev/null; }}"
     )
     with connection.running(_shell_line_in(FOLDER, line)) as held:
-        found = _check(held).decode(errors="replace").strip()
-        if not found:
+        owner_on_master = _check(held).decode(errors="replace").strip()
+        if not owner_on_master:
             raise ClusterError(f"another upload to ~/{name} is running: try again later")
-        if found != owner:
+        if owner_on_master != owner:
             advice = f"name another directory with --to, or remove ~/{FOLDER}/{marker} on the master"
-            raise UsageError(f"~/{name} on the nodes comes from {printable(found)}: {advice}")
+            raise UsageError(f"~/{name} on the nodes comes from {printable(owner_on_master)}: {advice}")
         yield
 
 

@@ -49,7 +49,10 @@ def pending_images(ec2: "EC2Client", *, cluster_name: str) -> dict[str, str]:
     """Return the images of a cluster that EC2 still makes, by the instance that each is made of."""
     images = _images(ec2, {CLUSTER_TAG: cluster_name})
     return {
-        name: each["ImageId"] for each in images if each["State"] == PENDING for name in tag_values(each, WORKER_TAG)
+        name: image["ImageId"]
+        for image in images
+        if image["State"] == PENDING
+        for name in tag_values(image, WORKER_TAG)
     }
 
 
@@ -120,5 +123,5 @@ def wait_for_image(
 
 def _describe(ec2: "EC2Client", image_id: str) -> Any:
     """Return EC2's description of an image; empty while EC2 does not know a new one yet."""
-    found = ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image_id]}])["Images"]
-    return found[0] if found else {}
+    images = ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image_id]}])["Images"]
+    return images[0] if images else {}

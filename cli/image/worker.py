@@ -34,7 +34,7 @@ POLL_S: Final = 2.0
 def newest_node(selected: ClusterContext) -> "InstanceTypeDef":
     """Return EC2's description of the node that was launched last, a worker if there is one."""
     members = selected.membership.members
-    newest = _launched_last(selected, [each for each in members if each.node_type == WORKER] or members)
+    newest = _launched_last(selected, [member for member in members if member.node_type == WORKER] or members)
     return check_instance(selected.clients.ec2, newest, cluster_name=selected.cluster.name)
 
 
@@ -43,7 +43,9 @@ def _launched_last(selected: ClusterContext, members: Sequence[ClusterNode]) -> 
     instances = find_instances(selected.clients.ec2, [member.instance_id for member in members])
     running = [member for member in members if instances[member.instance_id].state == RUNNING]
     never = datetime.min.replace(tzinfo=timezone.utc)
-    return max(running or members, key=lambda each: (instances[each.instance_id].launched or never, each.node_index))
+    return max(
+        running or members, key=lambda member: (instances[member.instance_id].launched or never, member.node_index)
+    )
 
 
 def choose_worker(selected: ClusterContext, setup: DeployedSetup) -> ClusterNode:

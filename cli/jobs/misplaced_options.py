@@ -26,12 +26,15 @@ class RunCommand(ClusterCommand):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            name, own = error.option_name, _own_options(self)
-            at, similar = _position(name, words), difflib.get_close_matches(name.replace("_", "-"), own, 1, MISSPELLED)
+            name, command_options = error.option_name, _own_options(self)
+            at, similar = (
+                _position(name, words),
+                difflib.get_close_matches(name.replace("_", "-"), command_options, 1, MISSPELLED),
+            )
             if at is None or similar:
                 # click would also suggest the hidden options, which are refused.
                 raise click.NoSuchOption(name, possibilities=similar, ctx=ctx) from error
-            line = _right_order(words, at, own)
+            line = _right_order(words, at, command_options)
             raise UsageError(
                 f"no such option {name!r}: options of the script go after its name, as in: {line}"
             ) from error
@@ -39,8 +42,8 @@ class RunCommand(ClusterCommand):
 
 def _own_options(command: click.Command) -> dict[str, bool]:
     """Return the options of the help, each with True if it takes a value."""
-    shown = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
-    return {name: not each.is_flag for each in shown for name in (*each.opts, *each.secondary_opts)}
+    shown = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    return {name: not option.is_flag for option in shown for name in (*option.opts, *option.secondary_opts)}
 
 
 def _position(option: str, words: Sequence[str]) -> int | None:

@@ -41,18 +41,18 @@ def run_on_master(selection: Selection, command: Sequence[str]) -> int:
 
 
 def start_job(
-    connection: MasterConnection, command: Sequence[str], *, options: LaunchOptions, sent: Upload | None
+    connection: MasterConnection, command: Sequence[str], *, options: LaunchOptions, uploaded: Upload | None
 ) -> str:
     """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
     secret_values = options.secret_values(os.environ)
-    sync = [] if sent is None else ["--sync-dst-dir", sent.name]
+    sync = [] if uploaded is None else ["--sync-dst-dir", uploaded.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
     line = _shell_read_variables(secret_values) + ending_with_connection(
         ["launch", "--detach", *sync, *options.to_args(), "--", *command]
     )
     try:
         done = connection.output(
-            line if sent is None else f"cd && cd {shlex.quote(sent.copy)} && {{ {line}; }}",
+            line if uploaded is None else f"cd && cd {shlex.quote(uploaded.copy)} && {{ {line}; }}",
             chunks=[f"{value}\n".encode(errors="surrogateescape") for value in secret_values.values()],
             keep_stdin_open=True,
         )
@@ -72,12 +72,12 @@ def start_job(
     return job_id
 
 
-def send_directory(connection: MasterConnection, *, to: str | None) -> Upload:
+def upload_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     """Upload the current directory to the master, with a progress bar. Raises ClusterError."""
-    sent = upload(connection, Path.cwd(), to=to, show=upload_bar)
-    print(f"dlcluster: {summary(sent)}", file=sys.stderr)
-    warn_of_jobs(connection, sent, starts_another=True)
-    return sent
+    uploaded = upload(connection, Path.cwd(), to=to, show=upload_bar)
+    print(f"dlcluster: {summary(uploaded)}", file=sys.stderr)
+    warn_of_jobs(connection, uploaded, starts_another=True)
+    return uploaded
 
 
 def _shell_read_variables(names: Iterable[str]) -> str:
@@ -85,26 +85,26 @@ def _shell_read_variables(names: Iterable[str]) -> str:
     return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 
 
-def warn_of_jobs(connection: MasterConnection, sent: Upload, *, starts_another: bool = False) -> None:
+def warn_of_jobs(connection: MasterConnection, uploaded: Upload, *, starts_another: bool = False) -> None:
     """Warn on stderr of running jobs in the directory if the upload has changed their files or another job starts."""
-    if not (sent.sent_files or starts_another):
+    if not (uploaded.sent_files or starts_another):
         return
     try:
         jobs = read_jobs(connection)
     except ClusterError:
         return  # the next step will also fail, or does not need the records
-    changed = ", whose files have just changed" if sent.sent_files else ""
+    changed = ", whose files have just changed" if uploaded.sent_files else ""
     shared = "; both jobs may write the same files" if starts_another else ""
     for job in jobs:
-        if job.state not in ENDED and PurePosixPath(job.directory).name == sent.name:
-            print(f"dlcluster: job {printable(job.id)} runs in ~/{sent.name}{changed}{shared}", file=sys.stderr)
+        if job.state not in ENDED and PurePosixPath(job.directory).name == uploaded.name:
+            print(f"dlcluster: job {printable(job.id)} runs in ~/{uploaded.name}{changed}{shared}", file=sys.stderr)
 
 
-def copy_to_all_nodes(connection: MasterConnection, sent: Upload, *, overwrites: bool = False) -> None:
+def copy_to_all_nodes(connection: MasterConnection, uploaded: Upload, *, overwrites: bool = False) -> None:
     """Copy the directory uploaded to the master to every node. Raises ClusterError."""
     overwrite = [OVERWRITE] if overwrites else []
-    line = shlex.join(["launch", "--sync-dst-dir", sent.name, *overwrite, *COPY_ONLY_OPTIONS, "true"])
-    done = connection.output(f"cd && cd {shlex.quote(sent.copy)} && {line}")
+    line = shlex.join(["launch", "--sync-dst-dir", uploaded.name, *overwrite, *COPY_ONLY_OPTIONS, "true"])
+    done = connection.output(f"cd && cd {shlex.quote(uploaded.copy)} && {line}")
     if done.exit_code:
         reason = last_line(done.stderr).removeprefix("launch: ") or f"exit code {done.exit_code}"
         raise ClusterError(f"cannot copy to every node: {with_dlcluster_commands(reason)}")

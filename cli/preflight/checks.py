@@ -77,7 +77,8 @@ def findings(clients: Clients, props: ClusterProps, cdk_context: Mapping[str, An
         yield problem("credentials", str(error), error.fix or CredentialsError.fix)
         return
     shown = set()
-    for finding in (each for subject, check in CHECKS for each in _run_check(subject, check, target)):
+    findings = (finding for subject, check in CHECKS for finding in _run_check(subject, check, target))
+    for finding in findings:
         # Several checks make the same call, which AWS refuses each time.
         if finding not in shown:
             shown.add(finding)

@@ -37,15 +37,15 @@ def check_subnets(target: PreflightTarget) -> Iterator[Finding]:
     props = target.props
     if props.vpc_id is None or props.subnet_id is None or props.master_subnet is None:
         return
-    found = _subnets(target, props.vpc_id)
+    subnets = _subnets(target, props.vpc_id)
     named = {"subnet_id": props.subnet_id, "master_subnet_id": props.master_subnet}
-    if absent := [f"{name} {subnet_id}" for name, subnet_id in named.items() if subnet_id not in found]:
+    if absent := [f"{name} {subnet_id}" for name, subnet_id in named.items() if subnet_id not in subnets]:
         listing = f"aws ec2 describe-subnets --region {target.region} --filters Name=vpc-id,Values={props.vpc_id}"
         yield problem(
             SUBJECT, f"{' and '.join(absent)}: no subnet of {props.vpc_id}", f"list its subnets with: {listing}"
         )
         return
-    worker, master = found[props.subnet_id], found[props.master_subnet]
+    worker, master = subnets[props.subnet_id], subnets[props.master_subnet]
     problems = [
         *_free_addresses(target, worker, master),
         *_routes(target, worker, master),
@@ -56,7 +56,7 @@ def check_subnets(target: PreflightTarget) -> Iterator[Finding]:
 
 def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTypeDef") -> Iterator[Finding]:
     """Check how each subnet that gets nodes reaches AWS."""
-    props, present = target.props, _endpoints_of(target, worker["VpcId"])
+    props, present = target.props, _list_endpoints(target, worker["VpcId"])
     further = (*(SESSION_SERVICES if props.private else ()), *_secret_services(target))
     lustre = ("fsx",) if props.shared_storage.startswith("lustre:") else ()
     of_worker = (*INTERFACE_SERVICES, *dict.fromkeys(further))
@@ -75,7 +75,7 @@ def _routes(target: PreflightTarget, worker: "SubnetTypeDef", master: "SubnetTyp
         yield from _closed_endpoints(target, worker, of_worker, present)
 
 
-def _endpoints_of(target: PreflightTarget, vpc_id: str) -> "list[VpcEndpointTypeDef]":
+def _list_endpoints(target: PreflightTarget, vpc_id: str) -> "list[VpcEndpointTypeDef]":
     pages = target.clients.ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=_of_vpc(vpc_id))
     return [endpoint for page in pages for endpoint in page["VpcEndpoints"] if endpoint["State"].lower() == "available"]
 
@@ -121,7 +121,8 @@ def _free_addresses(target: PreflightTarget, worker: "SubnetTypeDef", master: "S
         return
     needed: dict[str, int] = {worker["SubnetId"]: target.props.worker_count}
     needed[master["SubnetId"]] = needed.get(master["SubnetId"], 0) + 1
-    for subnet in {each["SubnetId"]: each for each in (worker, master)}.values():
+    by_id = {subnet["SubnetId"]: subnet for subnet in (worker, master)}
+    for subnet in by_id.values():
         wanted, free = needed[subnet["SubnetId"]], subnet["AvailableIpAddressCount"]
         if wanted > free:
             sentence = f"{subnet['SubnetId']} has {free} free addresses, the cluster needs {wanted} there"
@@ -132,9 +133,9 @@ def _route_table(target: PreflightTarget, subnet: "SubnetTypeDef") -> "RouteTabl
     """Return the subnet's own route table, or its VPC's main one."""
     pages = target.clients.ec2.get_paginator("describe_route_tables").paginate(Filters=_of_vpc(subnet["VpcId"]))
     tables = [table for page in pages for table in page["RouteTables"]]
-    own = [t for t in tables if any(a.get("SubnetId") == subnet["SubnetId"] for a in t["Associations"])]
+    associated = [t for t in tables if any(a.get("SubnetId") == subnet["SubnetId"] for a in t["Associations"])]
     main = [t for t in tables if any(a.get("Main") for a in t["Associations"])]
-    return next(iter(own + main), None)
+    return next(iter(associated + main), None)
 
 
 def _default_route(table: "RouteTableTypeDef | None") -> "RouteTypeDef | None":

@@ -20,8 +20,8 @@ class Caller:
 
 def allows(policy: Mapping[str, Any], action: str, caller: Caller) -> bool:
     """Return True if the caller may perform the action: a statement allows it and none denies it."""
-    found = [each["Effect"] for each in _listed(policy["Statement"]) if _applies(each, action, caller)]
-    return "Allow" in found and "Deny" not in found
+    effects = [statement["Effect"] for statement in _listed(policy["Statement"]) if _applies(statement, action, caller)]
+    return "Allow" in effects and "Deny" not in effects
 
 
 def denying(policy: Mapping[str, Any], action: str, caller: Caller) -> list[str]:
@@ -58,7 +58,7 @@ def _names_action(statement: Statement, action: str) -> bool:
 def _conditions(statement: Statement, caller: Caller) -> Iterator[bool]:
     for operator, keys in statement.get("Condition", {}).items():
         for key, wanted in keys.items():
-            yield _holds(operator, caller.keys.get(key.lower()), [str(each).lower() for each in _listed(wanted)])
+            yield _holds(operator, caller.keys.get(key.lower()), [str(value).lower() for value in _listed(wanted)])
 
 
 def _holds(operator: str, found: str | None, values: list[str]) -> bool:

@@ -6,7 +6,7 @@ from cli.aws.deployed_template import read_template
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
 from cli.sizes.changes import Change, describe, leaves_no_master
-from cli.sizes.groups import read_groups, sizes_of
+from cli.sizes.groups import read_groups, sizes_by_node_type
 
 
 def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         return
     name = target.props.cluster_name
     change = Change(
-        current=sizes_of(read_groups(target.clients.autoscaling, name)),
+        current=sizes_by_node_type(read_groups(target.clients.autoscaling, name)),
         old_template=read_template(target.clients.cloudformation, name).sizes(name),
         new_template=target.props.initial_sizes,
     )

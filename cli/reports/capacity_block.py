@@ -43,13 +43,13 @@ NEXT_BLOCK: Final = "set capacity_reservation to the next one in cdk.json, then 
 
 def parse_deployed_block(text: str | None) -> DeployedBlock | None:
     """Parse the output; None without a block."""
-    found = _BLOCK.fullmatch(text or "")
-    if found is None:
+    match = _BLOCK.fullmatch(text or "")
+    if match is None:
         return None
-    starts, pauses, ends = (parse_time(found[name]) for name in ("starts", "pauses", "ends"))
+    starts, pauses, ends = (parse_time(match[name]) for name in ("starts", "pauses", "ends"))
     if starts is None or pauses is None or ends is None:
         return None
-    return DeployedBlock(block_id=found["id"], starts_at=starts, pauses_at=pauses, ends_at=ends)
+    return DeployedBlock(block_id=match["id"], starts_at=starts, pauses_at=pauses, ends_at=ends)
 
 
 def _length(time: timedelta) -> str:

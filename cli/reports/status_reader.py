@@ -4,7 +4,7 @@ from bootstrap.cluster.record_fields import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
-from cli.aws.nodes import GONE, cluster_instances, instance_of, is_left_by_bake
+from cli.aws.nodes import GONE, cluster_instances, is_left_by_bake, summarize_instance
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups, read_activities
 from cli.cluster_context import ClusterContext
 from cli.errors import ClusterError
@@ -25,7 +25,7 @@ def read_status(selected: ClusterContext) -> tuple[Status, list[str]]:
         region=clients.region,
         membership=membership,
         instances={
-            instance_id: instance_of(described[instance_id]) if instance_id in described else GONE
+            instance_id: summarize_instance(described[instance_id]) if instance_id in described else GONE
             for instance_id in ids
         },
         baked=tuple(instance_id for instance_id, instance in described.items() if is_left_by_bake(instance)),

@@ -64,17 +64,17 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
     )
 
 
-def sizes_of(groups: GroupStates) -> ClusterSizes:
+def sizes_by_node_type(groups: GroupStates) -> ClusterSizes:
     """Return the present sizes of both groups."""
     return {node_type: group.size for node_type, group in groups.items()}
 
 
-def zones_of(groups: GroupStates) -> frozenset[str]:
+def list_zones(groups: GroupStates) -> frozenset[str]:
     """Return the zones in which the groups have instances."""
     return frozenset[str]().union(*(group.zones for group in groups.values()))
 
 
-def launch_zones_of(groups: GroupStates) -> frozenset[str]:
+def list_launch_zones(groups: GroupStates) -> frozenset[str]:
     """Return the zones in which the groups launch."""
     return frozenset[str]().union(*(group.launch_zones for group in groups.values()))
 

@@ -15,7 +15,7 @@ from cli.aws.nodes import RUNNING, ClusterNode, find_instances, read_membership
 from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
 from cli.output import printable
-from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_of
+from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_by_node_type
 
 POLL_S: Final = 3.0
 """Seconds between polls."""
@@ -68,7 +68,7 @@ def wait_until_ready(
 
     def read_progress() -> Progress:
         groups = read_groups(clients.autoscaling, cluster.name)
-        if sizes_of(groups) != declared:
+        if sizes_by_node_type(groups) != declared:
             raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster resume again")
         return _readiness(clients, cluster, groups, since=since)
 
@@ -112,7 +112,7 @@ def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) 
             activities = read_activities(clients.autoscaling, [group.name for group in groups.values()], since=since)
     except ClusterError:
         return ()
-    return tuple(each.newest for each in distinct_failures(activities))
+    return tuple(failure.newest for failure in distinct_failures(activities))
 
 
 def _wait(read_progress: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:

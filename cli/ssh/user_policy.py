@@ -67,11 +67,11 @@ def _key(cluster: Cluster, scope: AwsScope) -> list[Statement]:
 def _sessions(cluster: Cluster, scope: AwsScope) -> list[Statement]:
     tagged = {"StringEquals": {f"ssm:resourceTag/{CLUSTER_TAG}": cluster.name}}
     document = f"arn:{scope.partition}:ssm:{scope.region}::document/{DOCUMENT}"
-    own = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
+    on_own_sessions = ["ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"]
     return [
         _allow("ReachNodes", ["ssm:StartSession"], scope.arn("ec2", "instance/*"), {**tagged, **_DOCUMENT_CHECK}),
         _allow("CarrySsh", ["ssm:StartSession"], document, _DOCUMENT_CHECK),
-        _allow("OwnSessions", own, scope.arn("ssm", "session/${aws:userid}-*")),
+        _allow("OwnSessions", on_own_sessions, scope.arn("ssm", "session/${aws:userid}-*")),
     ]
 
 

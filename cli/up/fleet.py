@@ -16,11 +16,11 @@ from cli.errors import ClusterError
 from cli.sizes.groups import (
     GroupStates,
     instance_ids,
-    launch_zones_of,
+    list_launch_zones,
+    list_zones,
     raise_max_sizes,
     read_groups,
     resume_groups,
-    zones_of,
 )
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
 from cli.up.launch import ZONE_CAPACITY_CODES, Launch, LaunchResult
@@ -70,7 +70,7 @@ class Fleet:
         """
         self.lock.acquire_or_renew()
         name, groups = self.cluster.name, self.read()
-        if (launch_zones := launch_zones_of(groups)) != {zone}:
+        if (launch_zones := list_launch_zones(groups)) != {zone}:
             where = f"the groups of {name} are in {' and '.join(sorted(launch_zones))}, not in {zone}"
             raise ClusterError(f"{where}: run dlcluster up again")
         attempt = find_attempt(groups, self.declared)
@@ -114,7 +114,7 @@ class Fleet:
 
         A deploy in between may have moved the groups away from their nodes.
         """
-        is_there = launch_zones_of(groups) == {attempt.zone} and zones_of(groups) <= {attempt.zone}
+        is_there = list_launch_zones(groups) == {attempt.zone} and list_zones(groups) <= {attempt.zone}
         return is_there and (not attempt.is_old or self._has_all(groups))
 
     def terminate(self, *, unanswered: bool = False) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
-from cli.sizes.groups import GroupStates, instance_ids, is_paused, read_groups, sizes_of, zones_of
+from cli.sizes.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
 from cli.up.attempt import find_attempt, recorded_attempt
 from cli.up.fleet import Fleet
 from cli.up.zone_deployer import ZoneDeployer, has_groups, is_placed, zone_parameters
@@ -32,11 +32,11 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
     stack = deployer.wait_for_settled_stack()
     if stack is None or not has_groups(stack):
         return ResumePoint()
-    fleet = fleet_of(deployer, declared)
+    fleet = create_fleet(deployer, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
-        if sizes_of(groups) == declared:
+        if sizes_by_node_type(groups) == declared:
             return ResumePoint(zone=zone, is_complete=True, is_declared=True)
         if not is_paused(groups):
             raise OtherSizesError(
@@ -61,15 +61,15 @@ def running_zone(deployer: ZoneDeployer, declared: ClusterSizes) -> str:
     if stack is None or not has_groups(stack) or not is_placed(stack):
         return ""
     groups = read_groups(deployer.clients.autoscaling, deployer.name)
-    return next(iter(zone_parameters(stack).values()), "") if sizes_of(groups) == declared else ""
+    return next(iter(zone_parameters(stack).values()), "") if sizes_by_node_type(groups) == declared else ""
 
 
-def fleet_of(deployer: ZoneDeployer, declared: ClusterSizes) -> Fleet:
+def create_fleet(deployer: ZoneDeployer, declared: ClusterSizes) -> Fleet:
     """Return the stack's fleet. Raises ClusterError."""
-    return Fleet(clients=deployer.clients, cluster=cluster_of(deployer), declared=declared, lock=deployer.lock)
+    return Fleet(clients=deployer.clients, cluster=require_cluster(deployer), declared=declared, lock=deployer.lock)
 
 
-def cluster_of(deployer: ZoneDeployer) -> Cluster:
+def require_cluster(deployer: ZoneDeployer) -> Cluster:
     """Return the stack's cluster. Raises ClusterError."""
     clients = deployer.clients
     return find_cluster(clients.cloudformation, name=deployer.name, region=clients.region)
@@ -81,8 +81,8 @@ def _unfinished(deployer: ZoneDeployer, fleet: Fleet, groups: GroupStates) -> Re
     if attempt is not None:
         can_continue = attempt.zone in deployer.zones and fleet.continues(attempt, groups)
         return ResumePoint(zone=attempt.zone) if can_continue else None
-    zones = zones_of(groups)
-    if sizes_of(groups) == fleet.declared and len(zones) == 1 and zones <= {*deployer.zones}:
+    zones = list_zones(groups)
+    if sizes_by_node_type(groups) == fleet.declared and len(zones) == 1 and zones <= {*deployer.zones}:
         return ResumePoint(zone=next(iter(zones)), is_complete=True)
     return None
 
@@ -91,7 +91,7 @@ def _refuse_unrecorded(deployer: ZoneDeployer, groups: GroupStates) -> None:
     """Raise OtherSizesError for nodes of no attempt: jobs may run there if only the last deploy is missing."""
     if recorded_attempt(groups) is not None or is_paused(groups) or not (nodes := instance_ids(groups)):
         return
-    zones = " and ".join(sorted(zones_of(groups)))
+    zones = " and ".join(sorted(list_zones(groups)))
     raise OtherSizesError(
         f"{deployer.name} runs in {zones} with other sizes or zones than cdk.json has ({', '.join(nodes)}): up "
         "with the earlier settings keeps the nodes, dlcluster pause terminates them"

@@ -64,8 +64,8 @@ def table(
     tries = Counter(outcome.zone for outcome in tried)
     newest = {outcome.zone: outcome for outcome in tried}
     rows = [
-        (zone, str(tries[zone]), str(each.nodes), each.reason or "all nodes were launched")
-        for zone, each in newest.items()
+        (zone, str(tries[zone]), str(attempt.nodes), attempt.reason or "all nodes were launched")
+        for zone, attempt in newest.items()
     ]
     rows += [(zone, "0", "0", reason) for zone, reason in zones_without_type.items()]
     lines: list[tuple[str, ...]] = [COLUMNS, *rows]

@@ -91,7 +91,7 @@ def _spot_scores(clients: Clients, props: ClusterProps) -> dict[str, int]:
         SingleAvailabilityZone=True,
         RegionNames=[clients.region],
     )
-    scores = {each["AvailabilityZoneId"]: each["Score"] for page in pages for each in page["SpotPlacementScores"]}
+    scores = {score["AvailabilityZoneId"]: score["Score"] for page in pages for score in page["SpotPlacementScores"]}
     return {name: scores[zone_id] for zone_id, name in names.items() if zone_id in scores}
 
 

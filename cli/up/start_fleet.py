@@ -67,7 +67,7 @@ def _start(
         return resume_point.zone
     zone = resume_point.zone
     if not resume_point.is_complete:
-        zones = sort_by_score([each for each in props.zones if each not in zones_without_type], scores or {})
+        zones = sort_by_score([zone for zone in props.zones if zone not in zones_without_type], scores or {})
         rounds = ZoneRounds(deployer=deployer, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
         for outcome in rounds.run(resume_point.zone):

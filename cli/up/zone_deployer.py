@@ -102,13 +102,13 @@ class ZoneDeployer:
 
 def has_groups(stack: "StackTypeDef | None") -> bool:
     """Return True if the stack was created completely."""
-    return stack is not None and CLUSTER_NAME_OUTPUT in {each.get("OutputKey") for each in stack.get("Outputs", [])}
+    return stack is not None and CLUSTER_NAME_OUTPUT in {output.get("OutputKey") for output in stack.get("Outputs", [])}
 
 
 def zone_parameters(stack: "StackTypeDef | None") -> dict[str, str]:
     """Return the stack's parameter that makes the zone immutable, with its value."""
     parameters = stack.get("Parameters", []) if stack else []
-    values = {each.get("ParameterKey", ""): each.get("ParameterValue", "") for each in parameters}
+    values = {parameter.get("ParameterKey", ""): parameter.get("ParameterValue", "") for parameter in parameters}
     return {key: value for key, value in values.items() if f"{IMMUTABLE_ZONE}CreatedWith" in key}
 
 

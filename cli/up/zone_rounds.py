@@ -10,7 +10,7 @@ from typing import Final
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.errors import UsageError
 from cli.up.fleet import ZoneOutcome
-from cli.up.recovery import fleet_of
+from cli.up.recovery import create_fleet
 from cli.up.zone_deployer import ZoneDeployer
 
 FIRST_BACKOFF_S: Final = 30.0
@@ -55,7 +55,7 @@ class ZoneRounds:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
         if moves:
             self.deployer.move(zone)
-        return fleet_of(self.deployer, self.declared).start(zone)
+        return create_fleet(self.deployer, self.declared).start(zone)
 
     def _is_over(self, backoff_s: float) -> bool:
         """Return True if an attempt after a back-off would start too late."""
@@ -68,13 +68,13 @@ def parse_until(text: str, now: datetime) -> datetime | None:
         clock = datetime.strptime(text, "%H:%M").time()
     except ValueError:
         return None
-    found = datetime.combine(now.date(), clock, tzinfo=now.tzinfo)
-    return found if found > now else found + timedelta(days=1)
+    end = datetime.combine(now.date(), clock, tzinfo=now.tzinfo)
+    return end if end > now else end + timedelta(days=1)
 
 
 def search_end(until: str) -> datetime | None:
     """Return the time until which to search; None for a single round. Raises UsageError."""
-    found = parse_until(until, datetime.now().astimezone()) if until else None
-    if until and found is None:
+    end = parse_until(until, datetime.now().astimezone()) if until else None
+    if until and end is None:
         raise UsageError(f"--until must be a time of the day like 18:00, got {until[:60]!r}")
-    return found
+    return end

@@ -95,6 +95,6 @@ def parse_answers(text: str, node_indexes: Iterable[int]) -> dict[int, NodeCheck
 def _parse_answer(lines: list[str]) -> NodeCheck:
     if not lines or not _STATE.fullmatch(lines[0]):
         return NodeCheck(sshd=False)
-    found = [_GPU.fullmatch(line) for line in lines[1:]]
-    gpus = tuple(Gpu(busy_percent=int(m[1]), used_mib=int(m[2]), total_mib=int(m[3])) for m in found if m)
+    matches = [_GPU.fullmatch(line) for line in lines[1:]]
+    gpus = tuple(Gpu(busy_percent=int(m[1]), used_mib=int(m[2]), total_mib=int(m[3])) for m in matches if m)
     return NodeCheck(sshd=True, agent=lines[0], gpus=gpus)

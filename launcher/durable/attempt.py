@@ -10,7 +10,7 @@ from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable.submit import UNIT_PROGRAM
-from launcher.durable_state import RECORD, directory_of, is_open
+from launcher.durable_state import RECORD, durable_directory, is_open
 from launcher.errors import LaunchError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure, FailureCause
@@ -58,7 +58,7 @@ class DurableAttempt:
 def start_attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
     """Start the next attempt of a job in this process's environment; return 0 once it runs."""
     bucket = bucket or open_bucket()
-    directory = directory_of(job_id)
+    directory = durable_directory(job_id)
     if not is_open(job_id):
         raise LaunchError(f"job {job_id} is over or stopped")
     record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()

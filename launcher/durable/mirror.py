@@ -19,7 +19,7 @@ from launcher.durable_state import (
     ENDED,
     RECORD,
     UNREADABLE,
-    directory_of,
+    durable_directory,
     is_open,
     is_unreadable,
     mark_ended,
@@ -34,14 +34,14 @@ FILES = "files"
 
 def write(record: DurableRecord) -> None:
     """Store a job's record. Raises OSError."""
-    directory = directory_of(record.job.id)
+    directory = durable_directory(record.job.id)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomically(directory / RECORD, record.to_bytes())
 
 
 def admit(record: DurableRecord) -> bool:
     """Store the record of a job that is not known here; return False if it is known or stopped. Raises OSError."""
-    directory = directory_of(record.job.id)
+    directory = durable_directory(record.job.id)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with locked(record.job.id):
@@ -63,7 +63,7 @@ def list_as_unreadable(job: JobRecord) -> None:
         if _must_not_admit(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
         content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
-        write_atomically(directory_of(job.id) / UNREADABLE, content)
+        write_atomically(durable_directory(job.id) / UNREADABLE, content)
 
 
 def _must_not_admit(job_id: str) -> bool:
@@ -71,7 +71,7 @@ def _must_not_admit(job_id: str) -> bool:
 
     Call it under the job's lock.
     """
-    directory = directory_of(job_id)
+    directory = durable_directory(job_id)
     # A directory alone proves nothing: the service may have been killed, or the disk may have been full, before a file
     # was written there.
     return not directory.exists() or (directory / RECORD).exists() or (directory / ENDED).exists()
@@ -87,7 +87,7 @@ def unreadable_jobs() -> list[str]:
 def locked(job_id: str) -> Iterator[None]:
     """Lock a job's directory, so that no process rewrites a record that another has removed. Raises LaunchError."""
     try:
-        directory = os.open(directory_of(job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(durable_directory(job_id), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise LaunchError(f"job {job_id} is over or stopped") from error
     try:
@@ -106,7 +106,7 @@ def update(record: DurableRecord, bucket: JobBucket | None = None) -> None:
             raise LaunchError(f"job {record.job.id} is over or stopped")
         if bucket is not None:
             bucket.put(record)
-        write_atomically(directory_of(record.job.id) / RECORD, record.to_bytes())
+        write_atomically(durable_directory(record.job.id) / RECORD, record.to_bytes())
 
 
 def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
@@ -114,7 +114,7 @@ def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
 
     If the bucket is unreachable, the service deletes the record later.
     """
-    if not directory_of(job_id).exists():
+    if not durable_directory(job_id).exists():
         return
     with suppress(OSError):  # Even with a full disk, remove the job from the bucket.
         mark_ended(job_id)
@@ -129,7 +129,7 @@ def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
 
 def remove(job_id: str) -> None:
     """Remove everything that this machine stores about a job."""
-    shutil.rmtree(directory_of(job_id), ignore_errors=True)
+    shutil.rmtree(durable_directory(job_id), ignore_errors=True)
 
 
 def ended_jobs() -> list[str]:
@@ -151,7 +151,7 @@ def _records() -> Iterator[DurableRecord]:
 
 def is_older(job_id: str, seconds: float) -> bool:
     """Return True if the job's record was stored more than `seconds` ago."""
-    return time.time() - (directory_of(job_id) / RECORD).stat().st_mtime > seconds
+    return time.time() - (durable_directory(job_id) / RECORD).stat().st_mtime > seconds
 
 
 def is_queued(job_id: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, UnreadableError
 from launcher.durable.record import JOB_ID, DurableRecord
-from launcher.durable_state import directory_of, is_unreadable
+from launcher.durable_state import durable_directory, is_unreadable
 from launcher.errors import LaunchError
 from launcher.history.recorder import user_name
 from launcher.history.records import JobRecord, JobState, now
@@ -32,7 +32,7 @@ class UnreadableJobs:
         if not JOB_ID.fullmatch(job_id):
             log.error("cannot resume: %s", reason)
         elif job_id not in self._due or not is_unreadable(job_id):
-            directory_of(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+            durable_directory(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._back_off(job_id, reason)
 
     def keep_only(self, job_ids: set[str]) -> None:

@@ -18,7 +18,7 @@ MAX_NAMED = 3
 DIED = "its record has no end: its launcher was killed, its machine restarted, or its disk was full"
 
 
-def directory_of(job_id: str) -> Path:
+def job_directory(job_id: str) -> Path:
     """Return the directory of a job's record and logs."""
     return jobs_directory() / job_id
 
@@ -30,7 +30,7 @@ def all_jobs() -> list[JobRecord]:
     except OSError:
         names = set()
     submitted = _submitted()
-    records = ((name, current(directory_of(name))) for name in sorted(names | submitted.keys()))
+    records = ((name, current(job_directory(name))) for name in sorted(names | submitted.keys()))
     # A durable job has no record of its own until its unit has written it.
     return [job for name, record in records if (job := record or submitted.get(name)) is not None]
 

@@ -20,14 +20,14 @@ def address_for_peers(name: str, sshd_address: str | None) -> str:
     if sshd_address is not None and not is_loopback(sshd_address):
         return sshd_address
     try:
-        return address_of(name)
+        return resolve_address(name)
     except LaunchError:
         if sshd_address is None:
             raise
         return sshd_address
 
 
-def address_of(host: str) -> str:
+def resolve_address(host: str) -> str:
     """Return a host name's IPv4 address, preferably one that is not loopback."""
     try:
         # With a str, Python imports the codec for internationalized names, which is slow.

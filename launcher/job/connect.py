@@ -18,7 +18,7 @@ from launcher.errors import (
     LaunchError,
     UnreachableError,
 )
-from launcher.hosts.addresses import address_for_peers, address_of, check_reachable, is_own_address
+from launcher.hosts.addresses import address_for_peers, check_reachable, is_own_address, resolve_address
 from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_reasons
 from launcher.job.login_environment import session_environment
 from launcher.transport.connection import RunnerConnection
@@ -46,7 +46,7 @@ class ConnectResult(NamedTuple):
 def is_this_machine(host: Host) -> bool:
     """Return True if `host` needs no ssh; with a port, it may be a container or a tunnel's end."""
     try:
-        return host.port is None and is_own_address(address_of(host.name))
+        return host.port is None and is_own_address(resolve_address(host.name))
     except LaunchError:
         # An alias in ssh's configuration, or a name that ssh will reject.
         return False

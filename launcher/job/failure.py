@@ -13,7 +13,7 @@ NODE_LOST = 1
 
 
 class FailureCause(Enum):
-    """What made a job fail, which decides whether it restarts."""
+    """Cause of a job's failure, which decides whether the job restarts."""
 
     PROCESS_EXIT = "process exit"
     """A process of the job failed and not a node: a durable job then ends and is not restarted."""

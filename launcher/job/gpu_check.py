@@ -15,7 +15,7 @@ from launcher.transport.gpus_in_use import Gpus, GpusInUse
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def gpus_of(job: JobSpec, host: Host) -> Gpus:
+def select_gpus(job: JobSpec, host: Host) -> Gpus:
     """Return the GPUs of `host` that the job's processes take, as far as the launcher knows."""
     visible = _visible(job)
     if visible is not None:
@@ -27,7 +27,7 @@ def gpus_of(job: JobSpec, host: Host) -> Gpus:
 
 def claimed_gpus(job: JobSpec) -> dict[str, list[str] | None]:
     """Return the GPUs that the job takes on each host, by host name."""
-    return {str(host): None if (gpus := gpus_of(job, host)) is None else list(gpus) for host in job.hosts}
+    return {str(host): None if (gpus := select_gpus(job, host)) is None else list(gpus) for host in job.hosts}
 
 
 def _visible(job: JobSpec) -> str | None:
@@ -43,7 +43,7 @@ def check_gpus(job: JobSpec, in_use: Sequence[GpusInUse]) -> None:
     conflicts = {
         str(host): f"{host}: {'; '.join(users)}"
         for host, report in pairs
-        if (users := _conflicts(gpus_of(job, host), report))
+        if (users := _conflicts(select_gpus(job, host), report))
     }
     if conflicts:
         detail = ", ".join(conflicts.values())

@@ -100,7 +100,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
     return None
 
 
-def instances_of(hosts: Sequence[Host], *, reader: NodeStateReader | None = None) -> dict[Host, str | None]:
+def read_instance_ids(hosts: Sequence[Host], *, reader: NodeStateReader | None = None) -> dict[Host, str | None]:
     """Return the instance of each host; an empty mapping outside a cluster."""
     view = (reader or NodeStateReader()).read()
     return {} if view is None else {host: view.instances.get(host.name) for host in hosts}

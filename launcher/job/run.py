@@ -18,10 +18,10 @@ from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure, FailureCause
-from launcher.job.gpu_check import gpus_of
+from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import Node, output_failure, supervise_nodes
-from launcher.job.node_loss import instances_of, wait_for_node_loss
+from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
 from launcher.job.restarts import RestartHostChooser, reconnect
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeSpec
@@ -138,7 +138,7 @@ async def run_once(
     pool = context.pool if restart_count == 0 else None
     clock = asyncio.get_running_loop().time
     began = clock()
-    instances = instances_of(job.hosts) if job.durable else {}
+    instances = read_instance_ids(job.hosts) if job.durable else {}
     try:
         failure = await check_and_run(
             job, connections, context, restart_count=restart_count, stays_idle=pool is not None
@@ -239,7 +239,7 @@ def node_specs(
             peer=first if node_rank else other,
             cwd=cwd,
             grace_s=job.grace_s,
-            gpus=None if (gpus := gpus_of(job, job.hosts[node_rank])) is None else list(gpus),
+            gpus=None if (gpus := select_gpus(job, job.hosts[node_rank])) is None else list(gpus),
             stays_idle=stays_idle[node_rank],
         )
         for node_rank, processes in enumerate(framework.plan(job, topology))

@@ -9,7 +9,7 @@ from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import claimed_gpus
-from launcher.job_queue.queue import jobs_using_nodes_of, live_jobs, own_and_others
+from launcher.job_queue.queue import jobs_on_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.spec import JobSpec
 
@@ -47,7 +47,7 @@ def choose_free(
 
 
 def _jobs_using(host: Host, job: JobSpec, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    return jobs_using_nodes_of(with_claims(record, job.with_hosts((host,))), others)
+    return jobs_on_nodes_of(with_claims(record, job.with_hosts((host,))), others)
 
 
 class HostClaims:
@@ -86,7 +86,7 @@ class HostClaims:
             own_record, others = self._read()
             users = []
             if own_record is not None and not _shares_nodes(job):
-                users = jobs_using_nodes_of(with_claims(own_record, job), others)
+                users = jobs_on_nodes_of(with_claims(own_record, job), others)
             if users:
                 return f"job {users[0].id} has taken a node"
             self._record(job)

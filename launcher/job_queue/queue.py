@@ -37,7 +37,7 @@ def own_and_others(records: Sequence[JobRecord], job_id: str) -> tuple[JobRecord
     return own_record, [record for record in records if record is not own_record]
 
 
-def ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs ahead of this one: those submitted earlier that are waiting or starting.
 
     A job that does not wait counts only if it starts on the same nodes.
@@ -48,7 +48,7 @@ def ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     return sorted((other for other in earlier if other.waits or share_nodes(record, other)), key=_submission)
 
 
-def jobs_using_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
+def jobs_on_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
     return [
         other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(record, other)
@@ -57,7 +57,7 @@ def jobs_using_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[
 
 def jobs_overtaken_by(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
     """Return the queued jobs that this one would overtake on their nodes."""
-    ahead = ahead_of(record, others)
+    ahead = jobs_ahead_of(record, others)
     ahead += [other for other in others if other.starting and other not in ahead]
     return [other for other in ahead if other.waits and share_nodes(record, other)]
 

@@ -13,7 +13,7 @@ from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import choose_free, with_claims
-from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, live_jobs, own_and_others
+from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.notes import print_note
 from launcher.output.sink import Streams
@@ -43,7 +43,7 @@ class TurnObserver(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueContext:
-    """What a job needs to take its turn: the directory of its record, its outputs and its observer."""
+    """Context in which a job waits for its turn: the directory of its record, its outputs and its observer."""
 
     job_id: str
     jobs: Path
@@ -72,7 +72,7 @@ def assign_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
             f"nothing started: {name_job(overtaken[0])} is waiting for these nodes (--wait queues the job behind it, "
             "--force starts anyway)"
         )
-    if job.has_gpus and (blocking := jobs_using_nodes_of(own_record, local)):
+    if job.has_gpus and (blocking := jobs_on_nodes_of(own_record, local)):
         detail = f"{name_job(blocking[0])} has them"
         advice = "--wait queues the job, --force starts anyway"
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
@@ -158,13 +158,13 @@ class Turn:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         if self._clock() >= self._retry_at:
             self._in_use, self._delay = {}, ""
-        ahead = ahead_of(with_claims(record, job), others)
+        ahead = jobs_ahead_of(with_claims(record, job), others)
         if not (ahead or unready_reason or self._policy.nodes is None):
             # Jobs that may share nodes start on all that they ask for.
             min_nodes = self._policy.nodes[0] if self._policy.exclusive else None
             job = choose_free(job, record, others, in_use=self._in_use, min_nodes=min_nodes)
         record = with_claims(record, job)
-        blocking = jobs_using_nodes_of(record, others) if self._policy.exclusive else []
+        blocking = jobs_on_nodes_of(record, others) if self._policy.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         reasons += filter(None, (unready_reason, self._delay, self._describe_use(job)))

@@ -100,10 +100,10 @@ def count_efa_devices(directory: str = EFA_DEVICES) -> int:
         names = os.listdir(directory)
     except OSError:
         return 0
-    return sum(driver_of(f"{directory}/{name}") == EFA_DRIVER for name in names)
+    return sum(read_driver(f"{directory}/{name}") == EFA_DRIVER for name in names)
 
 
-def driver_of(device: str) -> str:
+def read_driver(device: str) -> str:
     """Return the name of a device's driver; empty if it has none."""
     try:
         return os.path.basename(os.readlink(f"{device}/device/driver"))

@@ -22,7 +22,7 @@ POLL_S = 0.05
 def stop(options: argparse.Namespace) -> int:
     """End a job on all its nodes: send its ranks TERM, and KILL after the grace period."""
     job = job_lookup.find_running(options.job)
-    directory = job_lookup.directory_of(job.id)
+    directory = job_lookup.job_directory(job.id)
     if job.state.is_terminal:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     if job.durable:
@@ -49,7 +49,7 @@ def stop(options: argparse.Namespace) -> int:
 
 def _wait_for_record(job: JobRecord) -> JobRecord | None:
     """Wait for the record that a launcher may be about to write; None if none appears in time."""
-    directory, until = job_lookup.directory_of(job.id), time.monotonic() + RECORD_TIMEOUT_S
+    directory, until = job_lookup.job_directory(job.id), time.monotonic() + RECORD_TIMEOUT_S
     while is_held(directory) and time.monotonic() < until:
         record = read_record(directory)
         if record is not None and (record.attempt, record.pid) != (job.attempt, job.pid):
@@ -60,7 +60,7 @@ def _wait_for_record(job: JobRecord) -> JobRecord | None:
 
 def _cancel_suspended(job: JobRecord) -> int:
     """Record the end of a durable job that no launcher is running."""
-    directory = job_lookup.directory_of(job.id)
+    directory = job_lookup.job_directory(job.id)
     ended = replace(
         job, state=JobState.CANCELLED, reason="stopped while it waited", waiting=None, queue_position=None, end=now()
     )
@@ -77,7 +77,7 @@ def _cancel_suspended(job: JobRecord) -> int:
 
 def _kill(job: JobRecord) -> None:
     """Kill a launcher that does not end; the nodes then end their processes."""
-    directory = job_lookup.directory_of(job.id)
+    directory = job_lookup.job_directory(job.id)
     signal_launcher(directory, job, signal.SIGKILL)
     if not _wait_for_end(job, KILL_TIMEOUT_S):
         raise LaunchError(f"job {job.id}: its launcher, process {job.pid}, cannot be killed")
@@ -92,12 +92,12 @@ def _kill(job: JobRecord) -> None:
 
 def _latest_record(job: JobRecord) -> JobRecord:
     """Return the launcher's latest version of the record."""
-    return read_record(job_lookup.directory_of(job.id)) or job
+    return read_record(job_lookup.job_directory(job.id)) or job
 
 
 def _wait_for_end(job: JobRecord, seconds: float) -> bool:
     until = time.monotonic() + seconds
-    while is_held(job_lookup.directory_of(job.id)):
+    while is_held(job_lookup.job_directory(job.id)):
         if time.monotonic() >= until:
             return False
         time.sleep(POLL_S)

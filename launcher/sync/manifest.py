@@ -46,7 +46,7 @@ class Manifest:
         """Return the files with their numbers, which are the same on all machines."""
         return ((number, entry) for number, entry in enumerate(self.entries) if entry.kind == FILE)
 
-    def size_of(self, numbers: set[int]) -> int:
+    def total_size(self, numbers: set[int]) -> int:
         """Return the total size of some of the files, in bytes."""
         return sum(self.entries[number].size for number in numbers)
 

@@ -162,7 +162,7 @@ class _DirectorySync:
             for connection, address, answer in zip(self.connections, self.addresses, answers, strict=True)
             if answer["needed"]
         ]
-        return sorted(members, key=lambda member: -manifest.size_of(member.needed))
+        return sorted(members, key=lambda member: -manifest.total_size(member.needed))
 
     def _refuse_changed(self, answers: Sequence[Answer]) -> None:
         """Raise LaunchError if the copy would overwrite files that were changed on a node."""
@@ -188,7 +188,7 @@ class _DirectorySync:
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
         """Send the missing files; return those that changed in the meantime."""
         needs = needed_from_here(chain)
-        size = manifest.size_of(needs[0])
+        size = manifest.total_size(needs[0])
         progress = Progress(size, nodes=len(chain))
         stream = SourceStream(self.source, manifest, sorted(needs[0]))
         identity = await asyncio.to_thread(new_sync_key) if len(chain) > 1 else ""

@@ -81,7 +81,7 @@ class NodeGroup(Construct):
         self._user_data = ec2.UserData.custom(user_data.SHEBANG)
         self.launch_template = self._launch_template(template, security_groups, role)
         if is_spot:
-            _resource_of(self.launch_template).add_property_override(
+            _cfn_resource(self.launch_template).add_property_override(
                 "LaunchTemplateData.InstanceMarketOptions", SPOT_OPTIONS
             )
         self.group = autoscaling.AutoScalingGroup(
@@ -185,7 +185,7 @@ class NodeGroup(Construct):
         self, launch_template: ec2.LaunchTemplate, template: NodeTemplate, security_groups: list[ec2.ISecurityGroup]
     ) -> None:
         """Set properties that the construct for launch templates lacks."""
-        resource = _resource_of(launch_template)
+        resource = _cfn_resource(launch_template)
         if template.efa_type is not None:
             groups = [group.security_group_id for group in security_groups]
             interfaces = network_interfaces(template.efa_type, groups)
@@ -208,7 +208,7 @@ class NodeGroup(Construct):
         cdk.Tags.of(self.group).add(contract.NODE_TYPE_TAG, self.node_type)
 
 
-def _resource_of(launch_template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:
+def _cfn_resource(launch_template: ec2.LaunchTemplate) -> ec2.CfnLaunchTemplate:
     resource = launch_template.node.default_child
     if not isinstance(resource, ec2.CfnLaunchTemplate):
         raise TypeError(f"default child of a launch template must be its resource, got {resource!r}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.command_group import COMMANDS, module_of
+from cli.command_group import COMMANDS, module_name
 from cli.main import main
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
@@ -18,7 +18,7 @@ YARDSTICK = "import boto3"
 
 
 def command_of(command: str) -> click.Command:
-    loaded: click.Command = import_module(module_of(command)).command
+    loaded: click.Command = import_module(module_name(command)).command
     return loaded
 
 

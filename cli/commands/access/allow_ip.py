@@ -81,10 +81,10 @@ def _checked(cidr: str | None, *, me: bool, time: str | None, remove: bool) -> t
         _check_block(cidr, remove=remove)
     if time is None:
         return None
-    found = duration(time)
-    if found is None:
+    opening_time = duration(time)
+    if opening_time is None:
         raise UsageError(f"--for must be like 90m, 8h or 2d, got {time[:60]!r}")
-    return found
+    return opening_time
 
 
 def _check_block(cidr: str, *, remove: bool) -> None:

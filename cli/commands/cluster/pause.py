@@ -20,7 +20,7 @@ from cli.sizes.groups import (
     protected_instances,
     read_groups,
     require_settled,
-    sizes_of,
+    sizes_by_node_type,
     terminate_instances,
 )
 from cli.sizes.waiting import GONE_TIMEOUT_S, wait_until_gone
@@ -57,7 +57,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     wait_until_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)
     prices = price_list(clients.region)
     template = read_template(clients.cloudformation, cluster.stack_name)
-    rate = hourly_rate(read_parts(clients, cluster, template, sizes_of(groups)), prices)
+    rate = hourly_rate(read_parts(clients, cluster, template, sizes_by_node_type(groups)), prices)
     if as_json:
         print_json(
             cluster=cluster.name,

@@ -19,7 +19,7 @@ from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.confirm import confirm, warn_of_running_jobs
-from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
+from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
 from cli.sizes.waiting import wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
@@ -57,7 +57,7 @@ def command(
     require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
     change = Change(
-        current=sizes_of(groups), old_template=template.sizes(cluster.name), new_template=props.initial_sizes
+        current=sizes_by_node_type(groups), old_template=template.sizes(cluster.name), new_template=props.initial_sizes
     )
     _print_change(change, clients, cluster, template)
     if change.is_refused:

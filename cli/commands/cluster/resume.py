@@ -15,7 +15,7 @@ from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.reports.capacity_block import parse_deployed_block
 from cli.shared_options import Selection
-from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_of
+from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
 from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
@@ -49,13 +49,13 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
     require_placed(cluster, declared)
     prices = price_list(clients.region)
     rate = hourly_rate(read_parts(clients, cluster, template, declared), prices)
-    if sizes_of(read_groups(clients.autoscaling, cluster.name)) != declared:
+    if sizes_by_node_type(read_groups(clients.autoscaling, cluster.name)) != declared:
         nodes = sum(declared[node_type].desired for node_type in NODE_TYPES)
         print(f"dlcluster: {nodes} nodes will cost {describe_rate(rate, prices)}", file=sys.stderr)
         resume_groups(clients, cluster.name, declared)
     members = wait_until_ready(clients, cluster, declared, timeout_s=timeout)
     if as_json:
-        nodes_told = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
+        nodes_told = [{"index": member.node_index, "instance_id": member.instance_id} for member in members]
         print_json(
             cluster=cluster.name, region=clients.region, state="running", nodes=nodes_told, usd_per_hour=rate.total
         )

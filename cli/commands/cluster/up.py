@@ -15,7 +15,7 @@ from cli.shared_options import Selection
 from cli.sizes.confirm import confirm
 from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.up import requirements
-from cli.up.recovery import cluster_of, running_zone
+from cli.up.recovery import require_cluster, running_zone
 from cli.up.report import print_cost, scores_line
 from cli.up.start_fleet import start_fleet_in_first_zone
 from cli.up.zone_deployer import SETTLE_TIMEOUT_S, ZoneDeployer
@@ -83,10 +83,10 @@ def command(
         print_cost(props, prices, end)
         confirm(f"continue with {' or '.join(props.zones)}?", yes=yes)
     zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
-    cluster = cluster_of(deployer)
+    cluster = require_cluster(deployer)
     members = wait_until_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
-        nodes = [{"index": each.node_index, "instance_id": each.instance_id} for each in members]
+        nodes = [{"index": member.node_index, "instance_id": member.instance_id} for member in members]
         rate = requirements.fleet_rate(props, prices)
         print_json(cluster=cluster.name, region=clients.region, zone=zone, nodes=nodes, usd_per_hour=rate.total)
         return 0

@@ -29,19 +29,19 @@ def command(selection: Selection, *, directory: Path, to: str | None, sync_overw
     Files written there by jobs are kept; a file that was changed there since it was sent is not overwritten.
     """
     with connect_to_master(selection) as (selected, connection):
-        sent = upload(connection, directory, to=to, show=upload_bar)
-        print(f"dlcluster: {summary(sent)}", file=sys.stderr)
-        warn_of_jobs(connection, sent)
-        copy_to_all_nodes(connection, sent, overwrites=sync_overwrite)
+        uploaded = upload(connection, directory, to=to, show=upload_bar)
+        print(f"dlcluster: {summary(uploaded)}", file=sys.stderr)
+        warn_of_jobs(connection, uploaded)
+        copy_to_all_nodes(connection, uploaded, overwrites=sync_overwrite)
     if as_json:
         print_json(
             cluster=selected.cluster.name,
-            directory=f"~/{sent.name}",
-            files=sent.files,
-            bytes=sent.size,
-            sent_files=sent.sent_files,
-            sent_bytes=sent.sent_size,
+            directory=f"~/{uploaded.name}",
+            files=uploaded.files,
+            bytes=uploaded.size,
+            sent_files=uploaded.sent_files,
+            sent_bytes=uploaded.sent_size,
         )
     else:
-        print(f"{directory.resolve()} is in ~/{sent.name} on every node")
+        print(f"{directory.resolve()} is in ~/{uploaded.name} on every node")
     return 0

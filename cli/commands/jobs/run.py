@@ -15,7 +15,7 @@ from cli.jobs.misplaced_options import RunCommand
 from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
-from cli.jobs.start import LAUNCHER, run_on_master, send_directory, start_job
+from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
 from cli.shared_options import Selection
@@ -82,16 +82,16 @@ def command(
             check_secrets_are_known(selected.membership.members)
         for line in release_lines(selected.membership.members, stack=selected.cluster.release):
             print(f"dlcluster: {line}", file=sys.stderr)
-        sent = send_directory(connection, to=to) if sync else None
-        if sent is not None:
+        uploaded = upload_directory(connection, to=to) if sync else None
+        if uploaded is not None:
             note_independent_processes(script, nodes=launch_options.nnodes or len(selected.membership.members))
-        job_id = start_job(connection, words, options=launch_options, sent=sent)
+        job_id = start_job(connection, words, options=launch_options, uploaded=uploaded)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:
-        print_json(cluster=selected.cluster.name, job=job_id, directory=f"~/{sent.name}" if sent else None)
+        print_json(cluster=selected.cluster.name, job=job_id, directory=f"~/{uploaded.name}" if uploaded else None)
     else:
         print(job_id)
         print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)

@@ -88,7 +88,7 @@ def _deployed_table(target: PreflightTarget) -> str:
     """Return the name of the cluster's table; empty before the first deploy."""
     stack = find_current_stack(target)
     outputs = stack.get("Outputs", []) if stack else []
-    return next((each.get("OutputValue", "") for each in outputs if each.get("OutputKey") == TABLE_OUTPUT), "")
+    return next((output.get("OutputValue", "") for output in outputs if output.get("OutputKey") == TABLE_OUTPUT), "")
 
 
 def check_role_permissions(target: PreflightTarget) -> Iterator[Finding]:

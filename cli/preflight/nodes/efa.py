@@ -23,8 +23,8 @@ def check_efa(target: PreflightTarget) -> Iterator[Finding]:
     pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": [name]}]
     )
-    found = [info["NetworkInfo"] for page in pages for info in page["InstanceTypes"]]
-    allowed = found[0].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) if found else 0
+    network_infos = [info["NetworkInfo"] for page in pages for info in page["InstanceTypes"]]
+    allowed = network_infos[0].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) if network_infos else 0
     if wanted > allowed:
         sentence = f"each node asks for {wanted} EFA interfaces, {name} has {allowed} in {target.region}"
         yield problem(SUBJECT, sentence, "set efa=off, or refresh the catalog with python -m cli.catalog.refresh")

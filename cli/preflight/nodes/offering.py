@@ -16,25 +16,31 @@ def check_offering(target: PreflightTarget) -> Iterator[Finding]:
         return
     zone = deploy_zone(target)
     for name in target.props.node_counts:
-        yield from _offering_of(target, name, zone)
+        yield from _check_offering(target, name, zone)
 
 
 def _offering_in_candidates(target: PreflightTarget, name: str) -> Finding:
     """Return the candidates in which ``dlcluster up`` can search for capacity."""
-    zones, having = target.props.zones, zones_with(target, name)
-    found = [zone for zone in zones if zone in having]
-    if found:
-        return ok("instance type", f"{name} is offered in {', '.join(found)} of the {len(zones)} zones to choose from")
-    fix = f"name others in zones: {', '.join(having)}" if having else "choose another instance_type, or another region"
+    zones, offering = target.props.zones, zones_with(target, name)
+    candidates = [zone for zone in zones if zone in offering]
+    if candidates:
+        return ok(
+            "instance type", f"{name} is offered in {', '.join(candidates)} of the {len(zones)} zones to choose from"
+        )
+    fix = (
+        f"name others in zones: {', '.join(offering)}"
+        if offering
+        else "choose another instance_type, or another region"
+    )
     return problem("instance type", f"no zone in the setting zones offers {name}: {', '.join(zones)}", fix)
 
 
-def _offering_of(target: PreflightTarget, name: str, zone: str | None) -> Iterator[Finding]:
-    having = zones_with(target, name)
-    if zone in having:
-        others = ", ".join(other for other in having if other != zone) or "no other zone"
+def _check_offering(target: PreflightTarget, name: str, zone: str | None) -> Iterator[Finding]:
+    offering = zones_with(target, name)
+    if zone in offering:
+        others = ", ".join(other for other in offering if other != zone) or "no other zone"
         yield ok("instance type", f"{name} is offered in {zone}; also in {others}")
-    elif not having:
+    elif not offering:
         near = instance_types.find(name)
         other = near.successor if near and near.successor else "another instance_type"
         yield problem(
@@ -44,19 +50,19 @@ def _offering_of(target: PreflightTarget, name: str, zone: str | None) -> Iterat
         sentence = f"{name} is not offered in {zone}, which the running cluster keeps"
         yield problem("instance type", sentence, "choose another instance_type, or cdk destroy first")
     else:
-        fix = " or ".join(f"-c availability_zone={other}" for other in having)
+        fix = " or ".join(f"-c availability_zone={other}" for other in offering)
         if target.props.subnet_id is not None:
-            fix = f"choose a subnet_id in {' or '.join(having)}"
+            fix = f"choose a subnet_id in {' or '.join(offering)}"
         yield problem("instance type", f"{name} is not offered in {zone}", fix)
 
 
 def deploy_zone(target: PreflightTarget) -> str | None:
     """Return the deploy's zone: the one in the settings, or the first of those that a synth looks up."""
     if target.props.subnet_id is not None:
-        found = target.clients.ec2.describe_subnets(
+        subnets = target.clients.ec2.describe_subnets(
             Filters=[{"Name": "subnet-id", "Values": [target.props.subnet_id]}]
         )["Subnets"]
-        return found[0]["AvailabilityZone"] if found else None
+        return subnets[0]["AvailabilityZone"] if subnets else None
     if (chosen := target.props.availability_zone or next(iter(target.props.zones), None)) is not None:
         return chosen
     return first_zone(
@@ -65,8 +71,8 @@ def deploy_zone(target: PreflightTarget) -> str | None:
 
 
 def _all_zones(target: PreflightTarget) -> list[str]:
-    found = target.clients.ec2.describe_availability_zones(Filters=[{"Name": "state", "Values": ["available"]}])
-    return [zone["ZoneName"] for zone in found["AvailabilityZones"]]
+    response = target.clients.ec2.describe_availability_zones(Filters=[{"Name": "state", "Values": ["available"]}])
+    return [zone["ZoneName"] for zone in response["AvailabilityZones"]]
 
 
 def zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
@@ -74,5 +80,5 @@ def zones_with(target: PreflightTarget, instance_type: str) -> list[str]:
     pages = target.clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
         LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [instance_type]}]
     )
-    found = [offered["Location"] for page in pages for offered in page["InstanceTypeOfferings"]]
-    return sorted(found, key=lambda zone: (first_zone([zone], target.region) is None, zone))
+    zones = [offered["Location"] for page in pages for offered in page["InstanceTypeOfferings"]]
+    return sorted(zones, key=lambda zone: (first_zone([zone], target.region) is None, zone))

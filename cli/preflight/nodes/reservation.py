@@ -159,5 +159,5 @@ def _own_instances(target: PreflightTarget, name: str) -> int:
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         ]
     )
-    instances = (each for page in pages for group in page["Reservations"] for each in group["Instances"])
-    return sum(each.get("CapacityReservationId") == name for each in instances)
+    instances = (instance for page in pages for group in page["Reservations"] for instance in group["Instances"])
+    return sum(instance.get("CapacityReservationId") == name for instance in instances)

@@ -18,17 +18,17 @@ def check_vcpu_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the cluster's vCPUs with the quota's remainder beside running instances; spot has its own quota."""
     props = target.props
     if props.purchase == SPOT:
-        yield from _vcpus_of(target, {props.master_type: 1}, is_spot=False)
-        yield from _vcpus_of(target, {props.instance_type: props.worker_count}, is_spot=True)
+        yield from _check_vcpus(target, {props.master_type: 1}, is_spot=False)
+        yield from _check_vcpus(target, {props.instance_type: props.worker_count}, is_spot=True)
     elif props.uses_capacity_block:
         # Instances in a Capacity Block do not count against the quota of On-Demand Instances.
         others = {name: count for name, count in props.node_counts.items() if name != props.instance_type}
-        yield from _vcpus_of(target, others, is_spot=False)
+        yield from _check_vcpus(target, others, is_spot=False)
     else:
-        yield from _vcpus_of(target, props.node_counts, is_spot=False)
+        yield from _check_vcpus(target, props.node_counts, is_spot=False)
 
 
-def _vcpus_of(target: PreflightTarget, counts: Mapping[str, int], *, is_spot: bool) -> Iterator[Finding]:
+def _check_vcpus(target: PreflightTarget, counts: Mapping[str, int], *, is_spot: bool) -> Iterator[Finding]:
     by_quota: dict[service_quotas.Quota, dict[str, int]] = {}
     for name, count in counts.items():
         quota = service_quotas.vcpu_quota(name, is_spot=is_spot)
@@ -47,13 +47,13 @@ def _vcpus_in(
     allowed = service_quotas.quota_floor(target, quota)
     used = _running_vcpus(target, quota, is_spot=is_spot)
     nodes = " and ".join(f"{count} x {name}" for name, count in counts.items())
-    found = f"{nodes} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
+    sentence = f"{nodes} are {needed} vCPUs; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
         yield problem(
-            "vCPU quota", found, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region)
+            "vCPU quota", sentence, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region)
         )
     else:
-        yield ok("vCPU quota", found)
+        yield ok("vCPU quota", sentence)
 
 
 def _vcpus_of_type(target: PreflightTarget, name: str) -> int:
@@ -63,8 +63,8 @@ def _vcpus_of_type(target: PreflightTarget, name: str) -> int:
     pages = target.clients.ec2.get_paginator("describe_instance_types").paginate(
         Filters=[{"Name": "instance-type", "Values": [name]}]
     )
-    found = [info["VCpuInfo"]["DefaultVCpus"] for page in pages for info in page["InstanceTypes"]]
-    return found[0] if found else 0
+    vcpu_counts = [info["VCpuInfo"]["DefaultVCpus"] for page in pages for info in page["InstanceTypes"]]
+    return vcpu_counts[0] if vcpu_counts else 0
 
 
 def _running_vcpus(target: PreflightTarget, quota: service_quotas.Quota, *, is_spot: bool) -> int:

@@ -15,19 +15,21 @@ SUBJECT: Final = "interface quota"
 
 def check_interface_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the cluster's interfaces with what the quota leaves beside others; its nodes' own count as needed."""
-    own = own_instances(target)
+    cluster_instances = own_instances(target)
     pages = target.clients.ec2.get_paginator("describe_network_interfaces").paginate()
-    attached = (each.get("Attachment", {}).get("InstanceId") for page in pages for each in page["NetworkInterfaces"])
-    used = sum(instance not in own for instance in attached)
+    attached = (
+        interface.get("Attachment", {}).get("InstanceId") for page in pages for interface in page["NetworkInterfaces"]
+    )
+    used = sum(instance not in cluster_instances for instance in attached)
     needed = of_nodes(target.props) + (0 if is_deployed(target) else _of_network(target.props))
     quota = service_quotas.INTERFACES
     allowed = service_quotas.quota_floor(target, quota)
-    found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
+    sentence = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
         fix = service_quotas.increase_advice(quota, wanted=used + needed, region=target.region)
-        yield problem(SUBJECT, found, fix)
+        yield problem(SUBJECT, sentence, fix)
     else:
-        yield ok(SUBJECT, found)
+        yield ok(SUBJECT, sentence)
 
 
 def of_nodes(props: ClusterProps) -> int:

@@ -41,8 +41,10 @@ def _room(
         yield ok(subject, f"the cluster has its {subject} already")
         return
     allowed = service_quotas.quota_floor(target, quota)
-    found = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
+    sentence = f"the cluster needs {needed}; {quota.name}: {allowed}, {used} in use"
     if used + needed > allowed:
-        yield problem(subject, found, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region))
+        yield problem(
+            subject, sentence, service_quotas.increase_advice(quota, wanted=used + needed, region=target.region)
+        )
     else:
-        yield ok(subject, found)
+        yield ok(subject, sentence)

@@ -72,11 +72,11 @@ def quota_value(target: PreflightTarget, quota: Quota) -> float:
     """Return the quota, for things that are measured."""
     client = target.clients.service_quotas
     try:
-        found = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
+        response = client.get_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
     except client.exceptions.NoSuchResourceException:
         # In some accounts, a quota has no value until it is first changed.
-        found = client.get_aws_default_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
-    allowed: float = found["Quota"]["Value"]
+        response = client.get_aws_default_service_quota(ServiceCode=quota.service, QuotaCode=quota.code)
+    allowed: float = response["Quota"]["Value"]
     return allowed
 
 

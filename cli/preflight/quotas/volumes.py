@@ -19,25 +19,27 @@ def check_volume_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the nodes' root volumes with the quota's remainder beside volumes in use."""
     needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
     allowed = service_quotas.quota_value(target, service_quotas.GP3_TIB) * _GIB_A_TIB
-    found = (
+    sentence = (
         f"{target.nodes} x {target.props.root_volume_gib} GiB are {needed} GiB; "
         f"{service_quotas.GP3_TIB.name}: {allowed / _GIB_A_TIB:g}, {used} GiB in use"
     )
     if used + needed > allowed:
         wanted = math.ceil((used + needed) / _GIB_A_TIB)
         fix = service_quotas.increase_advice(service_quotas.GP3_TIB, wanted=wanted, region=target.region)
-        yield problem("EBS quota", found, f"set a smaller root_volume_gib, or {fix}")
+        yield problem("EBS quota", sentence, f"set a smaller root_volume_gib, or {fix}")
     else:
-        yield ok("EBS quota", found)
+        yield ok("EBS quota", sentence)
 
 
 def _used_gib(target: PreflightTarget) -> int:
     """Return the size of the region's gp3 volumes without the cluster's own, which count as needed."""
-    own = own_instances(target)
+    cluster_instances = own_instances(target)
     pages = target.clients.ec2.get_paginator("describe_volumes").paginate(
         Filters=[{"Name": "volume-type", "Values": ["gp3"]}]
     )
-    return sum(volume["Size"] for page in pages for volume in page["Volumes"] if not _holders(volume) & own)
+    return sum(
+        volume["Size"] for page in pages for volume in page["Volumes"] if not _holders(volume) & cluster_instances
+    )
 
 
 def _holders(volume: "VolumeTypeDef") -> set[str]:

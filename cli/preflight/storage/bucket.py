@@ -36,8 +36,8 @@ def check_bucket(target: PreflightTarget) -> Iterator[Finding]:
             SUBJECT, f"{name} is in {region}", f"choose one in {target.region}: traffic to another region costs money"
         )
         return
-    found = [*_shortcomings(target.clients.s3, name, target.props.kms_key or "")]
-    yield from found or [ok(SUBJECT, f"{name} is here and keeps old versions for a while")]
+    findings = [*_shortcomings(target.clients.s3, name, target.props.kms_key or "")]
+    yield from findings or [ok(SUBJECT, f"{name} is here and keeps old versions for a while")]
 
 
 def _shortcomings(s3: Any, name: str, key: str) -> Iterator[Finding]:

@@ -43,17 +43,17 @@ def efs(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
 
 def _other_zone(found: Any, zone: str | None, choice: str) -> Iterator[Finding]:
     """Find One Zone storage in another zone: it accepts a mount target only in its own zone."""
-    own = found.get("AvailabilityZoneName")
-    if own and own != zone:
-        sentence = f"{found['FileSystemId']} is One Zone storage in {own}, and the cluster's zone is {zone}"
-        yield problem(SUBJECT, sentence, f"{choice.format(zone=own)}, or choose a Regional file system")
+    storage_zone = found.get("AvailabilityZoneName")
+    if storage_zone and storage_zone != zone:
+        sentence = f"{found['FileSystemId']} is One Zone storage in {storage_zone}, and the cluster's zone is {zone}"
+        yield problem(SUBJECT, sentence, f"{choice.format(zone=storage_zone)}, or choose a Regional file system")
 
 
 def _mount_target(
     target: PreflightTarget, file_system: str, targets: list[Any], *, zone: str, cidrs: list[str]
 ) -> Iterator[Finding]:
     """Find what the mount target in the nodes' zone lacks; in an existing VPC, the deploy creates none."""
-    here = [each for each in targets if each["AvailabilityZoneName"] == zone]
+    here = [mount_target for mount_target in targets if mount_target["AvailabilityZoneName"] == zone]
     if not here:
         create = f"aws efs create-mount-target --region {target.region} --file-system-id {file_system}"
         fix = f"{create} --subnet-id {target.props.subnet_id} --security-groups GROUP"
@@ -72,7 +72,7 @@ def _mount_target(
 def _free_for_a_mount_target(target: PreflightTarget, file_system: str, targets: list[Any]) -> Iterator[Finding]:
     """Find mount targets elsewhere: EFS allows them in one VPC only, and the cluster creates its own VPC."""
     if targets and not is_deployed(target):
-        where = ", ".join(sorted({each["VpcId"] for each in targets}))
+        where = ", ".join(sorted({mount_target["VpcId"] for mount_target in targets}))
         sentence = f"{file_system} has mount targets in {where}: the cluster cannot add one in a VPC of its own"
         yield problem(SUBJECT, sentence, "put the cluster there (vpc_id and subnet_id), or delete the mount targets")
 

@@ -21,6 +21,8 @@ def lustre(target: PreflightTarget, file_system: str) -> Iterator[Finding]:
     elif interfaces := found.get("NetworkInterfaceIds", []):
         # All of its interfaces have the same groups.
         described = target.clients.ec2.describe_network_interfaces(NetworkInterfaceIds=interfaces[:1])
-        groups = [group.get("GroupId", "") for each in described["NetworkInterfaces"] for group in each["Groups"]]
+        groups = [
+            group.get("GroupId", "") for interface in described["NetworkInterfaces"] for group in interface["Groups"]
+        ]
         # Its servers also connect to the nodes (LNet), which the nodes' own groups allow.
         yield from closed_ports(target, file_system, groups, LUSTRE_PORTS, node_subnets(target)[1], both_ways=True)

@@ -19,8 +19,8 @@ _WAYS: Final[Mapping[str, tuple[str, str]]] = {
 def node_subnets(target: PreflightTarget) -> tuple[str, list[str]]:
     """Return the zone of the nodes and the address blocks of their subnets."""
     wanted = [name for name in (target.props.subnet_id, target.props.master_subnet) if name is not None]
-    found = target.clients.ec2.describe_subnets(SubnetIds=[*dict.fromkeys(wanted)])["Subnets"]
-    return found[0]["AvailabilityZone"], sorted({subnet["CidrBlock"] for subnet in found})
+    subnets = target.clients.ec2.describe_subnets(SubnetIds=[*dict.fromkeys(wanted)])["Subnets"]
+    return subnets[0]["AvailabilityZone"], sorted({subnet["CidrBlock"] for subnet in subnets})
 
 
 def closed_ports(

@@ -26,9 +26,11 @@ def check_shared_storage(target: PreflightTarget) -> Iterator[Finding]:
     else:
         check = efs if kind == EFS else lustre
         try:
-            found = [*check(target, file_system)]
+            findings = [*check(target, file_system)]
         except ClientError as error:
             if error.response["Error"]["Code"] not in _NOT_FOUND:
                 raise
-            found = [problem(SUBJECT, f"no file system {file_system} in {target.region}", f"choose another, or {EFS}")]
-        yield from found or [ok(SUBJECT, f"the nodes can mount {file_system}")]
+            findings = [
+                problem(SUBJECT, f"no file system {file_system} in {target.region}", f"choose another, or {EFS}")
+            ]
+        yield from findings or [ok(SUBJECT, f"the nodes can mount {file_system}")]

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.part_file import temporary_path
 
 
 def create_part(path: Path) -> int:
     """Create a file's temporary one, locked, in place of an earlier one; LaunchError if another download has that."""
-    part = part_of(path)
+    part = temporary_path(path)
     with suppress(FileExistsError):
         return _lock(_create(part), path)
     if part.is_symlink():
@@ -34,7 +34,7 @@ def create_part(path: Path) -> int:
 
 def open_part(path: Path) -> int:
     """Open and lock a file's temporary one, which exists; LaunchError if another download has it."""
-    return _lock(os.open(part_of(path), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path)
+    return _lock(os.open(temporary_path(path), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path)
 
 
 def _create(part: Path) -> int:
@@ -46,7 +46,7 @@ def _lock(file: int, path: Path) -> int:
         with suppress(OSError):  # a file system without locks
             _flock(file, path)
         # The download that had it may have renamed or removed it just now.
-        if not os.path.samestat(os.fstat(file), part_of(path).lstat()):
+        if not os.path.samestat(os.fstat(file), temporary_path(path).lstat()):
             raise _in_use(path)
     except FileNotFoundError as error:
         os.close(file)

@@ -8,7 +8,7 @@ from typing import Final
 
 from launcher.runner.s3.listing import Object
 from launcher.runner.s3.locked_part import create_part, open_part
-from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.part_file import temporary_path
 
 RANGE_SIZE: Final = 16 << 20
 """Bytes of a range, and of the largest file that arrives in one piece."""
@@ -24,7 +24,7 @@ class RangedFile:
     def __init__(self, path: str, s3_object: Object) -> None:
         self._path = Path(path)
         self._object = s3_object
-        self.part = part_of(self._path)
+        self.part = temporary_path(self._path)
         self._journal = self.part.with_name(f"{self.part.name}.ranges")
         self._missing: set[int] = set()
         self._file = -1

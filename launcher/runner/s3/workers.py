@@ -16,7 +16,7 @@ from launcher.runner.fast_imports import PR_SET_PDEATHSIG, prctl
 from launcher.runner.s3.listing import Address, Object
 from launcher.runner.s3.locked_part import create_part
 from launcher.runner.s3.object_reader import ObjectReader
-from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.part_file import temporary_path
 
 MAX_PROCESSES: Final = 8
 THREADS: Final = 16
@@ -132,7 +132,7 @@ def _read_range(reader: ObjectReader, task: Task) -> int:
 
 def _read_whole(reader: ObjectReader, task: Task) -> int:
     """Write a whole object under a temporary name, then rename it."""
-    part = part_of(Path(task.path))
+    part = temporary_path(Path(task.path))
     file = create_part(Path(task.path))
     try:
         count = reader.read_whole(task.s3_object.key, file, etag=task.s3_object.etag)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.part_file import temporary_path
 from launcher.runner.sync.sync_state import SyncState
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import DIRECTORY, FILE, LINK, Entry, Manifest, is_unchanged, link_target
@@ -134,7 +134,7 @@ class Destination:
                 path.rmdir()
         elif entry.kind == FILE and is_unchanged(path.lstat(), entry):
             path.unlink()
-            part_of(path).unlink(missing_ok=True)
+            temporary_path(path).unlink(missing_ok=True)
         elif entry.kind == LINK and path.is_symlink() and link_target(path) == entry.target:
             path.unlink()
 
@@ -185,7 +185,7 @@ def _put_link(path: Path, target: str, status: os.stat_result | None) -> None:
         return
     if status is not None and stat.S_ISDIR(status.st_mode):
         _remove_if_empty(path)
-    part = part_of(path)
+    part = temporary_path(path)
     part.unlink(missing_ok=True)
     part.symlink_to(target)
     part.replace(path)

@@ -17,7 +17,7 @@ class PartFile:
     def __init__(self, directory: Path, entry: Entry) -> None:
         self._entry = entry
         self._path = directory / entry.path
-        self._part = part_of(self._path)
+        self._part = temporary_path(self._path)
         self._digest = new_digest()
         # Never follow an existing link.
         self._part.unlink(missing_ok=True)
@@ -52,7 +52,7 @@ class PartFile:
                 self._part.unlink()
 
 
-def part_of(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Return a file's temporary path, which is always the same, so that no stale one remains."""
     name = hashlib.sha256(f"{socket.gethostname()}:{path.name}".encode(errors="surrogateescape")).hexdigest()[:16]
     return path.with_name(f".launch-part-{name}")

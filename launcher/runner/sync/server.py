@@ -97,7 +97,7 @@ class SyncServer:
         if not self._needed:
             self._resources.close()
             return {"needed": [], "port": 0, **kept_results}
-        destination.check_space(destination.manifest.size_of(self._needed))
+        destination.check_space(destination.manifest.total_size(self._needed))
         self._listener = self._resources.enter_context(socket.create_server(("", 0)))
         return {"needed": to_ranges(self._needed), "port": self._listener.getsockname()[1], **kept_results}
 

@@ -51,7 +51,7 @@ def test_last_of_several_mounts_on_a_directory_counts(lines: list[str], source: 
 def test_mount_of_another_file_system_is_ignored(line: str, efs: bool, lustre: bool) -> None:
     found = mounted_on(f"{line}\n", "/shared")
     assert found is not None
-    assert (found.is_of(EFS), found.is_of(LUSTRE)) == (efs, lustre)
+    assert (found.refers_to(EFS), found.refers_to(LUSTRE)) == (efs, lustre)
 
 
 def test_a_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

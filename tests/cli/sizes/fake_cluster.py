@@ -148,7 +148,7 @@ class FakeCluster:
 
 @dataclass(frozen=True)
 class FakeProcess:
-    """How a process ended."""
+    """Result of a process that has ended."""
 
     returncode: int = 0
 

@@ -13,7 +13,7 @@ from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.service import READY_S, DurableJobService
 from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS
-from launcher.durable_state import directory_of
+from launcher.durable_state import durable_directory
 from launcher.history.job_lookup import all_jobs
 from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobState, write_record
@@ -93,7 +93,7 @@ def test_a_job_that_is_just_being_submitted_is_left_alone(master: Master, submit
     master.step(at=0)
     assert master.started == []
     # Its submission was killed, or the records of twenty later jobs have replaced its own.
-    os.utime(directory_of(record.job.id) / "record.json", (0, 0))
+    os.utime(durable_directory(record.job.id) / "record.json", (0, 0))
     master.step(at=5)
     assert master.started == [record.job.id]
 

@@ -15,7 +15,7 @@ from launcher.durable import mirror
 from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
-from launcher.durable_state import directory_of
+from launcher.durable_state import durable_directory
 from launcher.errors import LaunchError
 from launcher.history.job_lookup import all_jobs
 from launcher.history.recorder import JobRecorder, jobs_directory
@@ -37,7 +37,7 @@ def test_a_stop_while_an_attempt_copies_its_files_is_final(
     with pytest.raises(LaunchError, match="is over or stopped"):
         start_attempt(record.job.id, bucket=bucket)
     assert bucket.read_records() == ([], [])
-    assert not directory_of(record.job.id).exists()
+    assert not durable_directory(record.job.id).exists()
 
 
 def test_stop_during_an_upload_deletes_the_upload(
@@ -55,7 +55,7 @@ def test_stop_during_an_upload_deletes_the_upload(
     mirror.update(record.next_attempt(), bucket)
     stop.join()
     assert bucket.read_records() == ([], [])
-    assert not directory_of(record.job.id).exists()
+    assert not durable_directory(record.job.id).exists()
 
 
 def test_a_waiting_job_is_listed_and_stopped(

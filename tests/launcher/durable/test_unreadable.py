@@ -13,7 +13,7 @@ from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.service import DurableJobService
 from launcher.durable.unreadable import FIRST_BACKOFF_S, MAX_BACKOFF_S
-from launcher.durable_state import directory_of, mark_ended
+from launcher.durable_state import durable_directory, mark_ended
 from launcher.errors import LaunchError
 from launcher.history.job_lookup import all_jobs
 from launcher.history.records import JobState
@@ -93,7 +93,7 @@ def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: py
     master.pass_time(until=MAX_BACKOFF_S)
     assert master.open_jobs() == [master.readable]
     assert [record.job.id for record in master.bucket.read_records()[0]] == [master.readable]
-    assert not directory_of(master.denied).exists()
+    assert not durable_directory(master.denied).exists()
     assert [job.waiting for job in all_jobs() if job.id == master.denied] == [None]
 
 
@@ -121,7 +121,7 @@ def test_job_ending_during_the_read_is_skipped(master: NewMaster) -> None:
 def test_empty_job_directory_does_not_hide_the_stored_job(master: NewMaster) -> None:
     for job_id in (master.denied, master.readable):
         mirror.remove(job_id)
-        directory_of(job_id).mkdir()
+        durable_directory(job_id).mkdir()
     master.service = DurableJobService(start=lambda _: None, is_running=lambda _: False, clock=lambda: master.now)
     master.service.fetch(master.bucket)
     assert master.open_jobs() == [master.readable]

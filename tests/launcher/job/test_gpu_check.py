@@ -8,7 +8,7 @@ import pytest
 from cli.jobs.start import COPY_ONLY_OPTIONS
 from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
-from launcher.job.gpu_check import check_gpus, gpus_of
+from launcher.job.gpu_check import check_gpus, select_gpus
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
 from launcher.transport.gpus_in_use import GpusInUse
@@ -113,19 +113,19 @@ def job(framework: str = "torch", *, visible: str | None = None, command: tuple[
     ],
 )
 def test_a_job_takes_its_visible_gpus_or_one_per_rank(one: JobSpec, gpus: tuple[str, ...] | None) -> None:
-    assert gpus_of(one, HOST) == gpus
+    assert select_gpus(one, HOST) == gpus
 
 
 def test_a_single_process_may_take_every_gpu_of_its_node() -> None:
     alone = Host(name="a", slots=1)
-    assert gpus_of(job(), alone) is None
-    assert gpus_of(job(visible="3"), alone) == ("3",)
+    assert select_gpus(job(), alone) is None
+    assert select_gpus(job(visible="3"), alone) == ("3",)
 
 
 def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    assert gpus_of(replace(job(), is_local=True), HOST) == ("2", "3")
-    assert gpus_of(job(), HOST) == ("0", "1")
+    assert select_gpus(replace(job(), is_local=True), HOST) == ("2", "3")
+    assert select_gpus(job(), HOST) == ("0", "1")
 
 
 def test_single_process_is_refused_if_it_could_use_a_busy_gpu(patient_cluster: SshCluster) -> None:

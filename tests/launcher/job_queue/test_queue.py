@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.history.records import JobRecord, JobState, write_record
-from launcher.job_queue.queue import ahead_of, jobs_overtaken_by, jobs_using_nodes_of, live_jobs
+from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs
 from tests.launcher.job_records import RECORD
 
 WriteRecord = Callable[..., JobRecord]
@@ -37,17 +37,17 @@ def test_earlier_waiting_jobs_are_ahead_on_any_nodes() -> None:
         job(7),
         job(6, JobState.PENDING),
     ]
-    assert ids(ahead_of(job(5), others)) == ["01", "03"]
+    assert ids(jobs_ahead_of(job(5), others)) == ["01", "03"]
 
 
 def test_resumed_durable_job_keeps_its_place() -> None:
     taken_up = replace(job(1), id=job(9).id)
-    assert (ids(ahead_of(job(5), [taken_up])), ahead_of(taken_up, [job(5)])) == (["09"], [])
+    assert (ids(jobs_ahead_of(job(5), [taken_up])), jobs_ahead_of(taken_up, [job(5)])) == (["09"], [])
 
 
 def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
     others = [job(1, JobState.PENDING, waits=False), job(2, JobState.PENDING, waits=False, hosts=("three",))]
-    assert ids(ahead_of(job(5), others)) == ["01"]
+    assert ids(jobs_ahead_of(job(5), others)) == ["01"]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_starting_job_without_wait_is_ahead_on_its_nodes_only() -> None:
 def test_running_job_holds_nodes_with_the_same_gpus(gpus: dict[str, list[str] | None], *, shares: bool) -> None:
     me = job(5, hosts=("one", "two"), gpus={"one": ["0"], "two": ["0", "1"]})
     other = job(7, JobState.RUNNING, hosts=("two", "three"), gpus=gpus)
-    assert bool(jobs_using_nodes_of(me, [other])) is shares
-    assert not jobs_using_nodes_of(me, [replace(other, state=JobState.PENDING), replace(other, hosts=("three",))])
+    assert bool(jobs_on_nodes_of(me, [other])) is shares
+    assert not jobs_on_nodes_of(me, [replace(other, state=JobState.PENDING), replace(other, hosts=("three",))])
 
 
 def test_starting_job_keeps_its_nodes_in_any_order() -> None:
     starting = [job(7, state, starting=True) for state in (JobState.PENDING, JobState.WAITING)]
-    assert jobs_using_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
+    assert jobs_on_nodes_of(job(5), [*starting, job(8), job(9, starting=True, hosts=("three",))]) == starting
     assert jobs_overtaken_by(job(5, JobState.PENDING, waits=False), [*starting, job(8)]) == starting
 
 

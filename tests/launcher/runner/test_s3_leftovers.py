@@ -17,7 +17,7 @@ from launcher.runner.s3.leftovers import remove_leftovers
 from launcher.runner.s3.listing import Object
 from launcher.runner.s3.locked_part import create_part
 from launcher.runner.s3.ranged_file import RangedFile
-from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.part_file import temporary_path
 from tests.launcher.s3_server import MODIFIED_S, running_bucket
 
 LARGE = Object("set/large", size=25, modified_s=MODIFIED_S, etag='"1"')
@@ -48,8 +48,8 @@ def left(tmp_path: Path) -> set[str]:
     file.open()
     file.receive(0)
     file.release()
-    part_of(tmp_path / "small").write_text("some")
-    part_of(tmp_path / "whole").with_suffix(".ranges").write_text("x\n")
+    temporary_path(tmp_path / "small").write_text("some")
+    temporary_path(tmp_path / "whole").with_suffix(".ranges").write_text("x\n")
     found = names(tmp_path)
     assert len(found) == 4
     return found
@@ -100,7 +100,7 @@ def test_no_part_is_deleted_without_its_lock(tmp_path: Path, left: set[str], mon
 @pytest.mark.usefixtures("old")
 def test_another_users_parts_and_links_stay(tmp_path: Path, left: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text("mine")
-    part_of(tmp_path / "link").symlink_to(tmp_path / "mine")
+    temporary_path(tmp_path / "link").symlink_to(tmp_path / "mine")
     before = names(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
@@ -127,10 +127,10 @@ def test_a_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeyp
     (tmp_path / "there/x").write_text("x")
     os.utime(tmp_path / "there/x", (MODIFIED_S, MODIFIED_S))
     for path in (tmp_path / "there/y", tmp_path / "y"):
-        part_of(path).write_text("y")
+        temporary_path(path).write_text("y")
     assert run_download(tmp_path, {"set/there/x": b"x"}, monkeypatch) == {"files": 0, "bytes": 0, "total": 0}
     assert names(tmp_path / "there") == {"x"}
-    assert part_of(tmp_path / "y").exists()
+    assert temporary_path(tmp_path / "y").exists()
 
 
 @pytest.mark.usefixtures("old")
@@ -138,7 +138,7 @@ def test_a_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeyp
 def test_leftovers_that_fill_the_disk_are_deleted_before_a_download_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, fits: bool
 ) -> None:
-    left = part_of(tmp_path / "gone")
+    left = temporary_path(tmp_path / "gone")
     left.write_bytes(b"left")
     monkeypatch.setattr(download, "_free_bytes", lambda _: size - (4 if left.exists() else 0))
     if fits:

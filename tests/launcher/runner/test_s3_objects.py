@@ -16,7 +16,7 @@ from launcher.runner.s3.listing import Address, Listing, Object
 from launcher.runner.s3.locked_part import create_part
 from launcher.runner.s3.object_reader import ObjectReader
 from launcher.runner.s3.ranged_file import RangedFile
-from launcher.runner.sync.part_file import part_of
+from launcher.runner.sync.part_file import temporary_path
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
 
 LARGE = Object("set/large", size=25, modified_s=1_760_000_000, etag='"1"')
@@ -191,9 +191,9 @@ def test_file_that_another_download_writes_is_refused(tmp_path: Path) -> None:
 def test_a_stale_part_is_replaced_and_a_link_is_not_followed(tmp_path: Path) -> None:
     path, mine = tmp_path / "x", tmp_path / "mine"
     mine.write_text("mine")
-    part_of(path).symlink_to(mine)
+    temporary_path(path).symlink_to(mine)
     os.close(create_part(path))
-    part_of(path).write_text("longer than before")
+    temporary_path(path).write_text("longer than before")
     file = create_part(path)
     assert os.fstat(file).st_size == 0
     os.close(file)
