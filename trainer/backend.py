@@ -1,7 +1,7 @@
 """Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-A framework is what the user selects with --engine; a backend is our class that drives it. train.py, the data and the
-checkpoints use only numpy and this protocol.
+A framework is what the user selects with --engine (see trainer.config.choices.OPTIONS); a backend is our class that
+drives it. train.py, the data and the checkpoints use only numpy and this protocol.
 """
 
 import importlib

@@ -10,11 +10,11 @@ DATA = {"data_dir": "s3://bucket/data"}
 PREFIX = {"model_prefix": "s3://bucket/net"}
 
 
-def config(options: dict[str, str], *, engine: str) -> TrainConfig:
-    return TrainConfig(framework=engine, **options)  # type: ignore[arg-type]  # options of any kind
+def config(options: dict[str, str], *, framework: str) -> TrainConfig:
+    return TrainConfig(framework=framework, **options)  # type: ignore[arg-type]  # options of any kind
 
 
-@pytest.mark.parametrize("engine", ["torch", "mxnet", "horovod"])
+@pytest.mark.parametrize("framework", ["torch", "mxnet", "horovod"])
 @pytest.mark.parametrize(
     ("options", "least"),
     [
@@ -24,10 +24,10 @@ def config(options: dict[str, str], *, engine: str) -> TrainConfig:
         (DATA | PREFIX, FETCH_S + TRANSFER_TIMEOUT_S),
     ],
 )
-def test_rendezvous_timeout_covers_downloads_of_one_rank(engine: str, options: dict[str, str], least: float) -> None:
-    assert rendezvous_s(config(options, engine=engine)) >= least
+def test_rendezvous_timeout_covers_downloads_of_one_rank(framework: str, options: dict[str, str], least: float) -> None:
+    assert rendezvous_s(config(options, framework=framework)) >= least
 
 
 def test_shutdown_timeout_covers_two_checkpoints_and_their_uploads() -> None:
     assert shutdown_timeout_s(TrainConfig()) >= 2 * WRITE_S + STEP_S
-    assert shutdown_timeout_s(config(PREFIX, engine="torch")) >= 2 * WRITE_S + 3 * TRANSFER_TIMEOUT_S
+    assert shutdown_timeout_s(config(PREFIX, framework="torch")) >= 2 * WRITE_S + 3 * TRANSFER_TIMEOUT_S

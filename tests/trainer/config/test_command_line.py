@@ -215,11 +215,11 @@ def test_dist_async_divides_the_default_learning_rate_by_the_machines(global_bat
 
 
 @pytest.mark.parametrize(
-    ("engine", "kv_store", "distributed"),
+    ("framework", "kv_store", "distributed"),
     [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
 )
-def test_each_framework_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
-    config = TrainConfig(framework=engine)
+def test_each_framework_has_a_default_kv_store(framework: str, kv_store: str, distributed: bool) -> None:
+    config = TrainConfig(framework=framework)
     assert (config.effective_kv_store, config.distributed) == (kv_store, distributed)
 
 
