@@ -51,7 +51,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
     make_checkpoint_directory(Path(prefix).expanduser().parent)
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
-    # The process keeps the lock until it ends.
+    # The descriptor is never closed, so the lock lasts until the process ends.
     lock_prefix(prefix, run=run_name(world.job_id, os.environ))
     s3_folder = None
     # All machines store the same checkpoints, so only one uploads.
@@ -158,12 +158,6 @@ class CheckpointStore:
             self._s3_checkpoints.upload_newest_and_wait(max(self._paths(), default=None))
         self._best.wait_until_uploaded()
 
-    def wait_for_uploads(self) -> None:
-        """Wait until no upload to S3 is running; only tests need that."""
-        if self._s3_checkpoints is not None:
-            self._s3_checkpoints.wait_until_uploaded()
-        self._best.wait_until_uploaded()
-
     def upload_final(self, path: Path, *, best: Score) -> str:
         """Upload the final and the best checkpoint if there is an S3 folder; return the final one's path or URL."""
         if self._s3_checkpoints is None:
@@ -217,7 +211,7 @@ class CheckpointStore:
 
 @contextlib.contextmanager
 def _warn_on_failure(consequence: str = "") -> Iterator[None]:
-    """Turn a TrainerError in the block into a warning that states the consequence."""
+    """Turn a TrainerError or OSError in the block into a warning that states the consequence."""
     try:
         yield
     except (TrainerError, OSError) as error:

@@ -39,6 +39,13 @@ def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> Ch
     return CheckpointStore(str(directory / "net"), s3_folder=S3Folder(folder), upload_every_s=every_s)
 
 
+def wait_for_uploads(store: CheckpointStore) -> None:
+    """Wait until no upload to S3 is running."""
+    assert store._s3_checkpoints is not None
+    store._s3_checkpoints.wait_until_uploaded()
+    store._best.wait_until_uploaded()
+
+
 def checkpoint(*, epoch: int, run_started_at: float = 5.5, accuracy: float | None = None) -> Checkpoint:
     metadata = CheckpointMetadata(
         settings={}, progress=Progress(run_started_at=run_started_at, epoch=epoch), validation_accuracy=accuracy
@@ -66,7 +73,7 @@ def test_uploads_run_during_training(tmp_path: Path) -> None:
     ours = store(tmp_path / "net", every_s=0)
     ours.save(partial(checkpoint, epoch=1))
     ours.wait_until_written()
-    ours.wait_for_uploads()
+    wait_for_uploads(ours)
     assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
     assert not list((tmp_path / "net").glob(".*"))
 
@@ -75,7 +82,7 @@ def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path
     first = store(tmp_path / "first")
     first.save(partial(checkpoint, epoch=1, accuracy=0.9), is_best=True)
     first.wait_until_written()
-    first.wait_for_uploads()
+    wait_for_uploads(first)
     assert names() == ["net-best.npz"]
     other = store(tmp_path / "other")
     other.read_best_score_from_s3()
