@@ -82,7 +82,7 @@ class LoadBatch(Protocol):
 class Batch(NamedTuple):
     """One rank's share of a step's batch."""
 
-    number: int
+    step: int
     """Number of the step in its epoch, from 1."""
     global_size: int
     """Samples of all ranks in this step."""
@@ -108,8 +108,8 @@ def epoch_batches(
     batches = global_batches(total, global_batch_size=global_batch_size, seed=seed, epoch=epoch, begin=begin, end=end)
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
-        number, batch = numbered
-        return Batch(number, len(batch), *load_batch(samples, dp.select(batch), params))
+        step, batch = numbered
+        return Batch(step, len(batch), *load_batch(samples, dp.select(batch), params))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 

@@ -39,7 +39,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     configured = configured_mode(config, model, device)
-    flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
+    flops_per_sample = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
     ring = groups = None
     if dp.world_size > 1:
@@ -72,4 +72,4 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
         world=world,
         device=device,
     )
-    return make_backend(model, mode=configured, autotune=autotune, flops=flops)
+    return make_backend(model, mode=configured, autotune=autotune, flops_per_sample=flops_per_sample)

@@ -24,9 +24,9 @@ from trainer.timeouts import RENDEZVOUS_S, STEP_S
 from trainer.torch_backend.autotune import (
     BUDGET_S,
     MODE_KEY,
-    ROUNDS,
-    STEPS,
-    WARM_UP,
+    TIMED_STEPS,
+    TIMINGS,
+    WARMUP_STEPS,
     Candidates,
     decode,
     encode,
@@ -183,7 +183,7 @@ def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) 
     assert picked in ranks[0].log.read_text()
     assert ranks[0].digests == ranks[1].digests
     sums = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
-    assert sums == [3 * (WARM_UP + ROUNDS * STEPS)] * 2
+    assert sums == [3 * (WARMUP_STEPS + TIMINGS * TIMED_STEPS)] * 2
 
 
 def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.M
     seconds = measure_step(
         DEFAULT_MODE,
         make=lambda: TorchBackend(network, SETTINGS, device=CPU, dp=DataParallelGroup(world_size=2)),
-        rounds=1,
+        timings=1,
         samples=4,
         image_shape=shape,
         device=CPU,
