@@ -19,7 +19,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import LoadBatch
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer

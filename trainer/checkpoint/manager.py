@@ -25,8 +25,8 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import all_gather
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
 from trainer.metrics.results import Clock

@@ -14,7 +14,8 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.dataset import Dataset, Samples
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelGroup, Indices, global_batches
+from trainer.data.sampling import Indices, global_batches
+from trainer.distributed.data_parallel import DataParallelGroup
 
 PADDING: Final = 4
 """Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""

@@ -12,7 +12,7 @@ import mxnet as mx
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.launcher_env import ROLE
 from trainer.distributed.world import World, describe_process, read_job_id, read_number, read_restart_count
 from trainer.errors import UsageError

@@ -12,7 +12,7 @@ from mxnet import nd
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World, describe_process, read_job_id, read_restart_count
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build

@@ -19,9 +19,9 @@ from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags, 
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_samples_per_s

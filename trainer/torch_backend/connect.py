@@ -10,7 +10,7 @@ import torch
 
 from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.compressed import TYPES
 from trainer.distributed.reduce.reducers import Collective

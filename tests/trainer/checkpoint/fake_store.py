@@ -13,7 +13,7 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_check
 from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.progress import Progress
 

@@ -9,8 +9,8 @@ import pytest
 from trainer.config.choices import option_name
 from trainer.config.command_line import _build_parser, parse
 from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
-from trainer.data.sampling import DataParallelGroup
-from trainer.distributed.world import World, data_parallel_layout
+from trainer.distributed.data_parallel import DataParallelGroup, data_parallel_layout
+from trainer.distributed.world import World
 from trainer.errors import UsageError
 from trainer.train import main
 

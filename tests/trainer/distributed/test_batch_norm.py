@@ -12,8 +12,8 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import UsageError
 from trainer.models import build
 from trainer.torch_backend.backend import StepSettings, TorchBackend

@@ -16,7 +16,7 @@ from tests.trainer.programs import autotuned_trainer
 from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.models import build

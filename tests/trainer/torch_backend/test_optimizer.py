@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.trainer.programs import no_compiler_trainer
 from tests.trainer.programs.processes import run
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.optimizer import SGD, ParamGroup
 
