@@ -67,7 +67,7 @@ class TrainConfig(LRSettings, TorchSettings):
     """Prefix of the checkpoints' paths; s3://BUCKET/FOLDER/NAME to copy checkpoints/NAME to S3.
     Default: checkpoints/NETWORK in the working directory."""
     disp_batches: int = 20
-    """Batches between two progress lines."""
+    """Batches between two progress lines; MXNet's option name, kept for its scripts."""
     dataset: str = "digits"
     """One of DATASETS. Default: the digits, which come with the trainer."""
     data_dir: str = "data"

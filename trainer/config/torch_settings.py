@@ -24,7 +24,7 @@ class TorchSettings:
     deterministic: bool = False
     """Make GPUs compute the same bits every time, as CPUs do. Default: whatever is fastest."""
     reduction: str = "auto"
-    """Reducer of the gradients, one of REDUCTIONS. Default: between GPUs DistributedDataParallel, or our own buckets
+    """Reducer of the gradients, one of REDUCTIONS. Default: between GPUs DistributedDataParallel, or built-in buckets
     with deterministic or gradient_compression; between CPUs a ring."""
 
     @property

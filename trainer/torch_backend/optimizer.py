@@ -52,7 +52,7 @@ class SGD:
             sgd(
                 group.weights,
                 [_gradient(weights) for weights in group.weights],
-                # For None with momentum, torch would allocate a buffer; ours starts as zeros.
+                # For None with momentum, torch would allocate a buffer; here it starts as zeros.
                 [buffer if self._momentum else None for buffer in group.momentum_buffers],
                 fused=True,
                 grad_scale=getattr(self, "grad_scale", None),

@@ -125,10 +125,10 @@ def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
 ) -> None:
     store, others = FakeStore(**contents), TwoRankBackend(from_rank_1(other), [other_has_final])
     store.final_run_started_at = final_run_started_at
-    ours = make_manager(store, world=RESTARTED)
-    assert ours.resume_from_newest(cast(Backend, others)) is None
+    manager = make_manager(store, world=RESTARTED)
+    assert manager.resume_from_newest(cast(Backend, others)) is None
     assert others.restored == []
-    ours.finish()
+    manager.finish()
     assert (store.marker(), store.saved) == (OVER, [])
 
 
@@ -244,10 +244,10 @@ def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:
 
 
 def test_rank_0_requests_a_save_at_each_interval() -> None:
-    ours = make_manager(FakeStore(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
-    assert [ours.flags(), ours.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
-    ours.save(cast(Backend, TwoRankBackend()), Progress(run_started_at=1, samples=8))
-    assert [ours.flags(), ours.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
+    manager = make_manager(FakeStore(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
+    assert [manager.flags(), manager.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
+    manager.save(cast(Backend, TwoRankBackend()), Progress(run_started_at=1, samples=8))
+    assert [manager.flags(), manager.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
 
 
 @pytest.mark.parametrize(
@@ -270,17 +270,17 @@ def test_impossible_resume_is_reported(progress: Progress, config: TrainConfig, 
 
 def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
     store = FakeStore(Progress(run_started_at=5, epoch=1))
-    ours = make_manager(store, rank=1)
+    manager = make_manager(store, rank=1)
     others = TwoRankBackend(
         (*RankReport(run_started_at=5, epoch=1), *RankReport()),
         (*SourceProgress(run_started_at=5, epoch=1), *SourceProgress()),
     )
-    assert ours.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
+    assert manager.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
         run_started_at=5, epoch=1
     )
     assert others.restored == [(None, 0)]
-    ours.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
-    ours.finish()
+    manager.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
+    manager.finish()
     assert (len(store.saved), store.marker()) == (1, CompletionMarker())
 
 

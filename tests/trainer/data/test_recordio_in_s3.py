@@ -64,25 +64,25 @@ def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
     indices = np.array([4, 1, 5, 0])
     images, labels = prepare(local, local.train, indices, params)
 
-    ours = open_in_s3()
-    assert ours.describe_counts() == local.describe_counts()
-    read, known = prepare(ours, ours.train, indices, params)
+    remote = open_in_s3()
+    assert remote.describe_counts() == local.describe_counts()
+    read, known = prepare(remote, remote.train, indices, params)
     assert read.tobytes() == images.tobytes()
     assert known.tolist() == labels.tolist()
     # Only this rank's share has been asked for.
-    assert np.flatnonzero(ours.train.labels < 0).tolist() == [2, 3]
+    assert np.flatnonzero(remote.train.labels < 0).tolist() == [2, 3]
 
-    ours = open_in_s3()
-    load = DeviceLoader(ours, device=torch.device("cpu"), channels_last=False, memory=0)
-    batch, known = load(ours.train, indices, params)
+    remote = open_in_s3()
+    load = DeviceLoader(remote, device=torch.device("cpu"), channels_last=False, memory=0)
+    batch, known = load(remote.train, indices, params)
     assert np.array_equal(batch.images.numpy(), images)
     assert batch.targets.tolist() == known.tolist() == labels.tolist()
 
-    ours = open_in_s3()
-    parts, _ = load_micro_batches(partial(prepare, ours), 2, ours.train, indices, params)
+    remote = open_in_s3()
+    parts, _ = load_micro_batches(partial(prepare, remote), 2, remote.train, indices, params)
     assert [label for _, known in parts for label in known.tolist()] == labels.tolist()
 
-    held_out = prepare(ours, ours.validation, np.arange(6))
+    held_out = prepare(remote, remote.validation, np.arange(6))
     assert held_out[0].tobytes() == prepare(local, local.validation, np.arange(6))[0].tobytes()
 
 
@@ -281,11 +281,11 @@ def test_throttled_s3_requests_back_off_with_jitter(code: str, status: int, monk
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     client = BreakingS3(bytes(range(20)), errors=[make_error(code, status)] * 7)
-    ours = S3Object("s3://b/a.rec", client=client)
+    remote = S3Object("s3://b/a.rec", client=client)
     assert [math.ceil(math.log2(pause)) for pause in pauses] == [0, 1, 2, 3, 4, 4, 4]
     assert len({pause / 2 ** math.ceil(math.log2(pause)) for pause in pauses}) > 1
     client.refuse(make_error(code, status), times=3)
-    assert ours.read(4, 10) == bytes(range(4, 14))
+    assert remote.read(4, 10) == bytes(range(4, 14))
     assert client.asked == ["bytes=4-13"] * 4
 
 
