@@ -31,7 +31,7 @@ from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
 from trainer.metrics.results import Clock
 from trainer.progress import Progress
-from trainer.timeouts import CHECKPOINT_STALL_S
+from trainer.timeouts import CHECKPOINT_STALL_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class CheckpointManager:
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:
             # Those ranks wait for their previous checkpoint, and the others wait for them in the next step.
-            backend.set_timeout(CHECKPOINT_STALL_S)
+            backend.set_timeout(CHECKPOINT_STALL_TIMEOUT_S)
         is_best = validation_accuracy is not None and self._update_best(validation_accuracy)
         if self._store is not None:
             metadata, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()

@@ -33,7 +33,7 @@ from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 from trainer.s3 import S3Folder
-from trainer.timeouts import WRITE_S
+from trainer.timeouts import WRITE_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -145,10 +145,12 @@ class CheckpointStore:
         if not wait_for([writing], WARN_S).done:
             directory = self._directory.absolute()
             log.warning(
-                "still writing the previous checkpoint to %s (slow disk); waiting up to %.0f s", directory, WRITE_S
+                "still writing the previous checkpoint to %s (slow disk); waiting up to %.0f s",
+                directory,
+                WRITE_TIMEOUT_S,
             )
-            if not wait_for([writing], WRITE_S - WARN_S).done:
-                raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_S:.0f} s")
+            if not wait_for([writing], WRITE_TIMEOUT_S - WARN_S).done:
+                raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_TIMEOUT_S:.0f} s")
         writing.result()
 
     def upload_newest_and_wait(self) -> None:

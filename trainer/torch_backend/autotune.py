@@ -25,7 +25,7 @@ from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
 from trainer.models import ImageShape
-from trainer.timeouts import RENDEZVOUS_S
+from trainer.timeouts import RENDEZVOUS_TIMEOUT_S
 from trainer.torch_backend.compute_mode import DTYPES, ComputeMode, has_convolutions
 from trainer.torch_backend.device_loader import DeviceBatch
 
@@ -176,7 +176,7 @@ def measure_step(
             step()
         seconds = min(_mean_step_seconds(step, device) for _ in range(timings))
         # The next mode may take a rank as long as its start.
-        backend.set_timeout(RENDEZVOUS_S)
+        backend.set_timeout(RENDEZVOUS_TIMEOUT_S)
         return seconds
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", mode, first_line(error))

@@ -19,7 +19,7 @@ from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World
 from trainer.metrics.flops import count_flops
 from trainer.models import build
-from trainer.timeouts import rendezvous_s
+from trainer.timeouts import rendezvous_timeout_s
 from trainer.torch_backend.autotune import make_autotuner
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import configured_mode
@@ -43,7 +43,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
     reduction = choose_reduction(config, device)
     ring = groups = None
     if dp.world_size > 1:
-        timeout = timedelta(seconds=rendezvous_s(config))
+        timeout = timedelta(seconds=rendezvous_timeout_s(config))
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         if config.gradient_compression in TYPES:

@@ -296,13 +296,13 @@ def test_refusal_ends_the_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_s3_that_stays_busy_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_object, "READ_S", 0)
+    monkeypatch.setattr(s3_object, "READ_TIMEOUT_S", 0)
     with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*SlowDown"):
         S3Object("s3://b/a.rec", client=BreakingS3(b"", errors=[make_error("SlowDown", 503)]))
 
 
 def test_connection_that_keeps_breaking_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_object, "READ_S", 0)
+    monkeypatch.setattr(s3_object, "READ_TIMEOUT_S", 0)
     client = BreakingS3(bytes(20), breaks=9)
     with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*Connection broken"):
         S3Object("s3://b/a.rec", client=client).read(0, 20)

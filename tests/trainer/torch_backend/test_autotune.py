@@ -20,7 +20,7 @@ from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.models import build
-from trainer.timeouts import RENDEZVOUS_S, STEP_S
+from trainer.timeouts import RENDEZVOUS_TIMEOUT_S, STEP_TIMEOUT_S
 from trainer.torch_backend.autotune import (
     BUDGET_S,
     MODE_KEY,
@@ -149,7 +149,7 @@ def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixtu
         assert pick_mode(ALL, seconds, elapsed_s=lambda: 150.0 * len(tried)) == DEFAULT_MODE
     assert len(tried) == 2
     assert caplog.messages[0] == "measured for 240 s, 4 choices are left untried"
-    assert BUDGET_S < STEP_S
+    assert BUDGET_S < STEP_TIMEOUT_S
 
 
 def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +202,8 @@ def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.M
     )
     assert 0 < seconds < math.inf
     # A step of one rank may take no longer than that of the others, but compiling for the next mode may.
-    assert {*timeouts[:-1]} == {STEP_S}
-    assert timeouts[-1] == RENDEZVOUS_S
+    assert {*timeouts[:-1]} == {STEP_TIMEOUT_S}
+    assert timeouts[-1] == RENDEZVOUS_TIMEOUT_S
 
 
 class WithASlowRank(Collective):
