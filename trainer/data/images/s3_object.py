@@ -22,7 +22,7 @@ SILENCE_TIMEOUT_S: Final = 30
 REQUEST_ATTEMPTS: Final = 4
 """Attempts of boto3 for an answer: it tries again when S3 is busy or cannot be reached."""
 READ_TIMEOUT_S: Final = 120.0
-"""Longest time to read one range, in seconds, with all attempts; the other ranks must wait longer in a step (timeouts)."""
+"""Longest time to read one range, in seconds, with all attempts; less than ranks wait in a step (timeouts.py)."""
 FIRST_BACKOFF_S: Final = 1.0
 """Upper bound of the first random pause before a retry, in seconds; it doubles with each retry."""
 MAX_BACKOFF_S: Final = 16.0
