@@ -71,7 +71,7 @@ def _find(request: ApiRequest, caller: Caller) -> FakeAutoScalingGroup | None:
         return groups.get(request.parameters["AutoScalingGroupName"])
     instance_id = request.parameters.get("InstanceId")
     for group in groups.values():
-        if any(member.instance_id == instance_id for member in group.instance_states):
+        if any(instance.instance_id == instance_id for instance in group.instance_states):
             return group
     return None
 

@@ -143,8 +143,8 @@ def list_statements(backend: IAMBackend, owner: Role | User) -> tuple[Statement,
     return _parse_all(_documents([owner, *_groups(backend, owner)]))
 
 
-def _groups(backend: IAMBackend, member: Role | User) -> list[Any]:
-    return [group for group in backend.groups.values() if member in group.users]
+def _groups(backend: IAMBackend, principal: Role | User) -> list[Any]:
+    return [group for group in backend.groups.values() if principal in group.users]
 
 
 def _of_user(backend: IAMBackend, user: User) -> Caller:

@@ -1,7 +1,7 @@
-"""Answer LaunchInstances, which moto lacks: launch members immediately, in one zone, and report refusals by EC2.
+"""Answer LaunchInstances, which moto lacks: launch instances immediately, in one zone, and report refusals by EC2.
 
 AWS: "Launch instances synchronously" (Amazon EC2 Auto Scaling User Guide) and "LaunchInstances" in the API Reference.
-Neither quotes a refusal, so the messages here are our own. If EC2 launches only some members, these stay, and the
+Neither quotes a refusal, so the messages here are our own. If EC2 launches only some instances, these stay, and the
 desired capacity grows by their number.
 """
 
@@ -20,7 +20,7 @@ from moto.ec2.models.subnets import Subnet
 from moto.ec2.utils import filter_dict_attribute_mapping
 
 from local.aws.autoscaling import activities, termination
-from local.aws.autoscaling.member_launches import launch_member
+from local.aws.autoscaling.template_launches import launch_instance
 from local.aws.limits.capacity import SHORTAGES
 from local.aws.moto_patching import add
 
@@ -117,7 +117,7 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
     if desired > (group.max_size or 0):
         message = f"would raise the desired capacity to {desired}, above the max size {group.max_size}"
         raise ValidationError(f"RequestedCapacity {request.count} {message} of {group.name}")
-    launched, error = _launch_members(group, template, subnet, request.count)
+    launched, error = _launch_in_subnet(group, template, subnet, request.count)
     for instance in launched:
         instance.client_token = token
     if error and error.code in SHORTAGES and request.strategy == RETRY:
@@ -173,15 +173,15 @@ def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
     return [default[zone] for zone in group.availability_zones]
 
 
-def _launch_members(
+def _launch_in_subnet(
     group: FakeAutoScalingGroup, template: LaunchTemplate, subnet: Subnet, count: int
 ) -> tuple[list[Instance], EC2ClientError | None]:
-    """Launch up to ``count`` members; return them with the error that ended the launch."""
+    """Launch up to ``count`` instances; return them with the error that ended the launch."""
     launched: list[Instance] = []
     try:
         with activities.recording(group):
             for _ in range(count):
-                launched.append(launch_member(group, template, subnet_id=subnet.id))
+                launched.append(launch_instance(group, template, subnet_id=subnet.id))
     except EC2ClientError as error:
         return launched, error
     return launched, None

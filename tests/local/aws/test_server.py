@@ -44,10 +44,10 @@ def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(mo
     assert wrapped == {
         "CloudFormationBackend.create_stack": ["stacks", "template_rules"],
         "CloudFormationBackend.update_stack": ["stack_updates", "template_rules"],
-        "FakeAutoScalingGroup._set_launch_configuration": ["member_launches", "group_checks"],
+        "FakeAutoScalingGroup._set_launch_configuration": ["template_launches", "group_checks"],
         "FakeAutoScalingGroup.create_from_cloudformation_json": ["lifecycle_hooks", "group_checks"],
-        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["member_launches", "activities"],
-        "Instance.terminate": ["member_launches", "elastic_ips"],
+        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["template_launches", "activities"],
+        "Instance.terminate": ["template_launches", "elastic_ips"],
         "EC2Backend.run_instances": [
             "capacity",
             "network_interfaces",
