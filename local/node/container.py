@@ -221,11 +221,11 @@ def _remove_cgroup(cgroup: Path) -> None:
             time.sleep(0.02)
 
 
-def save_start_logs(directory: Path, kept: Path) -> None:
+def save_start_logs(directory: Path, target: Path) -> None:
     """Copy the logs that show why a node did not start, to keep them after the node is gone."""
     for name in KEPT_LOGS:
         with contextlib.suppress(OSError):
-            shutil.copy(directory / name, kept / f"{directory.name}.{Path(name).name}")
+            shutil.copy(directory / name, target / f"{directory.name}.{Path(name).name}")
 
 
 def destroy_node(node: Node) -> None:
