@@ -36,7 +36,7 @@ def _group(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 
 
 def _group_of_size(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    """Require the action on the group, with the sizes that the call sets; a size that it leaves alone has no key."""
+    """Require the action on the group, with a condition key for each size that the call sets."""
     sizes = {
         f"autoscaling:{name}": (str(request.parameters[name]),)
         for name in ("MinSize", "MaxSize")

@@ -80,12 +80,12 @@ def install() -> None:
 def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     token, request = response._get_param("ClientToken"), _read(response)
     now = time.monotonic()
-    for old in [token for token, each in _ANSWERED.items() if now - each.time > TOKEN_LIFETIME_S]:
+    for old in [token for token, answered in _ANSWERED.items() if now - answered.time > TOKEN_LIFETIME_S]:
         del _ANSWERED[old]
-    if known := _ANSWERED.get(token):
-        if known.request != request:
+    if previous := _ANSWERED.get(token):
+        if previous.request != request:
             raise IdempotentParameterMismatchError(f"The client token {token} was used with other parameters")
-        return ActionResult(known.answer)
+        return ActionResult(previous.answer)
     answer = _launch(response.autoscaling_backend, request, token)
     _ANSWERED[token] = _Answered(request=request, answer=answer, time=now)
     return ActionResult(answer)
@@ -155,20 +155,20 @@ def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
 def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
     """Return the only subnet of the group that matches the request. Raises ValidationError."""
     group_subnets = _subnets(group)
-    matching = [each for each in group_subnets if request.subnet in ("", each.id)]
-    matching = [each for each in matching if request.zone in ("", each.availability_zone)]
-    matching = [each for each in matching if request.zone_id in ("", each.availability_zone_id)]
+    matching = [subnet for subnet in group_subnets if request.subnet in ("", subnet.id)]
+    matching = [subnet for subnet in matching if request.zone in ("", subnet.availability_zone)]
+    matching = [subnet for subnet in matching if request.zone_id in ("", subnet.availability_zone_id)]
     if not matching:
         named = " in ".join(filter(None, (request.subnet, request.zone, request.zone_id)))
         raise ValidationError(f"{named} is not a subnet or an Availability Zone of {group.name}")
-    if len({each.availability_zone for each in matching}) > 1:
+    if len({subnet.availability_zone for subnet in matching}) > 1:
         raise ValidationError(f"AvailabilityZones or SubnetIds must be specified: {group.name} has several zones")
     return matching[0]
 
 
 def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
     if group.vpc_zone_identifier:
-        return [group.ec2_backend.get_subnet(each) for each in group.vpc_zone_identifier.split(",")]
+        return [group.ec2_backend.get_subnet(subnet_id) for subnet_id in group.vpc_zone_identifier.split(",")]
     default = group.ec2_backend.get_default_subnets()
     return [default[zone] for zone in group.availability_zones]
 

@@ -98,8 +98,8 @@ def launch_instance(group: FakeAutoScalingGroup, template: LaunchTemplate, *, su
     """Launch one instance from the group's template. Raises EC2ClientError if EC2 refuses."""
     version = template.get_version(group.launch_template_version)
     tags = convert_tag_spec(version.data.get("TagSpecifications", []))
-    own = tags.get("instance", {}) | group.get_propagated_tags() | {ASG_NAME_TAG: group.name}
-    instance = _run(group, version, {"instance": own, "volume": tags.get("volume", {})}, subnet_id)
+    instance_tags = tags.get("instance", {}) | group.get_propagated_tags() | {ASG_NAME_TAG: group.name}
+    instance = _run(group, version, {"instance": instance_tags, "volume": tags.get("volume", {})}, subnet_id)
     protected = group.new_instances_protected_from_scale_in
     group.instance_states.append(InstanceState(instance, protected_from_scale_in=protected, autoscaling_group=group))
     return instance

@@ -99,8 +99,8 @@ def mark_unhealthy(group: FakeAutoScalingGroup, instance: InstanceState, cause: 
 def waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) -> list[str]:
     """Return the IDs of the instances that wait for a hook."""
     group = backend.autoscaling_groups.get(group_name)
-    waiting = ((name, each.timers) for name, each in _TERMINATIONS.items() if each.group is group)
-    return [name for name, timers in waiting if hook_name in timers]
+    waiting = (t for t in _TERMINATIONS.values() if t.group is group and hook_name in t.timers)
+    return [termination.instance.instance_id for termination in waiting]
 
 
 def complete(instance_id: str, hook_name: str, result: str) -> None:
@@ -221,7 +221,7 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     if not suspended_processes.may_terminate(group):
         return
     change = f"shrinking the capacity from {len(active)} to {desired}"
-    candidates = [m for m in order if m in active and not m.protected_from_scale_in]
+    candidates = [i for i in order if i in active and not i.protected_from_scale_in]
     for instance in candidates[: max(len(active) - desired, 0)]:
         _begin_termination(group, instance, f"a difference between desired and actual capacity, {change}")
 
@@ -269,7 +269,7 @@ def _resume(original: Any, backend: AutoScalingBackend, group_name: str, scaling
     original(backend, group_name, scaling_processes)
     group = backend.autoscaling_groups[group_name]
     if suspended_processes.may_replace_unhealthy(group):
-        for instance in [m for m in group.active_instances() if m.health_status == "Unhealthy"]:
+        for instance in [i for i in group.active_instances() if i.health_status == "Unhealthy"]:
             _begin_termination(group, instance, "a health check that found it unhealthy while replacing was suspended")
     _fill(group)
 
@@ -280,7 +280,7 @@ def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any
     autoscaling = autoscaling_backends[backend.account_id][backend.region_name]
     replaced = []
     for group in autoscaling.autoscaling_groups.values():
-        for instance in [m for m in group.instance_states if m.instance_id in instance_ids]:
+        for instance in [i for i in group.instance_states if i.instance_id in instance_ids]:
             if suspended_processes.may_replace_unhealthy(group):
                 replaced.append(instance.instance_id)
             else:
