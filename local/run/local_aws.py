@@ -30,7 +30,7 @@ END_TIMEOUT_S = 300.0
 IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && exec "$@"')
 """Command line that runs another one in the checkout.
 
-The remount drops what the overlay remembers of files that were replaced outside since (local.run.startup).
+The remount makes the overlay forget files that have been replaced outside (local.run.startup).
 """
 
 
