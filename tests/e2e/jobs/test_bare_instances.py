@@ -22,7 +22,7 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.faults.nodes import NodeHandle
 from local.network.addresses import METADATA_ADDRESS
-from local.network.vpc_network import in_namespace, router_of
+from local.network.vpc_network import find_router, in_namespace
 from local.node.spot_notices import INTERRUPTION
 from tests.e2e.deployed_cluster import node_disk
 from tests.waiting import wait_until
@@ -199,7 +199,7 @@ def test_established_connections_are_cut_and_resume(three_nodes: list[BareNode],
 
 
 def rules(node: BareNode, table: str) -> str:
-    command = ["ip", "netns", "exec", router_of(node.name), "nft", "list", "table", "inet", table]
+    command = ["ip", "netns", "exec", find_router(node.name), "nft", "list", "table", "inet", table]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stdout
 
 
