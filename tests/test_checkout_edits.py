@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.checkouts import Edit
+from tests.e2e.support.checkouts import Edit
 from tests.tree import files_below
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -16,9 +16,9 @@ import boto3
 import pytest
 
 from local.run.user import User, deploy_arguments
-from tests.e2e.checkouts import Edit, copy_checkout
-from tests.e2e.deployed_cluster import STACK, group_instances, stack_outputs
-from tests.e2e.leftovers import left_over, stack_buckets
+from tests.e2e.support.checkouts import Edit, copy_checkout
+from tests.e2e.support.deployed_cluster import STACK, group_instances, stack_outputs
+from tests.e2e.support.leftovers import left_over, stack_buckets
 
 DEPLOY_S = 400
 """Below the product's own timeouts; edits shorten those that a fault must wait for."""

@@ -19,10 +19,10 @@ import pytest
 from bootstrap.contract import RELEASE_HASH_LENGTH, VERSION
 from local.aws.ec2.images import FAMILIES, image_id
 from local.faults.clients import client
-from tests.e2e.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
-from tests.e2e.colleague import KEYS_TIMEOUT_S, SSH_FAILED, Colleague, new_colleague
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
-from tests.e2e.node_views import (
+from tests.e2e.support.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
+from tests.e2e.support.colleague import KEYS_TIMEOUT_S, SSH_FAILED, Colleague, new_colleague
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
+from tests.e2e.support.node_views import (
     AGREE_TIMEOUT_S,
     MASTER,
     InstancesByAlias,

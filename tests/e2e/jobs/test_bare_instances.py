@@ -24,7 +24,7 @@ from local.faults.nodes import NodeHandle
 from local.network.addresses import METADATA_ADDRESS
 from local.network.vpc_network import in_namespace, router_of
 from local.node.spot_notices import INTERRUPTION
-from tests.e2e.deployed_cluster import node_disk
+from tests.e2e.support.deployed_cluster import node_disk
 from tests.waiting import wait_until
 
 TIMEOUT_S = 240.0

@@ -13,9 +13,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.deployed_cluster import DeployedCluster
-from tests.e2e.jupyter import FILES, address_and_token
-from tests.e2e.user_venv import make_venv
+from tests.e2e.support.deployed_cluster import DeployedCluster
+from tests.e2e.support.jupyter import FILES, address_and_token
+from tests.e2e.support.user_venv import make_venv
 from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 

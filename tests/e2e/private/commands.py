@@ -14,10 +14,10 @@ import pytest
 
 from cli.command_group import COMMANDS
 from local.run.user import deploy_arguments
-from tests.e2e.jupyter import FILES, address_and_token
-from tests.e2e.node_checks import limited_links
 from tests.e2e.private.existing_vpc import NAME, PrivateCluster
-from tests.e2e.user_venv import make_venv
+from tests.e2e.support.jupyter import FILES, address_and_token
+from tests.e2e.support.node_checks import limited_links
+from tests.e2e.support.user_venv import make_venv
 from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 

@@ -25,8 +25,6 @@ from local.faults.clients import client
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
 from local.run.user import User, deploy_arguments
-from tests.e2e.checkouts import DEPLOY_S, copy_checkout
-from tests.e2e.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
 from tests.e2e.private.commands import (
     ELSEWHERE,
     LONG,
@@ -48,7 +46,9 @@ from tests.e2e.private.existing_vpc import (
     existing_file_system,
     existing_vpc,
 )
-from tests.e2e.shared_directory import STATE, check_that_ranks_share
+from tests.e2e.support.checkouts import DEPLOY_S, copy_checkout
+from tests.e2e.support.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
+from tests.e2e.support.shared_directory import STATE, check_that_ranks_share
 from tests.endpoints import SERVICES
 from tests.waiting import wait_until
 
