@@ -16,7 +16,8 @@ from moto.ec2.models import ec2_backends
 
 from bootstrap.aws.clients import Clients, connect
 from bootstrap.contract import TABLE_KEY
-from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import LOG_GROUP, REGION, TABLE
 
 
 class UnexpectedSubprocessError(BaseException):

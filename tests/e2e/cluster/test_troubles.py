@@ -20,9 +20,9 @@ from local.faults.clients import client
 from local.run.startup import REGION
 from tests.cli.command_lines import CHOOSING, LINES, OF_ONE_CLUSTER, prints_json, words_of
 from tests.cli.fleet import template
-from tests.e2e.command_answers import Prompt, enter_project
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster
-from tests.e2e.guest_stack import stack_status
+from tests.e2e.support.command_answers import Prompt, enter_project
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster
+from tests.e2e.support.guest_stack import stack_status
 from tests.service_models import shared_models
 from tests.waiting import wait_until
 

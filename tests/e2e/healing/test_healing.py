@@ -18,8 +18,8 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.run.startup import REGION
 from tests.cli.command_lines import ON_MASTER, words_of
-from tests.e2e.command_answers import Prompt, enter_project
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
+from tests.e2e.support.command_answers import Prompt, enter_project
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.service_models import shared_models
 from tests.waiting import wait_until
 
