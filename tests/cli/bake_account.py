@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cli.aws.nodes import ClusterNode
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 
 SHA256 = "0123456789abcdef" * 4
 DONE = f"done:{SHA256[:12]}"
