@@ -28,7 +28,7 @@ def read_status(selected: ClusterContext) -> tuple[Status, list[str]]:
             instance_id: summarize_instance(described[instance_id]) if instance_id in described else GONE
             for instance_id in ids
         },
-        baked=tuple(instance_id for instance_id, instance in described.items() if is_left_by_bake(instance)),
+        bake_workers=tuple(instance_id for instance_id, instance in described.items() if is_left_by_bake(instance)),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         protected_instances=groups.protected_instances,

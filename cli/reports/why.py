@@ -108,7 +108,7 @@ def _left(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.left_buckets:
         return
     heading = f"buckets left by earlier clusters named {diagnosis.cluster_name}, not in use"
-    yield f"{heading}; each command deletes one, after a question:"
+    yield f"{heading}; each command deletes one bucket, after asking for confirmation:"
     yield from (f"  {delete_command(bucket, region=diagnosis.region)}" for bucket in diagnosis.left_buckets)
 
 

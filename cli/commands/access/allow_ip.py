@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import click
 
 from cli.aws.allow_list import AllowedBlock, AllowList, allow_list_id
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.aws.own_address import URL, VARIABLE, own_address
 from cli.command import cluster_command
@@ -43,7 +43,7 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
     status and ssh do so whenever they run. Open connections stay open.
     """
     more = _checked(cidr, me=me, time=time, remove=remove)
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     allowed = AllowList(clients.ec2, allow_list_id(cluster))
     block = f"{own_address()}/32" if me else cidr

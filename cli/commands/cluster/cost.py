@@ -2,7 +2,7 @@
 
 import click
 
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.command import cluster_command
 from cli.costs.amounts import dollars, dollars_by_kind
@@ -23,7 +23,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     made; not the bucket, logs and traffic, for which see docs/start/costs.md. AWS's bill differs by discounts and
     taxes.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     cost = read_cost(clients, cluster)
     end = upcoming_end(cluster)

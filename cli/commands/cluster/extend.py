@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from bootstrap.contract import NODE_TYPES, NodeType
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
@@ -45,7 +45,7 @@ def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple
     props = read_props(read_context(Path.cwd(), cdk_options))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
     # Do not use cdk.json, which an interrupted call may have changed: the next one must not add to that.

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import click
 
 from bootstrap.contract import NODE_TYPES
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import read_template
 from cli.command import cluster_command
@@ -36,7 +36,7 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
     The nodes are new machines: their disks are as after a deploy. A second call is harmless, and completes one that was
     interrupted.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     require_settled(cluster)
     if cluster.expires is not None and cluster.expires <= datetime.now(timezone.utc):

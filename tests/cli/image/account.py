@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from cli.aws.nodes import ClusterNode
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from tests.cli.fleet import KEY
 
 SHA256 = "0123456789abcdef" * 4

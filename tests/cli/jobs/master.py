@@ -7,7 +7,7 @@ from typing import Any
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
 from cli.files.upload import Upload
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from tests.cli.fleet import KEY, RELEASE
 
 JOB = "20260101-000000-abcdef0"

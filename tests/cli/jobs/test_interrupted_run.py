@@ -9,7 +9,7 @@ import pytest
 
 from cli.errors import EXIT_INTERRUPTED
 from cli.main import main
-from cli.ssh.remote import ending_with_connection
+from cli.ssh.master_connection import kill_on_disconnect
 from tests.cli.jobs.master import JOB, Master, record, set_job_answers
 
 
@@ -65,7 +65,7 @@ def test_lost_connection_ends_a_job_that_is_starting(tmp_path: Path) -> None:
     launch = tmp_path / "launch"
     launch.write_text(f"#!/bin/sh\ntrap 'kill $!; echo ended > {tmp_path}/end; exit 143' TERM\nsleep 60 & echo; wait\n")
     launch.chmod(0o755)
-    line = ending_with_connection(["launch", "--detach"])
+    line = kill_on_disconnect(["launch", "--detach"])
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     pipe = subprocess.PIPE
     with subprocess.Popen(["bash", "-c", line], env=environment, stdin=pipe, stdout=pipe) as process:

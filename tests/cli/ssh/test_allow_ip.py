@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import ALLOW_LIST_SIZE
 from cli.aws.allow_list import CHANGE_TIMEOUT_S, AllowedBlock, AllowList
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
 from cli.main import main
@@ -117,7 +117,7 @@ def test_failed_removal_of_expired_addresses_is_only_a_warning(
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, "GetManagedPrefixListEntries")
 
     monkeypatch.setattr(AllowList, "remove_expired", refuse)
-    remove_expired_addresses(connect(None), find_cluster(stacks.cloudformation, name="demo", region=REGION))
+    remove_expired_addresses(create_clients(None), find_cluster(stacks.cloudformation, name="demo", region=REGION))
     sentence = "AWS refused GetManagedPrefixListEntries: UnauthorizedOperation: no"
     assert capsys.readouterr().err == f"dlcluster: cannot look for expired addresses: {sentence}\n"
 

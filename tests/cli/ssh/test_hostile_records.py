@@ -18,7 +18,7 @@ from bootstrap.contract import CLUSTER_TAG
 from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.main import main
 from cli.ssh.config import LoginSettings, config_text, known_hosts_text, ssh_arguments
-from cli.ssh.remote import SshTarget
+from cli.ssh.master_connection import SshTarget
 from tests.bootstrap.forged_records import forged_items
 from tests.bootstrap.identities import NETWORKS
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses

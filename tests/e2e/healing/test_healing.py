@@ -145,7 +145,9 @@ def check_commands_without_master(prompt: Prompt, lost: str) -> None:
     for command in ("cost", "policy", "known-hosts", "allow-ip", "delete-bucket", "delete-storage"):
         assert prompt.run([command]).code == 0, command
     paused = prompt.run(["pause"])
-    assert paused.err.splitlines()[0] == f"dlcluster: cannot tell which jobs run: {NO_MASTER} ({lost} is terminated)"
+    assert (
+        paused.err.splitlines()[0] == f"dlcluster: cannot determine which jobs run: {NO_MASTER} ({lost} is terminated)"
+    )
 
 
 def check_job_runs_on_all_nodes(cluster: DeployedCluster) -> None:

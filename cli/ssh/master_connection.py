@@ -78,7 +78,7 @@ class MasterConnection:
     ) -> CommandResult:
         """Run a command with `chunks` as its standard input; return its output.
 
-        With `keep_stdin_open`, its input then stays open until the connection ends (ending_with_connection). Raises
+        With `keep_stdin_open`, its input then stays open until the connection ends (kill_on_disconnect). Raises
         ClusterError at the deadline: a frozen master acknowledges packets without answering.
         """
         with self._channel(command) as channel, self._timeout(timeout_s, channel):
@@ -186,7 +186,7 @@ def _send(channel: paramiko.Channel, chunks: Iterable[bytes], *, ends: bool) -> 
 
 
 @contextmanager
-def connect(target: SshTarget) -> Iterator[MasterConnection]:
+def open_connection(target: SshTarget) -> Iterator[MasterConnection]:
     """Log in, and yield the connection. Raises ClusterError."""
     with ExitStack() as opened:
         sock = opened.enter_context(session_socket(target.start_session())) if target.start_session else None
@@ -199,11 +199,11 @@ def run_command(target: SshTarget, command: str, *, stdout_fd: int, stderr_fd: i
 
     The master needs no agent to reach the workers, because it has the cluster's key.
     """
-    with connect(target) as connection:
+    with open_connection(target) as connection:
         return connection.stream(command, stdout_fd=stdout_fd, stderr_fd=stderr_fd, forward_agent=True)
 
 
-def ending_with_connection(words: Sequence[str]) -> str:
+def kill_on_disconnect(words: Sequence[str]) -> str:
     """Return a shell line that runs a command and ends it when the connection closes; sshd itself would not."""
     wait_for_close = '{ cat <&3; kill "$job"; } >/dev/null 2>&1 & watch=$!'
     run = f"{shlex.join(words)} </dev/null 3<&- & job=$!"
