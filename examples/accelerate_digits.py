@@ -2,7 +2,7 @@
 
 import torch
 from accelerate import Accelerator
-from digits import batches, network, share_right
+from digits import accuracy, batches, network
 
 # On a machine without a GPU Accelerate has to be told, or each process trains alone.
 accelerator = Accelerator(cpu=not torch.cuda.is_available())
@@ -15,6 +15,6 @@ for _ in range(8):
         optimizer.zero_grad()
         accelerator.backward(torch.nn.functional.cross_entropy(model(images), labels))
         optimizer.step()
-accuracy = share_right(model, accelerator.device)
-print(f"worker {accelerator.process_index}/{accelerator.num_processes} accuracy={accuracy:.3f}", flush=True)
+result = accuracy(model, accelerator.device)
+print(f"worker {accelerator.process_index}/{accelerator.num_processes} accuracy={result:.3f}", flush=True)
 accelerator.end_training()

@@ -14,11 +14,11 @@ FOR_TRAINING = 1437
 
 def load():
     """Return images of shape (samples, 1, 8, 8) and labels: first for training, then the held-out ones."""
-    pixels = gzip.decompress((DIRECTORY / "digits-images-idx3-ubyte.gz").read_bytes())
-    names = gzip.decompress((DIRECTORY / "digits-labels-idx1-ubyte.gz").read_bytes())
+    image_bytes = gzip.decompress((DIRECTORY / "digits-images-idx3-ubyte.gz").read_bytes())
+    label_bytes = gzip.decompress((DIRECTORY / "digits-labels-idx1-ubyte.gz").read_bytes())
     # Headers of idx files: 4 bytes, and 4 for each dimension.
-    images = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 8, 8).astype(np.float32) / 255
-    labels = np.frombuffer(names, np.uint8, offset=8).astype(np.int64)
+    images = np.frombuffer(image_bytes, np.uint8, offset=16).reshape(-1, 1, 8, 8).astype(np.float32) / 255
+    labels = np.frombuffer(label_bytes, np.uint8, offset=8).astype(np.int64)
     train, held_out = slice(FOR_TRAINING), slice(FOR_TRAINING, None)
     return (images[train], labels[train]), (images[held_out], labels[held_out])
 
@@ -42,11 +42,11 @@ def network():
     )  # fmt: skip
 
 
-def share_right(model, device):
-    """Return the share of the held-out digits that a network of torch classifies correctly."""
+def accuracy(model, device):
+    """Return a torch network's accuracy on the held-out digits."""
     import torch
 
     _, (images, labels) = load()
     with torch.no_grad():
-        found = model.to(device)(torch.from_numpy(images).to(device)).argmax(1).cpu()
-    return (found == torch.from_numpy(labels)).float().mean().item()
+        predicted = model.to(device)(torch.from_numpy(images).to(device)).argmax(1).cpu()
+    return (predicted == torch.from_numpy(labels)).float().mean().item()

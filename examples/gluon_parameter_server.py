@@ -62,7 +62,7 @@ def main():
     random.seed(0)
     devices = [mx.gpu(index) for index in range(mx.context.num_gpus())] or [mx.cpu()]
     store = mx.kv.create("dist_sync")
-    (images, labels), (held_out, answers) = load()
+    (images, labels), (val_images, val_labels) = load()
     part = SplitSampler(len(labels), store.num_workers, store.rank)
     samples = gluon.data.ArrayDataset(images, labels.astype("float32"))
     batches = gluon.data.DataLoader(samples, options.batch_size, sampler=part, last_batch="discard")
@@ -75,8 +75,8 @@ def main():
         for batch in batches:
             train_batch(batch, devices, net, trainer, global_batch_size=options.batch_size * store.num_workers)
 
-    found = net(nd.array(held_out, ctx=devices[0])).argmax(axis=1).asnumpy()
-    print(f"worker {store.rank}/{store.num_workers} accuracy={(found == answers).mean():.3f}", flush=True)
+    predicted = net(nd.array(val_images, ctx=devices[0])).argmax(axis=1).asnumpy()
+    print(f"worker {store.rank}/{store.num_workers} accuracy={(predicted == val_labels).mean():.3f}", flush=True)
 
 
 if __name__ == "__main__":

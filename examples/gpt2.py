@@ -1,7 +1,7 @@
 """Train GPT-2 (124 million weights) on files of tokens, on any number of GPUs and nodes; one file, made to be changed.
 
 torchrun --nproc-per-node 8 gpt2.py --data data             one machine
-launch --max-restarts 5 gpt2.py --data data                 every node of the cluster, a process for each GPU
+launch --max-restarts 5 gpt2.py --data data                 every node of the cluster, one process per GPU
 launch --max-restarts 5 gpt2.py --data data --fsdp          weights and AdamW's state are split over all GPUs
 
 --data is a directory with train.bin and, if you like, val.bin, on every node. They hold only token numbers as uint16,
@@ -37,6 +37,7 @@ from torch.nn.parallel import DistributedDataParallel
 KEPT_CHECKPOINTS = 2
 # Peak bfloat16 speed without sparsity, in 10^12 operations a second, from NVIDIA's datasheets; the first match counts.
 PEAK_TFLOPS = {"A100": 312, "A10G": 70, "L40S": 362, "L4": 121, "H100": 989, "H200": 989, "B200": 2250}
+# Options for the network's shape, in the order of GPT's arguments.
 SHAPE = {"layers": 12, "heads": 12, "width": 768, "length": 1024, "vocabulary": 50304}  # 50,257 and some unused
 # fmt: off
 NUMBERS = {  # options, with their defaults
@@ -55,17 +56,17 @@ NUMBERS = {  # options, with their defaults
 class GPT(nn.Module):
     """Predicts each token from those before it, with GPT-2's layers."""
 
-    def __init__(self, layers, heads, width, length, vocabulary):
+    def __init__(self, n_layer, n_head, n_embd, block_size, vocab_size):
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.tokens, self.positions = nn.Embedding(vocab_size, n_embd), nn.Embedding(block_size, n_embd)
         gelu = partial(functional.gelu, approximate="tanh")
-        block = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, gelu, batch_first=True, norm_first=True)
-        self.blocks = nn.TransformerEncoder(block, layers, nn.LayerNorm(width), enable_nested_tensor=False)
+        block = nn.TransformerEncoderLayer(n_embd, n_head, 4 * n_embd, 0.0, gelu, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(block, n_layer, nn.LayerNorm(n_embd), enable_nested_tensor=False)
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 # GPT-2 scales its additions to the residual stream down by their number.
-                is_addition = name.endswith(("out_proj.weight", "linear2.weight"))
-                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * layers) if is_addition else 0.02)
+                is_residual_projection = name.endswith(("out_proj.weight", "linear2.weight"))
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * n_layer) if is_residual_projection else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
 
@@ -85,19 +86,19 @@ class Tokens:
     def __init__(self, path, args):
         if not path.is_file():
             sys.exit(f"gpt2.py: no such file: {path} (how to make one: the first lines of gpt2.py)")
-        self.path, self.length, self.vocabulary = path, args.length, args.vocabulary
+        self.path, self.block_size, self.vocab_size = path, args.length, args.vocabulary
         size, least = path.stat().st_size, args.length + 1
         if size % 2 or size < 2 * least:
             sys.exit(f"gpt2.py: {path} must have at least {least} uint16 tokens, 2 bytes each, got {size} bytes")
         self.data = np.memmap(path, dtype=np.uint16, mode="r")
 
     def starts(self, count, *seed):
-        return np.random.default_rng(seed).integers(len(self.data) - self.length, size=count)
+        return np.random.default_rng(seed).integers(len(self.data) - self.block_size, size=count)
 
     def batch(self, starts, device):
-        rows = np.stack([self.data[start : start + self.length + 1] for start in starts]).astype(np.int64)
-        if rows.max() >= self.vocabulary:
-            sys.exit(f"gpt2.py: {self.path} has the token {rows.max()}, --vocabulary has {self.vocabulary}")
+        rows = np.stack([self.data[start : start + self.block_size + 1] for start in starts]).astype(np.int64)
+        if rows.max() >= self.vocab_size:
+            sys.exit(f"gpt2.py: {self.path} has the token {rows.max()}, --vocabulary has {self.vocab_size}")
         rows = torch.from_numpy(rows)
         if device.type == "cuda":
             rows = rows.pin_memory().to(device, non_blocking=True)
@@ -170,7 +171,7 @@ class Trainer:
 
     def __init__(self, args, device):
         self.args, self.device = args, device
-        self.model = GPT(**{name: getattr(args, name) for name in SHAPE}).to(device)
+        self.model = GPT(*(getattr(args, name) for name in SHAPE)).to(device)
         on_gpu = device.type == "cuda"
         has_bfloat16 = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
         self.dtype = torch.bfloat16 if has_bfloat16 else torch.float32
@@ -229,7 +230,7 @@ class Trainer:
 
     def restart_clock(self, step):
         """Count the time for tokens/s from here: without that of reports, evaluation and checkpoints."""
-        self.began, self.before = time.perf_counter(), step
+        self.clock_start, self.clock_step = time.perf_counter(), step
 
     def report(self, step, total, norm):
         """Print a step's loss, and the speed since the clock was restarted."""
@@ -237,7 +238,7 @@ class Trainer:
         dist.all_reduce(total)
         tokens = args.total_batch * args.length
         loss, norm = total.item() / tokens, (norm.full_tensor() if args.fsdp else norm).item()
-        speed = tokens * (step - self.before) / (time.perf_counter() - self.began)
+        speed = tokens * (step - self.clock_step) / (time.perf_counter() - self.clock_start)
         # PaLM (Chowdhery et al., 2022), appendix B, as in nanoGPT: 6 for each weight, 12 T for each channel of a layer.
         flops = speed * (6 * self.weights + 12 * args.layers * args.width * args.length)
         mfu = f"{flops / (self.peak * dist.get_world_size()):.1%}" if self.peak else "unknown"

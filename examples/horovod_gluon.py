@@ -3,7 +3,7 @@
     launch --engine horovod python horovod_gluon.py    every node, over Gloo
     launch --launcher mpi python horovod_gluon.py      the same over Open MPI
 
-There is one process a GPU. Comments mark the lines that Horovod adds to a script for one GPU. During the first epochs
+There is one process per GPU. Comments mark the lines that Horovod adds to a script for one GPU. During the first epochs
 the learning rate grows from that of one GPU by the number of GPUs.
 """
 
@@ -39,9 +39,9 @@ def main():
     hvd.init()  # Horovod
     mx.random.seed(0)
     np.random.seed(0)
-    device = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()  # Horovod: one GPU a process
-    (images, labels), (held_out, answers) = load()
-    length = len(labels) // hvd.size()  # Horovod: one part a process, all equally long
+    device = mx.gpu(hvd.local_rank()) if mx.context.num_gpus() else mx.cpu()  # Horovod: one GPU per process
+    (images, labels), (val_images, val_labels) = load()
+    length = len(labels) // hvd.size()  # Horovod: one part per process, all equally long
     own = slice(length * hvd.rank(), length * (hvd.rank() + 1))
     samples = gluon.data.ArrayDataset(images[own], labels[own].astype("float32"))
     batches = gluon.data.DataLoader(samples, options.batch_size, shuffle=True, last_batch="discard")
@@ -70,8 +70,8 @@ def main():
             loss.backward()
             trainer.step(options.batch_size)
 
-    found = net(nd.array(held_out, ctx=device)).argmax(axis=1).asnumpy()
-    print(f"worker {hvd.rank()}/{hvd.size()} accuracy={(found == answers).mean():.3f}", flush=True)
+    predicted = net(nd.array(val_images, ctx=device)).argmax(axis=1).asnumpy()
+    print(f"worker {hvd.rank()}/{hvd.size()} accuracy={(predicted == val_labels).mean():.3f}", flush=True)
     hvd.shutdown()
 
 

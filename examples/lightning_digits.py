@@ -4,7 +4,7 @@ import os
 
 import lightning
 import torch
-from digits import batches, network, share_right
+from digits import accuracy, batches, network
 
 
 class Digits(lightning.LightningModule):
@@ -28,5 +28,5 @@ devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORL
 trainer = lightning.Trainer(devices=devices, num_nodes=nodes, strategy="ddp", max_epochs=8, enable_progress_bar=False)
 model = Digits()
 trainer.fit(model, batches())
-accuracy = share_right(model.network, torch.device("cpu"))
-print(f"worker {trainer.global_rank}/{trainer.world_size} accuracy={accuracy:.3f}", flush=True)
+result = accuracy(model.network, torch.device("cpu"))
+print(f"worker {trainer.global_rank}/{trainer.world_size} accuracy={result:.3f}", flush=True)

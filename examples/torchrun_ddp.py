@@ -1,7 +1,7 @@
 """Train with PyTorch's DistributedDataParallel, as written for torchrun: it reads only the variables of torchrun.
 
 torchrun --nproc-per-node 2 torchrun_ddp.py        one machine
-launch --nproc-per-node 2 torchrun_ddp.py          every node of the cluster; left out, one process a GPU
+launch --nproc-per-node 2 torchrun_ddp.py          every node of the cluster; by default one process per GPU
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main():
     dist.init_process_group("nccl" if has_gpu else "gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
 
-    (images, labels), (held_out, answers) = load()
+    (images, labels), (val_images, val_labels) = load()
     samples = TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
     sampler = DistributedSampler(samples, drop_last=True)
     batches = DataLoader(samples, options.batch_size, sampler=sampler, drop_last=True)
@@ -43,8 +43,9 @@ def main():
             optimizer.step()
 
     with torch.no_grad():
-        known = (model(torch.from_numpy(held_out).to(device)).argmax(1).cpu() == torch.from_numpy(answers)).float()
-    print(f"worker {rank}/{size} accuracy={known.mean():.3f}", flush=True)
+        predicted = model(torch.from_numpy(val_images).to(device)).argmax(1).cpu()
+    correct = predicted == torch.from_numpy(val_labels)
+    print(f"worker {rank}/{size} accuracy={correct.float().mean():.3f}", flush=True)
     # Free DistributedDataParallel before its group, whose last owner joins gloo's threads while it holds the GIL, which
     # may hang. The first one that a process makes is in a reference cycle, so only the collector frees it.
     del model

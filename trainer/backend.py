@@ -1,7 +1,7 @@
 """Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-A framework is what the user selects with --engine; a backend is our class that drives it. train.py, the data and the
-checkpoints use only numpy and this protocol.
+A framework is what the user selects with --engine (see trainer.config.choices.OPTIONS); a backend is the class that
+drives it. train.py, the data and the checkpoints use only numpy and this protocol.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Labels
 from trainer.data.batches import LoadBatch
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.metrics.step_timer import StepTimer
@@ -176,8 +176,8 @@ REMEDY: Final = {
 
 def set_library_defaults() -> None:
     """Set environment variables that the frameworks' libraries read when they are loaded."""
-    # OpenMP's threads spin while they wait, by default. On cores shared with another process LeNet then ran at a tenth
-    # of its speed.
+    # By default OpenMP's threads spin while they wait. Measured: LeNet ran at a tenth of its speed on cores shared with
+    # another process.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Hide torch's warnings about host names without an IPv6 address.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

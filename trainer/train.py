@@ -27,13 +27,13 @@ from trainer.checkpoint import CheckpointManager, CheckpointSaver, finish_saving
 from trainer.config.command_line import parse
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, Batch, LoadBatch, epoch_batches
+from trainer.data.check_same_data import check_same_data
 from trainer.data.dataset import Dataset
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelGroup, epoch_end, step_seed
+from trainer.data.sampling import epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
-from trainer.distributed.check_same_data import check_same_data
+from trainer.distributed.data_parallel import DataParallelGroup, data_parallel_layout, warn_if_independent
 from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
-from trainer.distributed.world import data_parallel_layout, warn_if_independent
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
 from trainer.metrics.profiler import Profiler

@@ -10,7 +10,7 @@ import numpy as np
 from trainer.backend import Backend
 from trainer.data.batches import LoadBatch, prefetch
 from trainer.data.dataset import Samples
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 
 
 def count_correct_validation(

@@ -187,7 +187,7 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def new_backend(config: Any) -> Any:
-    from trainer.data.sampling import DataParallelGroup
+    from trainer.distributed.data_parallel import DataParallelGroup
     from trainer.distributed.world import World
     from trainer.torch_backend.connect import create_backend
 
@@ -231,7 +231,7 @@ def random_data(config: Any) -> Any:
 def loop_speed(config: Any, data: Any, *, share: float) -> float:
     """Return images/s of the training loop in its second epoch; the dataset may take ``share`` of the GPU's memory."""
     from trainer.checkpoint.manager import CheckpointManager
-    from trainer.data.sampling import DataParallelGroup
+    from trainer.distributed.data_parallel import DataParallelGroup
     from trainer.train import Trainer
 
     with patch("trainer.torch_backend.device_loader.RESIDENT_SHARE", share):

@@ -37,7 +37,7 @@ from benchmarks.train._async_save import measure as measure_async
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.progress import Progress
 from trainer.torch_backend.backend import TorchBackend

@@ -25,7 +25,7 @@ from trainer.data.batches import Augmentation, epoch_batches, prepare
 from trainer.data.images.decoding import MEAN, STD
 from trainer.data.images.folder import load_folder
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 
 SHAPE = (3, 224, 224)
 WIDTH, HEIGHT = 500, 375

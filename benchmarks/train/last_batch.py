@@ -21,7 +21,7 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.dataset import Dataset, InMemory
 from trainer.data.digits import load_digits
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer

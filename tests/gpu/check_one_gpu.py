@@ -19,8 +19,8 @@ from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import Augmentation, prepare
-from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build

@@ -18,8 +18,8 @@ from tests.trainer.distributed.rings import joined, on_all
 from tests.trainer.networks import perceptron
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Ring
 from trainer.progress import Progress
 from trainer.torch_backend.backend import StepSettings, TorchBackend

@@ -8,7 +8,7 @@ import pytest
 from tests.trainer.fake_backend import SAMPLES, STEP_S, RecordingBackend, RecordingSaver, make_trainer
 from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import StoppedError, TrainerError
 from trainer.progress import Progress
 

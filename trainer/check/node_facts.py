@@ -19,7 +19,7 @@ Same as in bootstrap.health.checks, which the trainer does not import.
 """
 EFA_DRIVER: Final = "efa"
 """Name of the driver that distinguishes the two; same as in bootstrap.health.checks."""
-NVIDIA_SMI_S: Final = 30.0
+NVIDIA_SMI_TIMEOUT_S: Final = 30.0
 """Seconds for nvidia-smi, which hangs when a GPU is lost."""
 
 
@@ -65,7 +65,9 @@ def count_efa_devices(directory: Path) -> int:
 
 def _nvidia_smi() -> str:
     try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=NVIDIA_SMI_S)
+        done = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=NVIDIA_SMI_TIMEOUT_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout

@@ -34,8 +34,8 @@ class BestCheckpoint:
         self._folder = folder
         self._in_s3: Score | None = None
         """Score of the copy in S3, as far as this process knows."""
-        self._copier = ThreadPoolExecutor(max_workers=1, thread_name_prefix="best")
-        self._copying: Future[None] | None = None
+        self._uploader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="best")
+        self._uploading: Future[None] | None = None
 
     def read_score_from_s3(self) -> None:
         """Read the score of the copy in S3, if there is one; TrainerError when S3 does not answer."""
@@ -60,30 +60,30 @@ class BestCheckpoint:
         if new and previous and new.run_started_at == previous.run_started_at and new.accuracy < previous.accuracy:
             return
         link_or_copy(path, self.path)
-        is_queued = self._copying is not None and not self._copying.running() and not self._copying.done()
+        is_queued = self._uploading is not None and not self._uploading.running() and not self._uploading.done()
         # A queued upload reads the file when it starts, so it already includes this one.
         if self._folder is not None and not is_queued:
-            self._copying = self._copier.submit(self._copy_or_warn, self._folder)
+            self._uploading = self._uploader.submit(self._upload_or_warn, self._folder)
 
     def wait_until_uploaded(self) -> None:
         """Wait until no upload is running."""
-        if self._copying is not None:
-            self._copying.result()
+        if self._uploading is not None:
+            self._uploading.result()
 
     def upload_if_missing(self, best: Score) -> None:
         """Upload the checkpoint with this score if this machine has it and S3 does not; TrainerError on failure."""
         self.wait_until_uploaded()
         if self._folder is not None and self._in_s3 != best and _score(self.path) == best:
-            self._copy(self._folder)
+            self._upload(self._folder)
 
-    def _copy_or_warn(self, folder: S3Folder) -> None:
+    def _upload_or_warn(self, folder: S3Folder) -> None:
         try:
-            self._copy(folder)
+            self._upload(folder)
         except TrainerError as error:
             # A warning is enough: the machines have the file, and the run retries at its end.
             log.warning("%s", error)
 
-    def _copy(self, folder: S3Folder) -> None:
+    def _upload(self, folder: S3Folder) -> None:
         # Upload from a second link, because save() may replace the file in the meantime. save() uses
         # temporary_path(self.path), so this link needs another name.
         link = temporary_path(temporary_path(self.path))

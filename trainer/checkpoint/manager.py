@@ -25,13 +25,13 @@ from trainer.checkpoint.resume import (
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory, detect_shared_directory
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import all_gather
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, UsageError
 from trainer.metrics.results import Clock
 from trainer.progress import Progress
-from trainer.timeouts import CHECKPOINT_STALL_S
+from trainer.timeouts import CHECKPOINT_STALL_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class CheckpointManager:
         self._clock = clock
         self._saved_at = clock()
         self._run_started_at = 0.0
-        self._best: float | None = None
+        self._best_accuracy: float | None = None
         """Validation accuracy of the best epoch so far, the same on all ranks until the last epoch."""
         self._loaded: Checkpoint | None = None
 
@@ -112,7 +112,7 @@ class CheckpointManager:
             if self._store is not None:
                 self._store.read_best_score_from_s3()
             best = max(self._gather_bests(backend))
-            self._best = best.accuracy if best.is_known else None
+            self._best_accuracy = best.accuracy if best.is_known else None
         return begin
 
     def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
@@ -203,7 +203,7 @@ class CheckpointManager:
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:
             # Those ranks wait for their previous checkpoint, and the others wait for them in the next step.
-            backend.set_timeout(CHECKPOINT_STALL_S)
+            backend.set_timeout(CHECKPOINT_STALL_TIMEOUT_S)
         is_best = validation_accuracy is not None and self._update_best(validation_accuracy)
         if self._store is not None:
             metadata, snapshot = self._describe(progress, validation_accuracy), backend.snapshot()
@@ -223,7 +223,7 @@ class CheckpointManager:
         self._store.wait_until_written()
         if self._update_best(validation_accuracy):
             self._store.save_best(path)
-        best = validation_accuracy if self._best is None else self._best
+        best = validation_accuracy if self._best_accuracy is None else self._best_accuracy
         return self._store.upload_final(path, best=Score(self._run_started_at, best))
 
     def wait_for_final(self, backend: Backend) -> None:
@@ -234,7 +234,7 @@ class CheckpointManager:
             path = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(path, source=holder)
             accuracy = bests[holder].accuracy
-            if self._dp.is_main_process and accuracy == self._best:
+            if self._dp.is_main_process and accuracy == self._best_accuracy:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
@@ -257,14 +257,15 @@ class CheckpointManager:
 
     def _completed_before_restart(self, marker: CompletionMarker) -> bool:
         """Return True if this job completed the marker's run before the launcher restarted it."""
-        return self._marker_has_this_job_id(marker) and self._world.restart_count > 0
+        return self._is_own_marker(marker) and self._world.restart_count > 0
 
     def _clear_job_of_earlier_marker(self, marker: CompletionMarker) -> None:
         """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
-        if self._store is not None and self._marker_has_this_job_id(marker) and not self._world.restart_count:
+        if self._store is not None and self._is_own_marker(marker) and not self._world.restart_count:
             self._store.set_marker(replace(marker, job_id=""))
 
-    def _marker_has_this_job_id(self, marker: CompletionMarker) -> bool:
+    def _is_own_marker(self, marker: CompletionMarker) -> bool:
+        """Return True if a run of this job, with these settings, left the marker."""
         return bool(self._world.job_id) and marker == self._make_marker(marker.run_started_at)
 
     def _is_final_checkpoint_stored(self, backend: Backend, *, run_started_at: float) -> bool:
@@ -282,9 +283,9 @@ class CheckpointManager:
 
     def _update_best(self, accuracy: float) -> bool:
         """Remember the accuracy if it is the best of the run, and return True if it is."""
-        is_best = self._best is None or accuracy > self._best
+        is_best = self._best_accuracy is None or accuracy > self._best_accuracy
         if is_best:
-            self._best = accuracy
+            self._best_accuracy = accuracy
         return is_best
 
     def _describe(self, progress: Progress, accuracy: float | None) -> CheckpointMetadata:

@@ -15,8 +15,8 @@ from trainer.distributed.world import RENDEZVOUS_VARIABLES
 from trainer.errors import UsageError
 
 RETRY_S: Final = 0.05
-RETRIES: Final = 40
-"""Number of attempts: a process that has just taken the lock may not have written its name yet."""
+MAX_ATTEMPTS: Final = 40
+"""A process that has just taken the lock may not have written its name yet."""
 
 
 def lock_prefix(prefix: str, *, run: str) -> int | None:
@@ -50,7 +50,7 @@ def run_name(job_id: str, environment: Mapping[str, str]) -> str:
 
 def _take(file: int, run: str) -> str:
     """Take the lock if it is free; return the name of the run that holds it."""
-    for _ in range(RETRIES):
+    for _ in range(MAX_ATTEMPTS):
         if _flock(file, fcntl.LOCK_EX):
             os.ftruncate(file, 0)
             os.pwrite(file, run.encode(), 0)

@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class S3Checkpoints:
-    """Uploads one file at a time in a thread, and downloads the newest; a run waits for uploads only at its end."""
+    """Uploads one file at a time in a thread, and downloads the newest.
+
+    ``upload_if_due`` never waits; the other methods that upload or delete wait for a running upload.
+    """
 
     def __init__(self, folder: S3Folder, *, every_s: float, clock: Clock = time.monotonic) -> None:
         self._folder = folder
@@ -25,8 +28,8 @@ class S3Checkpoints:
         self._clock = clock
         self._last_upload_at = clock()
         self._last_name: str | None = None
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="s3")
-        self._upload: Future[None] | None = None
+        self._uploader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="s3")
+        self._uploading: Future[None] | None = None
 
     def download_newer(self, prefix: str, *, than: str, into: Path) -> None:
         """Download the newest checkpoint in S3 if its name sorts after this one.
@@ -41,7 +44,7 @@ class S3Checkpoints:
 
     def upload_if_due(self, path: Path) -> None:
         """Upload the file, unless the last upload is recent or still running."""
-        busy = self._upload is not None and not self._upload.done()
+        busy = self._uploading is not None and not self._uploading.done()
         if not busy and self._clock() - self._last_upload_at >= self._every_s:
             self.upload(path)
 
@@ -52,7 +55,7 @@ class S3Checkpoints:
         # Upload from a second link, because newer checkpoints replace the file.
         link = temporary_path(path)
         link_or_copy(path, link)
-        self._upload = self._executor.submit(self._upload_and_delete_previous, link, path.name)
+        self._uploading = self._uploader.submit(self._upload_and_delete_previous, link, path.name)
 
     def _upload_and_delete_previous(self, link: Path, name: str) -> None:
         try:
@@ -72,12 +75,12 @@ class S3Checkpoints:
 
     def wait_until_uploaded(self) -> None:
         """Wait until no upload is running. A failed upload is a warning: the machines have the file."""
-        if self._upload is not None:
+        if self._uploading is not None:
             try:
-                self._upload.result()
+                self._uploading.result()
             except TrainerError as error:
                 log.warning("%s", error)
-            self._upload = None
+            self._uploading = None
 
     def upload_final(self, path: Path) -> str:
         """Upload the final checkpoint and return its URL; TrainerError on failure."""

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from trainer.atomic_file import temporary_path
 from trainer.backend import Backend
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import all_gather
+from trainer.distributed.data_parallel import DataParallelGroup
 
 log = logging.getLogger(__name__)
 

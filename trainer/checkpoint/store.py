@@ -33,7 +33,7 @@ from trainer.distributed.world import World
 from trainer.errors import TrainerError
 from trainer.progress import Progress
 from trainer.s3 import S3Folder
-from trainer.timeouts import WRITE_S
+from trainer.timeouts import WRITE_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore
     make_checkpoint_directory(Path(prefix).expanduser().parent)
     if not config.distributed and world.world_size > 1:
         prefix = f"{prefix}-rank{world.rank}"
-    # The process keeps the lock until it ends.
+    # The descriptor is never closed, so the lock lasts until the process ends.
     lock_prefix(prefix, run=run_name(world.job_id, os.environ))
     s3_folder = None
     # All machines store the same checkpoints, so only one uploads.
@@ -145,10 +145,12 @@ class CheckpointStore:
         if not wait_for([writing], WARN_S).done:
             directory = self._directory.absolute()
             log.warning(
-                "still writing the previous checkpoint to %s (slow disk); waiting up to %.0f s", directory, WRITE_S
+                "still writing the previous checkpoint to %s (slow disk); waiting up to %.0f s",
+                directory,
+                WRITE_TIMEOUT_S,
             )
-            if not wait_for([writing], WRITE_S - WARN_S).done:
-                raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_S:.0f} s")
+            if not wait_for([writing], WRITE_TIMEOUT_S - WARN_S).done:
+                raise TrainerError(f"a checkpoint could not be written to {directory} within {WRITE_TIMEOUT_S:.0f} s")
         writing.result()
 
     def upload_newest_and_wait(self) -> None:
@@ -156,12 +158,6 @@ class CheckpointStore:
         self.wait_until_written()
         if self._s3_checkpoints is not None:
             self._s3_checkpoints.upload_newest_and_wait(max(self._paths(), default=None))
-        self._best.wait_until_uploaded()
-
-    def wait_for_uploads(self) -> None:
-        """Wait until no upload to S3 is running; only tests need that."""
-        if self._s3_checkpoints is not None:
-            self._s3_checkpoints.wait_until_uploaded()
         self._best.wait_until_uploaded()
 
     def upload_final(self, path: Path, *, best: Score) -> str:
@@ -217,7 +213,7 @@ class CheckpointStore:
 
 @contextlib.contextmanager
 def _warn_on_failure(consequence: str = "") -> Iterator[None]:
-    """Turn a TrainerError in the block into a warning that states the consequence."""
+    """Turn a TrainerError or OSError in the block into a warning that states the consequence."""
     try:
         yield
     except (TrainerError, OSError) as error:

@@ -10,12 +10,12 @@ KV_STORES_OF: Final = {
     "mxnet": ("device", "local", "dist_sync", "dist_device_sync", "dist_async"),
     "horovod": ("horovod",),
 }
-"""kv-stores of each --engine by MXNet's names, its default first."""
+"""kv-stores of each framework by MXNet's names, its default first."""
 FRAMEWORKS: Final = tuple(KV_STORES_OF)
 KV_STORES: Final = ("local", "device", "dist_sync", "dist_device_sync", "dist_async", "horovod")
 RESUME: Final = ("auto", "never")
 DTYPES: Final = ("float32", "bfloat16", "float16")
-GC_TYPES: Final = ("none", "fp16", "bf16")
+COMPRESSION_TYPES: Final = ("none", "fp16", "bf16")
 COMPILE_LEVELS: Final = ("0", "1", "graphs")
 """Level of torch.compile: off, the network's operations, and their launches too (CUDA graphs)."""
 COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
@@ -30,6 +30,7 @@ TORCH_ONLY_SETTINGS: Final = (
 )
 """Settings that only --engine torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
+    # The option has the name of the cluster's setting `engines`; the code says framework.
     "framework": "--engine",
     "batch_size_per_node": "--batch-size",
     "momentum": "--mom",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from trainer.config.argument_parser import ArgumentParser
-from trainer.config.choices import DTYPES, FRAMEWORKS, GC_TYPES, KV_STORES_OF
+from trainer.config.choices import COMPRESSION_TYPES, DTYPES, FRAMEWORKS, KV_STORES_OF
 from trainer.config.datasets import DATASETS
 from trainer.config.option_types import number, parse_epochs, parse_gpus, parse_shape, parse_steps, parse_switch
 from trainer.config.settings import TrainConfig
@@ -192,7 +192,7 @@ def _add_speed_options(parser: ArgumentParser) -> None:
         "--gc-type",
         dest="gradient_compression",
         metavar="GC_TYPE",
-        help=f"precision of gradients sent between nodes, one of {', '.join(GC_TYPES)} "
+        help=f"precision of gradients sent between nodes, one of {', '.join(COMPRESSION_TYPES)} "
         f"(default {default.gradient_compression})",
     )
     add("--compile", help="torch.compile: 0, 1, graphs (with CUDA graphs), or auto: the fastest measured (default 0)")

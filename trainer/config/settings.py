@@ -17,8 +17,8 @@ from trainer.config.choices import (
     option_name,
 )
 from trainer.config.datasets import DATASETS, check_channels, check_record_files
+from trainer.config.lr_settings import LRSettings
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
-from trainer.config.rate_settings import RateSettings
 from trainer.config.schedule import LRSchedule, warmup_rates
 from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
@@ -36,7 +36,7 @@ FIXED_ON_RESUME: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig(RateSettings, TorchSettings):
+class TrainConfig(LRSettings, TorchSettings):
     """Settings of one run, named as in MXNet's image classification example."""
 
     network: str = "lenet"
@@ -67,7 +67,7 @@ class TrainConfig(RateSettings, TorchSettings):
     """Prefix of the checkpoints' paths; s3://BUCKET/FOLDER/NAME to copy checkpoints/NAME to S3.
     Default: checkpoints/NETWORK in the working directory."""
     disp_batches: int = 20
-    """Batches between two progress lines."""
+    """Batches between two progress lines; MXNet's option name, kept for its scripts."""
     dataset: str = "digits"
     """One of DATASETS. Default: the digits, which come with the trainer."""
     data_dir: str = "data"
@@ -113,7 +113,8 @@ class TrainConfig(RateSettings, TorchSettings):
         self._check_images()
         check_choice("framework", self.framework, FRAMEWORKS)
         check_kv_store(self.effective_kv_store, framework=self.framework)
-        self._check_torch_settings()
+        self._refuse_torch_only_settings()
+        self.check_torch_settings(sync_bn=self.sync_bn)
         self._check_augmentation()
         check_choice("last_batch", self.last_batch, LAST_BATCHES)
         check_choice("resume", self.resume, RESUME)
@@ -123,7 +124,7 @@ class TrainConfig(RateSettings, TorchSettings):
                 raise UsageError(f"{option_name(name)} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
             raise UsageError(f"--seed must be at least 0 and below {2**32}, got {self.seed}")
-        self.check_rate()
+        self.check_lr()
         if not (math.isfinite(self.checkpoint_seconds) and self.checkpoint_seconds > 0):
             raise UsageError(f"--checkpoint-seconds must be a number above 0, got {self.checkpoint_seconds}")
         check_prefix(self.model_prefix)
@@ -245,14 +246,14 @@ class TrainConfig(RateSettings, TorchSettings):
         if not 1 <= first <= last:
             raise UsageError(f"--profile-steps must be the first and the last step, from 1, got {first}-{last}")
 
-    def _check_torch_settings(self) -> None:
-        """Raise UsageError unless the framework supports these settings."""
-        if self.framework != "torch":
-            torch_only = (field for field in fields(self) if field.name in TORCH_ONLY_SETTINGS)
-            changed = [field.name for field in torch_only if getattr(self, field.name) != field.default]
-            if changed:
-                raise UsageError(f"{option_name(changed[0])} requires --engine torch, got --engine {self.framework}")
-        self.check_torch_settings(sync_bn=self.sync_bn)
+    def _refuse_torch_only_settings(self) -> None:
+        """Raise UsageError if a setting that only torch supports is changed for another framework."""
+        if self.framework == "torch":
+            return
+        torch_only = (field for field in fields(self) if field.name in TORCH_ONLY_SETTINGS)
+        changed = [field.name for field in torch_only if getattr(self, field.name) != field.default]
+        if changed:
+            raise UsageError(f"{option_name(changed[0])} requires --engine torch, got --engine {self.framework}")
 
     def schedule(self, *, global_batch_size: int) -> LRSchedule:
         """Return the learning rate schedule of the run."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainer.config.choices import COMPILE_CHOICES, DTYPES, FAST_CHOICES, GC_TYPES, REDUCTIONS, check_choice
+from trainer.config.choices import COMPILE_CHOICES, COMPRESSION_TYPES, DTYPES, FAST_CHOICES, REDUCTIONS, check_choice
 from trainer.errors import UsageError
 
 
@@ -16,7 +16,7 @@ class TorchSettings:
     gradient_accumulation: int = 1
     """Micro-batches whose gradients are accumulated in one step."""
     gradient_compression: str = "none"
-    """Data type of gradients on the network, one of GC_TYPES."""
+    """Data type of gradients on the network, one of COMPRESSION_TYPES."""
     compile: str | None = None
     """Level of torch.compile, one of COMPILE_CHOICES. Default: 0, or what ``fast`` picks."""
     fast: str = "off"
@@ -24,7 +24,7 @@ class TorchSettings:
     deterministic: bool = False
     """Make GPUs compute the same bits every time, as CPUs do. Default: whatever is fastest."""
     reduction: str = "auto"
-    """Reducer of the gradients, one of REDUCTIONS. Default: between GPUs DistributedDataParallel, or our own buckets
+    """Reducer of the gradients, one of REDUCTIONS. Default: between GPUs DistributedDataParallel, or built-in buckets
     with deterministic or gradient_compression; between CPUs a ring."""
 
     @property
@@ -41,7 +41,7 @@ class TorchSettings:
         """Raise UsageError unless these settings are valid together."""
         if self.dtype is not None:
             check_choice("dtype", self.dtype, DTYPES)
-        check_choice("gradient_compression", self.gradient_compression, GC_TYPES)
+        check_choice("gradient_compression", self.gradient_compression, COMPRESSION_TYPES)
         if self.compile is not None:
             check_choice("compile", self.compile, COMPILE_CHOICES)
         check_choice("fast", self.fast, FAST_CHOICES)

@@ -14,7 +14,8 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.dataset import Dataset, Samples
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelGroup, Indices, global_batches
+from trainer.data.sampling import Indices, global_batches
+from trainer.distributed.data_parallel import DataParallelGroup
 
 PADDING: Final = 4
 """Pixels added on each side of an image without a margin to crop from: He et al. (2015), section 4.2."""
@@ -82,7 +83,7 @@ class LoadBatch(Protocol):
 class Batch(NamedTuple):
     """One rank's share of a step's batch."""
 
-    number: int
+    step: int
     """Number of the step in its epoch, from 1."""
     global_size: int
     """Samples of all ranks in this step."""
@@ -108,8 +109,8 @@ def epoch_batches(
     batches = global_batches(total, global_batch_size=global_batch_size, seed=seed, epoch=epoch, begin=begin, end=end)
 
     def prepare_batch(numbered: tuple[int, Indices]) -> Batch:
-        number, batch = numbered
-        return Batch(number, len(batch), *load_batch(samples, dp.select(batch), params))
+        step, batch = numbered
+        return Batch(step, len(batch), *load_batch(samples, dp.select(batch), params))
 
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from trainer.errors import TrainerError
 from trainer.s3 import SCHEME, S3Folder
-from trainer.timeouts import FETCH_S
+from trainer.timeouts import DOWNLOAD_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def local_directory(place: str) -> Path:
         # Another process of this job may have downloaded it while this one waited.
         if lock.stat().st_mtime < asked or not lock.stat().st_size:
             log.info("fetching %s to %s", place, directory)
-            S3Folder(place).download_all(directory, deadline_s=FETCH_S)
+            S3Folder(place).download_all(directory, deadline_s=DOWNLOAD_TIMEOUT_S)
             lock.write_text("fetched")
             # Linux's own time of a write may be some milliseconds old, and so before a wait that has just begun.
             now = time.time()
@@ -64,7 +64,7 @@ def _cache() -> Path:
 @contextmanager
 def _one_process_at_a_time(lock: Path) -> Iterator[None]:
     """Admit one process of the machine at a time; later ones find everything downloaded."""
-    deadline = time.monotonic() + FETCH_S
+    deadline = time.monotonic() + DOWNLOAD_TIMEOUT_S
     with lock.open("a") as file:
         while True:
             try:
@@ -72,6 +72,6 @@ def _one_process_at_a_time(lock: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise TrainerError(f"another process has held {lock} for {FETCH_S:g} s") from None
+                    raise TrainerError(f"another process has held {lock} for {DOWNLOAD_TIMEOUT_S:g} s") from None
                 time.sleep(POLL_S)
         yield

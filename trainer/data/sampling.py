@@ -1,37 +1,17 @@
-"""Choose the samples of every step, and this rank's share of them.
+"""Choose the samples of every step, and seed its random numbers.
 
 The order of an epoch and its global batches depend only on the seed, not on the number of ranks: n ranks with batch b
 train in each step on the same samples as one rank with batch n*b.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainer.distributed.data_parallel import DataParallelGroup
+
 Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataParallelGroup:
-    """Rank among the processes that train one model together, each with an equal part of every batch.
-
-    It differs from World only with --kv-store device and local, where each process trains a model of its own.
-    """
-
-    rank: int = 0
-    world_size: int = 1
-
-    @property
-    def is_main_process(self) -> bool:
-        """True on the rank that reports for this model."""
-        return self.rank == 0
-
-    def select(self, indices: Indices) -> Indices:
-        """Return this rank's part of the samples; parts differ by at most one sample and may be empty."""
-        count = len(indices)
-        return indices[count * self.rank // self.world_size : count * (self.rank + 1) // self.world_size]
 
 
 def epoch_end(dataset_size: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 
 Row = TypeVar("Row", bound=tuple[float, ...])
 """A NamedTuple of numbers."""

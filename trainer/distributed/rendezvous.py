@@ -14,12 +14,12 @@ import torch.distributed
 
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, shorten_torch_message
-from trainer.timeouts import RENDEZVOUS_S, STEP_S
+from trainer.timeouts import RENDEZVOUS_TIMEOUT_S, STEP_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
-RENDEZVOUS_TIMEOUT: Final = timedelta(seconds=RENDEZVOUS_S)
-STEP_TIMEOUT: Final = timedelta(seconds=STEP_S)
+RENDEZVOUS_TIMEOUT: Final = timedelta(seconds=RENDEZVOUS_TIMEOUT_S)
+STEP_TIMEOUT: Final = timedelta(seconds=STEP_TIMEOUT_S)
 LISTENER_POLL_S: Final = 0.1
 TIMEOUT_MARGIN: Final = timedelta(seconds=30)
 """Seconds added to NCCL's timeout, which ends the process, so that DeferredResults first raises an error with the

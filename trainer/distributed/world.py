@@ -1,17 +1,12 @@
-"""Determine the rank of this process, and its share of every step."""
+"""Determine the rank of this process from the variables of its launcher."""
 
-import logging
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
 from trainer.errors import UsageError
-
-log = logging.getLogger(__name__)
 
 RENDEZVOUS_VARIABLES: Final = ("MASTER_ADDR", "MASTER_PORT")
 
@@ -66,32 +61,6 @@ class World:
         if world.world_size > 1:
             read_number(environment, "MASTER_PORT", minimum=1)
         return world
-
-
-def data_parallel_layout(config: TrainConfig, world: World) -> tuple[DataParallelGroup, int]:
-    """Return the rank among the processes that train this one's model, with their number, and the global batch size."""
-    if not config.distributed:
-        warn_if_independent(config, world)
-        return DataParallelGroup(), config.samples_per_node_per_step
-    if config.batch_size_per_node < world.local_world_size:
-        raise UsageError(
-            f"--batch-size must be at least {world.local_world_size}, one sample for each process "
-            f"of a machine, got {config.batch_size_per_node}"
-        )
-    return DataParallelGroup(
-        rank=world.rank, world_size=world.world_size
-    ), config.samples_per_node_per_step * world.num_nodes
-
-
-def warn_if_independent(config: TrainConfig, world: World) -> None:
-    """Warn when processes of one job each train their own network."""
-    if world.world_size > 1 and not config.distributed:
-        log.warning(
-            "--kv-store %s does not communicate, %d processes each train a model of their own; "
-            "to train one model, use --kv-store dist_sync",
-            config.effective_kv_store,
-            world.world_size,
-        )
 
 
 def read_restart_count(environment: Mapping[str, str]) -> int:

@@ -76,7 +76,7 @@ class Pace:
 
 
 class Speedometer:
-    """Measures this rank's pace over every ``every`` batches."""
+    """Measures this rank's pace over every ``every`` batches, like the class of the same name in MXNet."""
 
     def __init__(self, *, every: int, clock: Clock) -> None:
         self._every = every

@@ -57,7 +57,7 @@ NETWORKS: Final[Mapping[str, Network]] = {
 
 
 def check_network(name: str) -> None:
-    """Raise UsageError unless this is a network of ours, or has the form module:function."""
+    """Raise UsageError unless this is a built-in network, or has the form module:function."""
     if name not in NETWORKS and not REFERENCE.fullmatch(name):
         raise UsageError(
             f"unknown --network {name!r}, must be one of: {', '.join(NETWORKS)}; or your own, as module:function"
@@ -67,9 +67,9 @@ def check_network(name: str) -> None:
 def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module":
     """Build a network with new weights from torch's random numbers.
 
-    Its function gets those of the keywords ``classes`` and ``image_shape`` (channels, height, width) that it takes, or
-    of torchvision's and timm's, ``num_classes`` and ``in_chans``. Raises UsageError when there is no such function, or
-    it returns no nn.Module with parameters to train.
+    The network's function gets the keywords ``classes`` and ``image_shape`` (channels, height, width) that it takes, or
+    those of torchvision and timm, ``num_classes`` and ``in_chans``. Raises UsageError when there is no such function,
+    or it returns no nn.Module with parameters to train.
     """
     # Imported late: a wrong option is reported without loading torch.
     from torch import nn

@@ -12,7 +12,7 @@ import mxnet as mx
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.launcher_env import ROLE
 from trainer.distributed.world import World, describe_process, read_job_id, read_number, read_restart_count
 from trainer.errors import UsageError
@@ -21,7 +21,7 @@ from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.kvstore import KVStoreCollective, joined_stores
 from trainer.mxnet_backend.models import build
 from trainer.mxnet_backend.watchdog import Watchdog
-from trainer.timeouts import rendezvous_s
+from trainer.timeouts import rendezvous_timeout_s
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
         raise UsageError(
             f"--kv-store {config.effective_kv_store} is for one worker, got {workers}: use dist_sync for several"
         )
-    watchdog = Watchdog(rendezvous_s=rendezvous_s(config))
+    watchdog = Watchdog(rendezvous_timeout_s=rendezvous_timeout_s(config))
     server_address = f"{environment.get('DMLC_PS_ROOT_URI')}:{environment.get('DMLC_PS_ROOT_PORT')}"
     if config.distributed:
         log.info(

@@ -58,7 +58,7 @@ class AsyncCollective(KVStoreCollective):
 
     def __init__(self, store: mx.kv.KVStore, optimizer: ServerSGD, *, world: World, watchdog: Watchdog) -> None:
         super().__init__(store, world=world, watchdog=watchdog)
-        self._met_at = time.monotonic()
+        self._last_barrier_at = time.monotonic()
         if store.rank == 0:
             store.set_optimizer(optimizer)
         self._barrier("rendezvous at the servers")
@@ -93,7 +93,7 @@ class AsyncCollective(KVStoreCollective):
                 self._store.pull(key, out=row)
             self._barrier(action)
             summed: NDArray[np.float32] = nd.add_n(*rows).asnumpy()
-        self._met_at = time.monotonic()
+        self._last_barrier_at = time.monotonic()
         return summed
 
     def _barrier(self, action: str) -> None:
@@ -104,7 +104,7 @@ class AsyncCollective(KVStoreCollective):
 
     def _waiting(self, action: str) -> AbstractContextManager[None]:
         # Another rank may have been half as fast as this one since they last met.
-        return self._watchdog.waiting(action, more_s=time.monotonic() - self._met_at)
+        return self._watchdog.waiting(action, more_s=time.monotonic() - self._last_barrier_at)
 
 
 class AsyncBackend(GluonBackend):
@@ -133,7 +133,7 @@ class AsyncBackend(GluonBackend):
         self._world_size = world.world_size
         self._has_begun = False
         self._server_rate = learning_rate
-        self._rate_share = 1.0
+        self._lr_ratio = 1.0
         """Current rate divided by the servers' rate; giving them a new optimizer would lose the momentum."""
 
     def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
@@ -146,7 +146,7 @@ class AsyncBackend(GluonBackend):
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the rate of the next update and those after it."""
-        self._rate_share = rate / self._server_rate
+        self._lr_ratio = rate / self._server_rate
 
     def optimizer_step(self, *, global_batch_size: int) -> None:
         """Let the servers change the weights by this rank's share of the mean gradient."""
@@ -156,9 +156,9 @@ class AsyncBackend(GluonBackend):
             self._has_begun = True
         gradients, weights = self._gradients(), self._trained_weights()
         for gradient, weight, wd in zip(gradients, weights, self._decays, strict=True):
-            gradient *= self._rate_share / global_batch_size
+            gradient *= self._lr_ratio / global_batch_size
             # Each rank's push is a separate update; together, they decay the weights once.
-            gradient += self._rate_share * wd / self._world_size * weight
+            gradient += self._lr_ratio * wd / self._world_size * weight
         self._servers.exchange(gradients, weights)
 
     def all_reduce(self, values: Sequence[float]) -> list[float]:

@@ -12,12 +12,12 @@ from mxnet import nd
 
 from trainer.backend import Backend, LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World, describe_process, read_job_id, read_restart_count
 from trainer.mxnet_backend.gluon_backend import GluonBackend, seed
 from trainer.mxnet_backend.models import build
 from trainer.mxnet_backend.watchdog import Watchdog
-from trainer.timeouts import STEP_S, rendezvous_s
+from trainer.timeouts import STEP_TIMEOUT_S, rendezvous_timeout_s
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ GLOO_TIMEOUT: Final = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 
 def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
     """Connect to the other ranks that launch, horovodrun or mpirun started."""
-    timeout_s = rendezvous_s(config)
-    watchdog = Watchdog(rendezvous_s=timeout_s)
+    timeout_s = rendezvous_timeout_s(config)
+    watchdog = Watchdog(rendezvous_timeout_s=timeout_s)
     # By default, Gloo fails after 30 s with its own message; the watchdog's should come first.
-    os.environ.setdefault(GLOO_TIMEOUT, f"{timeout_s + STEP_S:.0f}")
+    os.environ.setdefault(GLOO_TIMEOUT, f"{timeout_s + STEP_TIMEOUT_S:.0f}")
     with watchdog.waiting("rendezvous with the other ranks"):
         hvd.init()
     world = World(

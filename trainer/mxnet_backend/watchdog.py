@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from trainer.timeouts import RENDEZVOUS_S, STEP_S
+from trainer.timeouts import RENDEZVOUS_TIMEOUT_S, STEP_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +41,14 @@ class Watchdog:
         self,
         *,
         end: Callable[[str], None] = _exit_with,
-        rendezvous_s: float = RENDEZVOUS_S,
-        step_s: float = STEP_S,
+        rendezvous_timeout_s: float = RENDEZVOUS_TIMEOUT_S,
+        step_timeout_s: float = STEP_TIMEOUT_S,
         poll_s: float = POLL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._end = end
-        self._seconds = rendezvous_s
-        self._step_s = step_s
+        self._seconds = rendezvous_timeout_s
+        self._step_timeout_s = step_timeout_s
         self._poll_s = poll_s
         self._clock = clock
         self._wait: Wait | None = None
@@ -69,7 +69,7 @@ class Watchdog:
 
     def use_step_timeout(self) -> None:
         """Use the step timeout from now on; call it once all ranks have made a step."""
-        self._seconds = self._step_s
+        self._seconds = self._step_timeout_s
 
     def set_timeout(self, seconds: float) -> None:
         """Let the other ranks be silent for this long from now on."""

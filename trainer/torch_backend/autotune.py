@@ -25,7 +25,7 @@ from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
 from trainer.models import ImageShape
-from trainer.timeouts import RENDEZVOUS_S
+from trainer.timeouts import RENDEZVOUS_TIMEOUT_S
 from trainer.torch_backend.compute_mode import DTYPES, ComputeMode, has_convolutions
 from trainer.torch_backend.device_loader import DeviceBatch
 
@@ -35,10 +35,10 @@ MODE_KEY: Final = "method"
 """Key of the mode in a checkpoint; predates the term "mode", and is kept for old checkpoints."""
 MAX_TIME_RATIO: Final = 0.97
 """Largest step time, relative to the best so far, that keeps a choice; each choice rounds differently."""
-WARM_UP: Final = 3
-STEPS: Final = 5
-ROUNDS: Final = 3
-"""Number of timings per mode. The shortest counts: other work on the machine only adds time."""
+WARMUP_STEPS: Final = 3
+TIMED_STEPS: Final = 5
+TIMINGS: Final = 3
+"""Timings of each mode. The shortest counts: other work on the machine only adds time."""
 
 BUDGET_S: Final = 240.0
 """Seconds after which no further choice is tried; less than the ranks' timeout in a step."""
@@ -85,11 +85,11 @@ def make_autotuner(
     def measure_on_all_ranks(mode: ComputeMode) -> float:
         if collective.is_distributed:
             # Try it without communication first: if one rank failed in the middle of a step, the others would wait.
-            seconds = measure(mode, make=lambda: make_local_backend(copy.deepcopy(untouched), mode=mode), rounds=1)
+            seconds = measure(mode, make=lambda: make_local_backend(copy.deepcopy(untouched), mode=mode), timings=1)
             if math.isinf(collective.all_reduce_max(seconds, device=device)):
                 return math.inf
         return collective.all_reduce_max(
-            measure(mode, make=lambda: make_distributed_backend(copy.deepcopy(untouched), mode=mode), rounds=ROUNDS),
+            measure(mode, make=lambda: make_distributed_backend(copy.deepcopy(untouched), mode=mode), timings=TIMINGS),
             device=device,
         )
 
@@ -161,7 +161,7 @@ def measure_step(
     mode: ComputeMode,
     *,
     make: Callable[[], Backend],
-    rounds: int,
+    timings: int,
     samples: int,
     image_shape: ImageShape,
     device: torch.device,
@@ -172,11 +172,11 @@ def measure_step(
     try:
         backend = make()
         step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
-        for _ in range(WARM_UP):
+        for _ in range(WARMUP_STEPS):
             step()
-        seconds = min(_mean_step_seconds(step, device) for _ in range(rounds))
+        seconds = min(_mean_step_seconds(step, device) for _ in range(timings))
         # The next mode may take a rank as long as its start.
-        backend.set_timeout(RENDEZVOUS_S)
+        backend.set_timeout(RENDEZVOUS_TIMEOUT_S)
         return seconds
     except (TrainerError, RuntimeError) as error:
         log.info("%s does not work here: %s", mode, first_line(error))
@@ -206,10 +206,10 @@ def _make_step(
 def _mean_step_seconds(step: Callable[[], None], device: torch.device) -> float:
     _synchronize(device)
     started = time.perf_counter()
-    for _ in range(STEPS):
+    for _ in range(TIMED_STEPS):
         step()
     _synchronize(device)
-    return (time.perf_counter() - started) / STEPS
+    return (time.perf_counter() - started) / TIMED_STEPS
 
 
 def _synchronize(device: torch.device) -> None:

@@ -19,9 +19,9 @@ from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags, 
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_samples_per_s
@@ -64,7 +64,7 @@ class StepSettings:
 
 
 class StepSums(NamedTuple):
-    """Views of the last of three flat tensors that order the parameters alike; a step sums this one over all ranks.
+    """Views into the flat tensor that a step all-reduces. Weights and momentum use the same parameter order:
 
     weights          | no weight decay | weight decay |   (in `FlatParams`)
     momentum buffers | no weight decay | weight decay |   (in the optimizer)
@@ -94,9 +94,9 @@ class TorchBackend:
         groups: ProcessGroups | None = None,
         mode: ComputeMode = DEFAULT_MODE,
         autotune: Callable[[], ComputeMode] | None = None,
-        flops: float | None = None,
+        flops_per_sample: float | None = None,
     ) -> None:
-        """Move the model to the device. ``flops``: operations per sample, to find the peak speed."""
+        """Move the model to the device. With ``autotune``, only restore() creates the reducer and the optimizer."""
         self.timer = StepTimer()
         self._settings = settings
         self._model = model.to(device)
@@ -107,7 +107,7 @@ class TorchBackend:
         self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune
         self._results = DeferredResults(is_deferred=settings.is_deferred)
-        self._flops = flops
+        self._flops_per_sample = flops_per_sample
         adapt_batch_norms(self._model, all_reduce=self._collective.all_reduce if self._sync_bn else None)
         self._statistics = flatten_statistics(self._model)
         self._flat = FlatParams(self._model, decay_all=settings.decay_all)
@@ -123,7 +123,7 @@ class TorchBackend:
     def _apply_mode(self, mode: ComputeMode) -> None:
         """Compute in this mode from now on: lay out the weights, choose the reducer, create the optimizer."""
         self._mode = mode
-        settings = self._settings
+        settings, device = self._settings, self._device
         self._flat.bind(channels_last=mode.channels_last)
         parts = (mode.compile(self._model), self._flat, self._flat_sums)
         if self._ddp:
@@ -138,9 +138,9 @@ class TorchBackend:
             )
         self._reducer: DdpReducer | FlatReducer = reduction.reducer
         self._optimizer = SGD(reduction.param_groups, learning_rate=settings.learning_rate, momentum=settings.momentum)
-        self._precision = Precision(mode.dtype, device=self._device)
+        self._precision = Precision(mode.dtype, device=device)
         self._forward = reduction.module
-        self.peak_samples_per_s = find_peak_samples_per_s(self._flops, DTYPES[mode.dtype], device=self._device)
+        self.peak_samples_per_s = find_peak_samples_per_s(self._flops_per_sample, DTYPES[mode.dtype], device=device)
 
     def forward_backward(
         self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
@@ -199,7 +199,7 @@ class TorchBackend:
     def optimizer_step(self, *, global_batch_size: int) -> None:
         self._reducer.divide(samples=global_batch_size)
         self.wait_for_snapshot()
-        self._precision.step(self._optimizer, unseen_loss=self._sums.loss if self._settings.is_deferred else None)
+        self._precision.step(self._optimizer, deferred_loss=self._sums.loss if self._settings.is_deferred else None)
         if self._collective.is_distributed:
             self._statistics.copy_(self._sums.statistics)
 
@@ -242,16 +242,16 @@ class TorchBackend:
         return [float(value) for value in copy_to_host(sums, timeout_s=self._collective.timeout_s).tolist()]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        is_source = self._dp.rank == source
         return broadcast_object(
-            value, source=source, is_source=is_source, device=self._device, collective=self._collective
+            value, source=source, is_source=self._dp.rank == source, device=self._device, collective=self._collective
         )
 
     def weights(self) -> Weights:
         return {name: value.cpu().numpy().copy() for name, value in self._model.state_dict().items()}
 
     def state(self) -> TrainingState:
-        return self.snapshot()()
+        copy_state = self.snapshot()
+        return copy_state()
 
     def snapshot(self) -> Callable[[], TrainingState]:
         scale = self._precision.scale

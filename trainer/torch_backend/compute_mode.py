@@ -60,7 +60,7 @@ DEFAULT_MODE: Final = ComputeMode()
 def configured_mode(config: TrainConfig, model: nn.Module, device: torch.device) -> ComputeMode:
     """Return the mode of the settings, with safe defaults for what they leave open.
 
-    On GPUs a network with convolutions gets channels_last, and our own networks get it everywhere: on one core a step
+    On GPUs a network with convolutions gets channels_last, and built-in networks get it everywhere: on one core a step
     of LeNet takes 0.7 of the time, a step of ResNet-110 0.9. A user's network may call ``view`` on activations, which
     fails with channels_last (tutorial "Channels Last Memory Format in PyTorch").
     """

@@ -10,7 +10,7 @@ import torch
 
 from trainer.backend import LoadedBackend
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import create_process_groups
 from trainer.distributed.reduce.compressed import TYPES
 from trainer.distributed.reduce.reducers import Collective
@@ -19,7 +19,7 @@ from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, join_ranks
 from trainer.distributed.world import World
 from trainer.metrics.flops import count_flops
 from trainer.models import build
-from trainer.timeouts import rendezvous_s
+from trainer.timeouts import rendezvous_timeout_s
 from trainer.torch_backend.autotune import make_autotuner
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import configured_mode
@@ -39,11 +39,11 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
     model = build(config.network, classes=config.classes, image_shape=config.input_shape)
     configured = configured_mode(config, model, device)
-    flops = count_flops(model, config.input_shape) if device.type == "cuda" else None
+    flops_per_sample = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
     ring = groups = None
     if dp.world_size > 1:
-        timeout = timedelta(seconds=rendezvous_s(config))
+        timeout = timedelta(seconds=rendezvous_timeout_s(config))
         join_ranks(device, world=world, timeout=timeout)
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         if config.gradient_compression in TYPES:
@@ -72,4 +72,4 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
         world=world,
         device=device,
     )
-    return make_backend(model, mode=configured, autotune=autotune, flops=flops)
+    return make_backend(model, mode=configured, autotune=autotune, flops_per_sample=flops_per_sample)

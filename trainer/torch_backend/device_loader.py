@@ -104,11 +104,6 @@ class DeviceLoader:
         self._resident: dict[int, torch.Tensor] = {}
         self._make_resident(memory)
 
-    @property
-    def is_resident(self) -> bool:
-        """Return True if all samples are on the device; only tests ask."""
-        return bool(self._resident)
-
     def __call__(
         self, samples: Samples, indices: Indices, params: AugmentationParams | None = None
     ) -> tuple[DeviceBatch, Labels]:

@@ -52,7 +52,7 @@ class SGD:
             sgd(
                 group.weights,
                 [_gradient(weights) for weights in group.weights],
-                # For None with momentum, torch would allocate a buffer; ours starts as zeros.
+                # For None with momentum, torch would allocate a buffer; here it starts as zeros.
                 [buffer if self._momentum else None for buffer in group.momentum_buffers],
                 fused=True,
                 grad_scale=getattr(self, "grad_scale", None),
@@ -90,19 +90,19 @@ class Precision:
         """Return the loss, scaled for the backward pass."""
         return loss if self._scaler is None else self._scaler.scale(loss)
 
-    def step(self, optimizer: SGD, *, unseen_loss: torch.Tensor | None = None) -> None:
+    def step(self, optimizer: SGD, *, deferred_loss: torch.Tensor | None = None) -> None:
         """Update the weights, unless the gradients overflowed.
 
-        ``unseen_loss``, shape (1,): a loss still on the device; skip the update if it is not finite.
+        ``deferred_loss``, shape (1,): a loss still on the device; skip the update if it is not finite.
         """
         if self._scaler is not None:
             # GradScaler checks the gradients, which are not finite if the loss is not.
             self._scaler.step(optimizer)  # type: ignore[arg-type]  # SGD has the attributes that it uses
             self._scaler.update()
             return
-        if unseen_loss is not None:
+        if deferred_loss is not None:
             # Let the kernel skip the update, as GradScaler does: reading the loss would wait for the device.
-            optimizer.found_inf = (~torch.isfinite(unseen_loss[0])).float()
+            optimizer.found_inf = (~torch.isfinite(deferred_loss[0])).float()
         optimizer.step()
 
     @property

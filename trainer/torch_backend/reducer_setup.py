@@ -1,4 +1,4 @@
-"""Set up the reducer that sums the gradients: DistributedDataParallel, the ring between CPUs, or our own buckets."""
+"""Set up the reducer that sums the gradients: DistributedDataParallel, the ring between CPUs, or built-in buckets."""
 
 import logging
 from collections.abc import Sequence

@@ -58,7 +58,7 @@ from trainer.config.settings import TrainConfig
 from trainer.torch_backend.connect import create_backend
 from trainer.backend import TrainingState
 from trainer.distributed.world import World
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(num_classes=10)
 backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
 """
@@ -68,7 +68,7 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 connection = load_backend(config, {})
 backend = connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)

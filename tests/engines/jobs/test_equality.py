@@ -79,7 +79,7 @@ from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
 connection = load_backend(config, {})
@@ -106,7 +106,7 @@ from trainer.data.batches import prepare
 from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
 from trainer.mxnet_backend.connect import load_backend
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)
 def create():

@@ -13,7 +13,7 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, load_check
 from trainer.checkpoint.manager import SINGLE_PROCESS, CheckpointManager
 from trainer.checkpoint.store import CheckpointStore
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.progress import Progress
 
@@ -80,10 +80,23 @@ class FakeStore:
 
 
 class TwoRankBackend:
-    """A backend whose other rank adds the given rows to each sum in turn, and sends the given message."""
+    """A backend whose other rank adds a row to each sum in turn, and sends the given message.
 
-    def __init__(self, *rows: Sequence[float], message: str | None = None) -> None:
-        self._rows = list(rows)
+    Rows are named after what the manager asks for, in its order; it skips some. After the last row come zeros.
+    """
+
+    def __init__(
+        self,
+        *,
+        report: Sequence[float] = (),
+        has_final: Sequence[float] = (),
+        start_time: Sequence[float] = (),
+        source: Sequence[float] = (),
+        is_writing: Sequence[float] = (),
+        best: Sequence[float] = (),
+        message: str | None = None,
+    ) -> None:
+        self._rows = [row for row in (report, has_final, start_time, source, is_writing, best) if row]
         self._message = message
         self.restored: list[tuple[TrainingState | None, int]] = []
         self.timeouts: list[float] = []

@@ -9,7 +9,7 @@ import pytest
 
 from trainer.backend import Backend
 from trainer.checkpoint.shared_dir import checkpoint_directory, detect_another_directory
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 
 
 class OtherDirectories:

@@ -15,7 +15,7 @@ from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import UsageError
 from trainer.progress import Progress
-from trainer.timeouts import CHECKPOINT_STALL_S
+from trainer.timeouts import CHECKPOINT_STALL_TIMEOUT_S
 
 RESTARTED = World(job_id="j", restart_count=1)
 OVER = CompletionMarker(run_started_at=5.5, job_id="j", settings={**CONFIG.settings_fixed_on_resume, "num_epochs": 3})
@@ -32,8 +32,8 @@ def begin(
 
 def test_newest_position_of_all_ranks_is_resumed() -> None:
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
-        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
+        source=from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     store = FakeStore(Progress(run_started_at=5, epoch=1, samples=32))
     assert begin(store, others) == Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
@@ -43,7 +43,8 @@ def test_newest_position_of_all_ranks_is_resumed() -> None:
 def test_own_position_beats_an_earlier_run_of_another_rank() -> None:
     own = Progress(run_started_at=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=4, epoch=2)), from_rank_1(SourceProgress(run_started_at=4, epoch=2))
+        report=from_rank_1(RankReport(run_started_at=4, epoch=2)),
+        source=from_rank_1(SourceProgress(run_started_at=4, epoch=2)),
     )
     assert begin(FakeStore(own), others) == own
     assert others.restored == [(STATE, 0)]
@@ -55,24 +56,24 @@ def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.
     metadata = store.saved[0].metadata
     settings = {name: value for name, value in metadata.settings.items() if name not in ("last_batch", "wd_all")}
     store.saved = [Checkpoint(metadata=replace(metadata, settings=settings), state=STATE)]
-    assert begin(store, TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))) == own
+    assert begin(store, TwoRankBackend(report=from_rank_1(RankReport()), source=from_rank_1(SourceProgress()))) == own
     assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 
 
 def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore()
     make_manager(store, data_versions=("1", "2")).save(
-        cast(Backend, TwoRankBackend((0,))), Progress(run_started_at=5, epoch=1)
+        cast(Backend, TwoRankBackend(is_writing=(0,))), Progress(run_started_at=5, epoch=1)
     )
     for versions in (("1", "2"), ("1", "3")):
-        others = TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress()))
+        others = TwoRankBackend(report=from_rank_1(RankReport()), source=from_rank_1(SourceProgress()))
         make_manager(store, data_versions=versions).resume_from_newest(cast(Backend, others))
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith("the data in S3 has changed since the checkpoint was written: its ETags were 1 2, are 1 3; ")
 
 
 def test_new_run_starts_at_rank_0s_time() -> None:
-    others = TwoRankBackend(from_rank_1(RankReport()), (0, 99))
+    others = TwoRankBackend(report=from_rank_1(RankReport()), start_time=(0, 99))
     progress = begin(FakeStore(), others)
     assert progress.run_started_at > 1.7e9
     assert progress == Progress(run_started_at=progress.run_started_at)
@@ -85,10 +86,10 @@ def test_run_completed_on_another_rank_is_not_resumed(by: str) -> None:
     newest_start = 9e9
     store = FakeStore(Progress(run_started_at=newest_start, epoch=1), finished=newest_start if by == "this rank" else 0)
     others = TwoRankBackend(
-        from_rank_1(
+        report=from_rank_1(
             RankReport(run_started_at=5, epoch=2, completed_run_started_at=0 if by == "this rank" else newest_start)
         ),
-        (0, 0),
+        start_time=(0, 0),
     )
     progress = begin(store, others)
     assert (progress.epoch, others.restored, store.saved) == (0, [(None, 0)], [])
@@ -98,7 +99,8 @@ def test_run_completed_on_another_rank_is_not_resumed(by: str) -> None:
 def test_run_after_a_completed_one_is_resumed() -> None:
     own = Progress(run_started_at=5, epoch=1)
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=4, epoch=2, completed_run_started_at=4)), from_rank_1(SourceProgress())
+        report=from_rank_1(RankReport(run_started_at=4, epoch=2, completed_run_started_at=4)),
+        source=from_rank_1(SourceProgress()),
     )
     assert begin(FakeStore(own, finished=4), others) == own
 
@@ -123,12 +125,12 @@ OTHER_MARKED = (
 def test_completed_run_of_a_restarted_job_ends_on_all_ranks(
     contents: dict[str, Any], other: RankReport, final_run_started_at: float, other_has_final: bool
 ) -> None:
-    store, others = FakeStore(**contents), TwoRankBackend(from_rank_1(other), [other_has_final])
+    store, others = FakeStore(**contents), TwoRankBackend(report=from_rank_1(other), has_final=[other_has_final])
     store.final_run_started_at = final_run_started_at
-    ours = make_manager(store, world=RESTARTED)
-    assert ours.resume_from_newest(cast(Backend, others)) is None
+    manager = make_manager(store, world=RESTARTED)
+    assert manager.resume_from_newest(cast(Backend, others)) is None
     assert others.restored == []
-    ours.finish()
+    manager.finish()
     assert (store.marker(), store.saved) == (OVER, [])
 
 
@@ -171,7 +173,7 @@ def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None
     assert (
         begin(
             FakeStore(own),
-            TwoRankBackend(from_rank_1(RankReport(completed_run_started_at=5.5, completed_before_restart=1))),
+            TwoRankBackend(report=from_rank_1(RankReport(completed_run_started_at=5.5, completed_before_restart=1))),
             world=RESTARTED,
         )
         == own
@@ -181,8 +183,10 @@ def test_run_resumes_if_its_final_checkpoint_was_lost_with_its_machine() -> None
 def test_checkpoint_with_other_settings_on_one_rank_ends_all_ranks() -> None:
     reason = "had --lr none, got 0.01"
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
-        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60, is_refused=1)),
+        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
+        source=from_rank_1(
+            SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60, is_refused=1)
+        ),
         message=reason,
     )
     with pytest.raises(UsageError, match=f"^{reason}$"):
@@ -199,21 +203,23 @@ BOTH = IN_THE_MIDST._replace(completed_run_started_at=5)
 @pytest.mark.parametrize("other", [IN_THE_MIDST, SAW_THE_END])
 def test_other_run_in_another_directory_does_not_affect_rank_0s(other: RankReport) -> None:
     own = Progress(run_started_at=5, epoch=1, samples=32)
-    others = TwoRankBackend(from_rank_1(other))
+    others = TwoRankBackend(report=from_rank_1(other))
     assert begin(FakeStore(own), others) == own
     assert others.restored == [(STATE, 0)]
 
 
 def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
-        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
+        source=from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(Progress(run_started_at=5, epoch=1)), others).samples == 64
     assert (
         begin(
             FakeStore(Progress(run_started_at=5, epoch=1)),
-            TwoRankBackend(from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=1)), (0, 0)),
+            TwoRankBackend(
+                report=from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=1)), start_time=(0, 0)
+            ),
         ).epoch
         == 0
     )
@@ -221,7 +227,7 @@ def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
 
 @pytest.mark.parametrize("other", [IN_THE_MIDST, BOTH])
 def test_new_directory_of_rank_0_does_not_resume_others_checkpoints(other: RankReport) -> None:
-    others = TwoRankBackend(from_rank_1(other), message="~/old")
+    others = TwoRankBackend(report=from_rank_1(other), message="~/old")
     with pytest.raises(
         UsageError, match=r"^rank 1 has the checkpoint of an interrupted .* in ~/old, which is not rank 0's"
     ):
@@ -231,23 +237,25 @@ def test_new_directory_of_rank_0_does_not_resume_others_checkpoints(other: RankR
 
 def test_restarted_job_resumes_others_checkpoints() -> None:
     others = TwoRankBackend(
-        from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
-        from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
+        source=from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(), others, world=World(restart_count=1)).samples == 64
 
 
 def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:
     store = FakeStore(Progress(run_started_at=5, epoch=1))
-    begin(store, TwoRankBackend(from_rank_1(RankReport()), (0, 0)), config=TrainConfig(resume="never"))
+    begin(
+        store, TwoRankBackend(report=from_rank_1(RankReport()), start_time=(0, 0)), config=TrainConfig(resume="never")
+    )
     assert store.saved == []
 
 
 def test_rank_0_requests_a_save_at_each_interval() -> None:
-    ours = make_manager(FakeStore(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
-    assert [ours.flags(), ours.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
-    ours.save(cast(Backend, TwoRankBackend()), Progress(run_started_at=1, samples=8))
-    assert [ours.flags(), ours.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
+    manager = make_manager(FakeStore(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
+    assert [manager.flags(), manager.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
+    manager.save(cast(Backend, TwoRankBackend()), Progress(run_started_at=1, samples=8))
+    assert [manager.flags(), manager.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
 
 
 @pytest.mark.parametrize(
@@ -264,34 +272,36 @@ def test_rank_0_requests_a_save_at_each_interval() -> None:
 def test_impossible_resume_is_reported(progress: Progress, config: TrainConfig, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         begin(
-            FakeStore(progress), TwoRankBackend(from_rank_1(RankReport()), from_rank_1(SourceProgress())), config=config
+            FakeStore(progress),
+            TwoRankBackend(report=from_rank_1(RankReport()), source=from_rank_1(SourceProgress())),
+            config=config,
         )
 
 
 def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
     store = FakeStore(Progress(run_started_at=5, epoch=1))
-    ours = make_manager(store, rank=1)
+    manager = make_manager(store, rank=1)
     others = TwoRankBackend(
-        (*RankReport(run_started_at=5, epoch=1), *RankReport()),
-        (*SourceProgress(run_started_at=5, epoch=1), *SourceProgress()),
+        report=(*RankReport(run_started_at=5, epoch=1), *RankReport()),
+        source=(*SourceProgress(run_started_at=5, epoch=1), *SourceProgress()),
     )
-    assert ours.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
+    assert manager.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
         run_started_at=5, epoch=1
     )
     assert others.restored == [(None, 0)]
-    ours.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
-    ours.finish()
+    manager.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
+    manager.finish()
     assert (len(store.saved), store.marker()) == (1, CompletionMarker())
 
 
 @pytest.mark.parametrize(
     ("is_writing", "other_is_writing", "timeouts"),
-    [(False, 0, []), (True, 0, [CHECKPOINT_STALL_S]), (False, 1, [CHECKPOINT_STALL_S])],
+    [(False, 0, []), (True, 0, [CHECKPOINT_STALL_TIMEOUT_S]), (False, 1, [CHECKPOINT_STALL_TIMEOUT_S])],
 )
 def test_pending_write_on_one_rank_extends_all_timeouts(
     is_writing: bool, other_is_writing: int, timeouts: list[float]
 ) -> None:
-    store, others = FakeStore(), TwoRankBackend([other_is_writing])
+    store, others = FakeStore(), TwoRankBackend(is_writing=[other_is_writing])
     store.is_writing = is_writing
     make_manager(store).save(cast(Backend, others), Progress(run_started_at=1, samples=8))
     assert others.timeouts == timeouts

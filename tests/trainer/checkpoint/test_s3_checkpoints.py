@@ -39,6 +39,13 @@ def store(directory: Path, *, every_s: float = 3600, folder: str = FOLDER) -> Ch
     return CheckpointStore(str(directory / "net"), s3_folder=S3Folder(folder), upload_every_s=every_s)
 
 
+def wait_for_uploads(store: CheckpointStore) -> None:
+    """Wait until no upload to S3 is running."""
+    assert store._s3_checkpoints is not None
+    store._s3_checkpoints.wait_until_uploaded()
+    store._best.wait_until_uploaded()
+
+
 def checkpoint(*, epoch: int, run_started_at: float = 5.5, accuracy: float | None = None) -> Checkpoint:
     metadata = CheckpointMetadata(
         settings={}, progress=Progress(run_started_at=run_started_at, epoch=epoch), validation_accuracy=accuracy
@@ -63,10 +70,10 @@ def test_another_machine_resumes_from_s3(tmp_path: Path) -> None:
 
 
 def test_uploads_run_during_training(tmp_path: Path) -> None:
-    ours = store(tmp_path / "net", every_s=0)
-    ours.save(partial(checkpoint, epoch=1))
-    ours.wait_until_written()
-    ours.wait_for_uploads()
+    checkpoints = store(tmp_path / "net", every_s=0)
+    checkpoints.save(partial(checkpoint, epoch=1))
+    checkpoints.wait_until_written()
+    wait_for_uploads(checkpoints)
     assert names() == ["net-resume-0000000005.500000-0001-000000000.npz"]
     assert not list((tmp_path / "net").glob(".*"))
 
@@ -75,7 +82,7 @@ def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path
     first = store(tmp_path / "first")
     first.save(partial(checkpoint, epoch=1, accuracy=0.9), is_best=True)
     first.wait_until_written()
-    first.wait_for_uploads()
+    wait_for_uploads(first)
     assert names() == ["net-best.npz"]
     other = store(tmp_path / "other")
     other.read_best_score_from_s3()
@@ -90,9 +97,9 @@ def test_best_checkpoint_is_uploaded_early_and_known_to_another_machine(tmp_path
 
 def test_best_copy_without_metadata_is_ignored(tmp_path: Path) -> None:
     boto3.resource("s3").Object(BUCKET, "digits/net-best.npz").put(Body=b"a user's")
-    ours = store(tmp_path / "net")
-    ours.read_best_score_from_s3()
-    assert ours.best_accuracy(run_started_at=5.5) is None
+    checkpoints = store(tmp_path / "net")
+    checkpoints.read_best_score_from_s3()
+    assert checkpoints.best_accuracy(run_started_at=5.5) is None
 
 
 def test_older_copy_is_not_downloaded(tmp_path: Path) -> None:
@@ -116,10 +123,10 @@ def test_failing_s3_listing_is_reported(tmp_path: Path) -> None:
 
 
 def test_failing_upload_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    ours = store(tmp_path / "net", folder="s3://no-such-bucket/x")
-    ours.save(partial(checkpoint, epoch=1))
+    checkpoints = store(tmp_path / "net", folder="s3://no-such-bucket/x")
+    checkpoints.save(partial(checkpoint, epoch=1))
     with caplog.at_level(logging.WARNING):
-        ours.upload_newest_and_wait()
+        checkpoints.upload_newest_and_wait()
     assert "NoSuchBucket" in caplog.text
     assert len(list((tmp_path / "net").iterdir())) == 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from trainer.backend import Backend
 from trainer.checkpoint.shared_dir import detect_shared_directory
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 
 
 class ThreadBackend:

@@ -142,7 +142,7 @@ def test_slow_disk_is_named_and_times_out_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("trainer.checkpoint.store.WARN_S", 0.01)
-    monkeypatch.setattr("trainer.checkpoint.store.WRITE_S", 0.1)
+    monkeypatch.setattr("trainer.checkpoint.store.WRITE_TIMEOUT_S", 0.1)
     store.save(partial(checkpoint, epoch=1))
     with (
         caplog.at_level(logging.WARNING),

@@ -7,8 +7,8 @@ import pytest
 from trainer.config.choices import option_name
 from trainer.config.command_line import _build_parser, parse
 from trainer.config.settings import FIXED_ON_RESUME, TrainConfig
-from trainer.data.sampling import DataParallelGroup
-from trainer.distributed.world import World, data_parallel_layout
+from trainer.distributed.data_parallel import DataParallelGroup, data_parallel_layout
+from trainer.distributed.world import World
 from trainer.errors import UsageError
 
 
@@ -70,11 +70,11 @@ def test_empty_gpus_option_selects_no_gpus(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "kv_store", "distributed"),
+    ("framework", "kv_store", "distributed"),
     [("torch", "device", False), ("mxnet", "device", False), ("horovod", "horovod", True)],
 )
-def test_each_framework_has_a_default_kv_store(engine: str, kv_store: str, distributed: bool) -> None:
-    config = TrainConfig(framework=engine)
+def test_each_framework_has_a_default_kv_store(framework: str, kv_store: str, distributed: bool) -> None:
+    config = TrainConfig(framework=framework)
     assert (config.effective_kv_store, config.distributed) == (kv_store, distributed)
 
 

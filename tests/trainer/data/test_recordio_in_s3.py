@@ -53,25 +53,25 @@ def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
     indices = np.array([4, 1, 5, 0])
     images, labels = prepare(local, local.train, indices, params)
 
-    ours = open_in_s3()
-    assert ours.describe_counts() == local.describe_counts()
-    read, known = prepare(ours, ours.train, indices, params)
+    remote = open_in_s3()
+    assert remote.describe_counts() == local.describe_counts()
+    read, known = prepare(remote, remote.train, indices, params)
     assert read.tobytes() == images.tobytes()
     assert known.tolist() == labels.tolist()
     # Only this rank's share has been asked for.
-    assert np.flatnonzero(ours.train.labels < 0).tolist() == [2, 3]
+    assert np.flatnonzero(remote.train.labels < 0).tolist() == [2, 3]
 
-    ours = open_in_s3()
-    load = DeviceLoader(ours, device=torch.device("cpu"), channels_last=False, memory=0)
-    batch, known = load(ours.train, indices, params)
+    remote = open_in_s3()
+    load = DeviceLoader(remote, device=torch.device("cpu"), channels_last=False, memory=0)
+    batch, known = load(remote.train, indices, params)
     assert np.array_equal(batch.images.numpy(), images)
     assert batch.targets.tolist() == known.tolist() == labels.tolist()
 
-    ours = open_in_s3()
-    parts, _ = load_micro_batches(partial(prepare, ours), 2, ours.train, indices, params)
+    remote = open_in_s3()
+    parts, _ = load_micro_batches(partial(prepare, remote), 2, remote.train, indices, params)
     assert [label for _, known in parts for label in known.tolist()] == labels.tolist()
 
-    held_out = prepare(ours, ours.validation, np.arange(6))
+    held_out = prepare(remote, remote.validation, np.arange(6))
     assert held_out[0].tobytes() == prepare(local, local.validation, np.arange(6))[0].tobytes()
 
 

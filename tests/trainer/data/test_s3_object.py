@@ -157,11 +157,11 @@ def test_throttled_s3_requests_back_off_with_jitter(code: str, status: int, monk
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     client = BreakingS3(bytes(range(20)), errors=[make_error(code, status)] * 7)
-    ours = S3Object("s3://b/a.rec", client=client)
+    remote = S3Object("s3://b/a.rec", client=client)
     assert [math.ceil(math.log2(pause)) for pause in pauses] == [0, 1, 2, 3, 4, 4, 4]
     assert len({pause / 2 ** math.ceil(math.log2(pause)) for pause in pauses}) > 1
     client.refuse(make_error(code, status), times=3)
-    assert ours.read(4, 10) == bytes(range(4, 14))
+    assert remote.read(4, 10) == bytes(range(4, 14))
     assert client.asked == ["bytes=4-13"] * 4
 
 
@@ -172,13 +172,13 @@ def test_refusal_ends_the_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_s3_that_stays_busy_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_object, "READ_S", 0)
+    monkeypatch.setattr(s3_object, "READ_TIMEOUT_S", 0)
     with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*SlowDown"):
         S3Object("s3://b/a.rec", client=BreakingS3(b"", errors=[make_error("SlowDown", 503)]))
 
 
 def test_connection_that_keeps_breaking_ends_at_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_object, "READ_S", 0)
+    monkeypatch.setattr(s3_object, "READ_TIMEOUT_S", 0)
     client = BreakingS3(bytes(20), breaks=9)
     with pytest.raises(TrainerError, match=r"^cannot read s3://b/a.rec: .*Connection broken"):
         S3Object("s3://b/a.rec", client=client).read(0, 20)

@@ -1,9 +1,10 @@
-"""Test the order of an epoch's samples, and each rank's share of them."""
+"""Test the order of an epoch's samples, and the seeds of its steps."""
 
 import numpy as np
 import pytest
 
-from trainer.data.sampling import DataParallelGroup, epoch_end, global_batches, step_seed
+from trainer.data.sampling import epoch_end, global_batches, step_seed
+from trainer.distributed.data_parallel import DataParallelGroup
 
 
 def test_each_epoch_holds_every_sample_once_in_a_new_order() -> None:
@@ -28,15 +29,6 @@ def test_last_batch_holds_the_remaining_samples() -> None:
 )
 def test_epoch_ends_at_its_last_full_batch_or_last_sample(begin: int, batch: int, drop: bool, end: int) -> None:
     assert epoch_end(100, global_batch_size=batch, begin=begin, drop=drop) == end
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-@pytest.mark.parametrize("total", [0, 1, 2, 64])
-def test_shards_split_a_batch_evenly_and_completely(count: int, total: int) -> None:
-    batch = np.arange(total)
-    shares = [DataParallelGroup(rank=index, world_size=count).select(batch) for index in range(count)]
-    assert np.array_equal(np.concatenate(shares), batch)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_step_seed_differs_for_each_step_and_rank() -> None:

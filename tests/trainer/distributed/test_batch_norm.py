@@ -12,8 +12,8 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs import stopped_trainer
 from tests.trainer.programs.processes import run, running
 from trainer.checkpoint.format import load_checkpoint
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import AllRanksBatchNorm, adapt_batch_norms
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import UsageError
 from trainer.models import build
 from trainer.torch_backend.backend import StepSettings, TorchBackend
@@ -88,12 +88,12 @@ def test_checkpoint_holds_the_statistics() -> None:
 
 @pytest.mark.parametrize("samples", [0, 1])
 def test_batch_without_variance_leaves_statistics_and_weights_finite(samples: int) -> None:
-    ours = backend()
-    step(ours, 8)
+    trained = backend()
+    step(trained, 8)
     images = np.ones((samples, 1, 12, 12), np.float32)
-    ours.forward_backward(images, np.zeros(samples, np.int64))
-    ours.optimizer_step(global_batch_size=1)
-    assert all(np.isfinite(value).all() for value in ours.weights().values())
+    trained.forward_backward(images, np.zeros(samples, np.int64))
+    trained.optimizer_step(global_batch_size=1)
+    assert all(np.isfinite(value).all() for value in trained.weights().values())
 
 
 def doubled(values: torch.Tensor) -> None:
@@ -103,15 +103,15 @@ def doubled(values: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_sync_bn_matches_torchs_batch_norm_over_all_samples(momentum: float | None) -> None:
-    plain, ours = (torch.nn.BatchNorm2d(3, momentum=momentum).double() for _ in range(2))
-    adapt_batch_norms(ours, all_reduce=doubled)
-    assert isinstance(ours, AllRanksBatchNorm)
+    plain, synchronized = (torch.nn.BatchNorm2d(3, momentum=momentum).double() for _ in range(2))
+    adapt_batch_norms(synchronized, all_reduce=doubled)
+    assert isinstance(synchronized, AllRanksBatchNorm)
     generator = torch.Generator().manual_seed(0)
     for _ in range(2):
         one, wanted = torch.randn(2, 4, 3, 5, 5, dtype=torch.float64, generator=generator)
         both = torch.cat([one, one]).requires_grad_()
         own = one.clone().requires_grad_()
-        expected, found = plain(both), ours(own)
+        expected, found = plain(both), synchronized(own)
         torch.autograd.backward((expected * torch.cat([wanted, wanted])).sum())
         torch.autograd.backward((found * wanted).sum())
         assert torch.allclose(found, expected[:4])
@@ -119,14 +119,14 @@ def test_sync_bn_matches_torchs_batch_norm_over_all_samples(momentum: float | No
         assert own.grad is not None
         assert torch.allclose(own.grad, both.grad[:4])
     for name in ("running_mean", "running_var"):
-        assert torch.allclose(ours.get_buffer(name), plain.get_buffer(name)), name
+        assert torch.allclose(synchronized.get_buffer(name), plain.get_buffer(name)), name
 
 
 def test_sync_bn_keeps_the_input_type_and_sums_in_higher_precision() -> None:
-    ours = torch.nn.BatchNorm2d(1)
-    adapt_batch_norms(ours, all_reduce=lambda _: None)
+    synchronized = torch.nn.BatchNorm2d(1)
+    adapt_batch_norms(synchronized, all_reduce=lambda _: None)
     values = torch.randn(3, 1, 200, 200, generator=torch.Generator().manual_seed(0)).half()
-    result = ours(values)
+    result = synchronized(values)
     assert result.dtype == torch.float16
     assert float(result.detach().float().var()) == pytest.approx(1, abs=0.01)
 

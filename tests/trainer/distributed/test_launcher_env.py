@@ -12,7 +12,7 @@ from trainer.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("engine", "environment"),
+    ("framework", "environment"),
     [
         ("torch", {}),
         ("mxnet", {}),
@@ -23,12 +23,12 @@ from trainer.errors import UsageError
         ("mxnet", {"WORLD_SIZE": "1", "HOROVOD_SIZE": ""}),
     ],
 )
-def test_framework_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, environment: dict[str, str]) -> None:
-    check_launcher(engine, environment)
+def test_framework_runs_alone_or_in_ranks_of_its_own_launcher(framework: str, environment: dict[str, str]) -> None:
+    check_launcher(framework, environment)
 
 
 @pytest.mark.parametrize(
-    ("engine", "kv_store", "environment", "store"),
+    ("framework", "kv_store", "environment", "store"),
     [
         ("torch", None, {"WORLD_SIZE": "8"}, "dist_sync"),
         ("torch", None, {"WORLD_SIZE": "1"}, "device"),
@@ -40,23 +40,23 @@ def test_framework_runs_alone_or_in_ranks_of_its_own_launcher(engine: str, envir
     ],
 )
 def test_several_processes_default_to_dist_sync(
-    engine: str, kv_store: str | None, environment: dict[str, str], store: str
+    framework: str, kv_store: str | None, environment: dict[str, str], store: str
 ) -> None:
-    assert choose_kv_store(TrainConfig(framework=engine, kv_store=kv_store), environment).effective_kv_store == store
+    assert choose_kv_store(TrainConfig(framework=framework, kv_store=kv_store), environment).effective_kv_store == store
 
 
 @pytest.mark.parametrize(
-    ("engine", "environment", "found"),
+    ("framework", "environment", "found"),
     [
         ("torch", {"DMLC_ROLE": "worker"}, "`launch --engine mxnet` (DMLC_ROLE is worker)"),
         ("horovod", {"WORLD_SIZE": "3"}, "`launch --engine torch` (WORLD_SIZE is 3)"),
         ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "`launch --engine horovod` (OMPI_COMM_WORLD_SIZE is 2)"),
     ],
 )
-def test_ranks_of_another_framework_are_reported(engine: str, environment: dict[str, str], found: str) -> None:
+def test_ranks_of_another_framework_are_reported(framework: str, environment: dict[str, str], found: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check_launcher(engine, environment)
-    assert str(caught.value) == f"--engine {engine} needs `launch --engine {engine}`, got processes of {found}"
+        check_launcher(framework, environment)
+    assert str(caught.value) == f"--engine {framework} needs `launch --engine {framework}`, got processes of {found}"
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler"])
@@ -69,12 +69,14 @@ def test_worker_is_not_a_server(environment: dict[str, str]) -> None:
     assert not is_server(environment)
 
 
-@pytest.mark.parametrize(("engine", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
-def test_missing_package_of_the_framework_is_reported(engine: str, package: str) -> None:
-    command = [sys.executable, "-m", "trainer", "--engine", engine]
+@pytest.mark.parametrize(("framework", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
+def test_missing_package_of_the_framework_is_reported(framework: str, package: str) -> None:
+    command = [sys.executable, "-m", "trainer", "--engine", framework]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
     assert result.stdout == ""
-    message = f"trainer: {package} is not installed in this Python ({sys.executable}); use `launch --engine {engine}`"
+    message = (
+        f"trainer: {package} is not installed in this Python ({sys.executable}); use `launch --engine {framework}`"
+    )
     assert result.stderr.startswith(message)
     assert result.stderr.count("\n") == 1

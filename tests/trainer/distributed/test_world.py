@@ -1,12 +1,8 @@
-"""Test how ranks and batches are read from the environment and divided."""
-
-import logging
+"""Test how ranks are read from the environment."""
 
 import pytest
 
-from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
-from trainer.distributed.world import World, data_parallel_layout
+from trainer.distributed.world import World
 from trainer.errors import UsageError
 
 LAUNCHED = {
@@ -53,23 +49,3 @@ def test_wrong_environment_is_reported(wrong: dict[str, str], message: str) -> N
     with pytest.raises(UsageError) as caught:
         World.from_environment(LAUNCHED | wrong)
     assert str(caught.value) == message
-
-
-def test_dist_sync_shares_all_batches_among_all_processes() -> None:
-    config = TrainConfig(kv_store="dist_sync", batch_size_per_node=64)
-    dp, global_batch_size = data_parallel_layout(config, World.from_environment(LAUNCHED))
-    assert dp == DataParallelGroup(rank=5, world_size=8)
-    assert global_batch_size == 128
-
-
-def test_local_kv_store_warns_about_independent_processes(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        dp, global_batch_size = data_parallel_layout(TrainConfig(kv_store="local"), World.from_environment(LAUNCHED))
-    assert (dp, global_batch_size) == (DataParallelGroup(rank=0, world_size=1), 64)
-    assert "--kv-store local does not communicate, 8 processes each train a model of their own" in caplog.text
-
-
-def test_too_small_batch_is_reported() -> None:
-    config = TrainConfig(kv_store="dist_sync", batch_size_per_node=3)
-    with pytest.raises(UsageError, match="--batch-size must be at least 4"):
-        data_parallel_layout(config, World.from_environment(LAUNCHED))

@@ -70,7 +70,7 @@ def start(ended: Ended, clock: Clock) -> Iterator[Start]:
 
 
 def test_watchdog_ends_a_process_that_waits_too_long(start: Start, ended: Ended, clock: Clock) -> None:
-    with start(rendezvous_s=5.0).waiting("rendezvous of 3 workers"):
+    with start(rendezvous_timeout_s=5.0).waiting("rendezvous of 3 workers"):
         clock.now = 4.9
         clock.await_reads(3)
         assert not ended.event.is_set()
@@ -80,7 +80,7 @@ def test_watchdog_ends_a_process_that_waits_too_long(start: Start, ended: Ended,
 
 
 def test_step_timeout_applies_after_the_first_step(start: Start, ended: Ended, clock: Clock) -> None:
-    watchdog = start(rendezvous_s=1000.0, step_s=5.0)
+    watchdog = start(rendezvous_timeout_s=1000.0, step_timeout_s=5.0)
     watchdog.use_step_timeout()
     with watchdog.waiting("adding up"):
         clock.now = 6.0
@@ -88,7 +88,7 @@ def test_step_timeout_applies_after_the_first_step(start: Start, ended: Ended, c
 
 
 def test_finished_wait_does_not_end_the_process(start: Start, ended: Ended, clock: Clock) -> None:
-    watchdog = start(rendezvous_s=5.0)
+    watchdog = start(rendezvous_timeout_s=5.0)
     with watchdog.waiting("outer"):
         with watchdog.waiting("inner"):
             pass
@@ -98,14 +98,14 @@ def test_finished_wait_does_not_end_the_process(start: Start, ended: Ended, cloc
 
 
 def test_watchdog_is_idle_after_the_block(start: Start, ended: Ended, clock: Clock) -> None:
-    with start(rendezvous_s=5.0).waiting("adding up"):
+    with start(rendezvous_timeout_s=5.0).waiting("adding up"):
         pass
     clock.now = 6.0
     assert not ended.event.wait(FEW_POLLS_S)
 
 
 def test_argument_more_s_extends_the_timeout(start: Start, ended: Ended, clock: Clock) -> None:
-    with start(rendezvous_s=5.0).waiting("meeting", more_s=1000):
+    with start(rendezvous_timeout_s=5.0).waiting("meeting", more_s=1000):
         clock.now = 1004.0
         clock.await_reads(3)
         assert not ended.event.is_set()

@@ -16,17 +16,17 @@ from tests.trainer.programs import autotuned_trainer
 from tests.trainer.programs.processes import run
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.world import World
 from trainer.models import build
-from trainer.timeouts import RENDEZVOUS_S, STEP_S
+from trainer.timeouts import RENDEZVOUS_TIMEOUT_S, STEP_TIMEOUT_S
 from trainer.torch_backend.autotune import (
     BUDGET_S,
     MODE_KEY,
-    ROUNDS,
-    STEPS,
-    WARM_UP,
+    TIMED_STEPS,
+    TIMINGS,
+    WARMUP_STEPS,
     Candidates,
     decode,
     encode,
@@ -149,7 +149,7 @@ def test_no_choice_is_tried_after_the_time_budget(caplog: pytest.LogCaptureFixtu
         assert pick_mode(ALL, seconds, elapsed_s=lambda: 150.0 * len(tried)) == DEFAULT_MODE
     assert len(tried) == 2
     assert caplog.messages[0] == "measured for 240 s, 4 choices are left untried"
-    assert BUDGET_S < STEP_S
+    assert BUDGET_S < STEP_TIMEOUT_S
 
 
 def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) 
     assert picked in ranks[0].log.read_text()
     assert ranks[0].digests == ranks[1].digests
     sums = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2)]
-    assert sums == [3 * (WARM_UP + ROUNDS * STEPS)] * 2
+    assert sums == [3 * (WARMUP_STEPS + TIMINGS * TIMED_STEPS)] * 2
 
 
 def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,15 +195,15 @@ def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.M
     seconds = measure_step(
         DEFAULT_MODE,
         make=lambda: TorchBackend(network, SETTINGS, device=CPU, dp=DataParallelGroup(world_size=2)),
-        rounds=1,
+        timings=1,
         samples=4,
         image_shape=shape,
         device=CPU,
     )
     assert 0 < seconds < math.inf
     # A step of one rank may take no longer than that of the others, but compiling for the next mode may.
-    assert {*timeouts[:-1]} == {STEP_S}
-    assert timeouts[-1] == RENDEZVOUS_S
+    assert {*timeouts[:-1]} == {STEP_TIMEOUT_S}
+    assert timeouts[-1] == RENDEZVOUS_TIMEOUT_S
 
 
 class WithASlowRank(Collective):

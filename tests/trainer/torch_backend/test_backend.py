@@ -12,8 +12,8 @@ from trainer.backend import NO_FLAGS, StopSaveFlags
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
-from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build

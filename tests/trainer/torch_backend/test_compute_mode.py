@@ -16,8 +16,8 @@ from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
 from trainer.data.batches import prepare
 from trainer.data.resized_crop import ResizedCrops
-from trainer.data.sampling import DataParallelGroup
 from trainer.data.synthetic import make_synthetic
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import TrainerError
 from trainer.metrics.results import digest
 from trainer.models import build

@@ -15,19 +15,19 @@ from trainer.s3 import SCHEME, node_region
 
 VENDOR: Final = Path(__file__).resolve().parents[3] / "vendor"
 """Libraries of the release on the cluster's nodes, for a Python without boto3."""
-CONNECT_S: Final = 10
+CONNECT_TIMEOUT_S: Final = 10
 """Longest wait for a connection, in seconds."""
-SILENCE_S: Final = 30
+SILENCE_TIMEOUT_S: Final = 30
 """Longest wait for the next bytes, in seconds."""
 REQUEST_ATTEMPTS: Final = 4
 """Attempts of boto3 for an answer: it tries again when S3 is busy or cannot be reached."""
-READ_S: Final = 120.0
-"""Longest time to read one range, in seconds, with all attempts: the other ranks wait for it (timeouts.STEP_S)."""
+READ_TIMEOUT_S: Final = 120.0
+"""Longest time to read one range, in seconds, with all attempts; less than ranks wait in a step (timeouts.py)."""
 FIRST_BACKOFF_S: Final = 1.0
 """Upper bound of the first random pause before a retry, in seconds; it doubles with each retry."""
 MAX_BACKOFF_S: Final = 16.0
 """Limit of the growing pause, in seconds."""
-METADATA_S: Final = 5
+METADATA_TIMEOUT_S: Final = 5
 """Longest wait for the machine's credentials, in seconds; boto3's second is too short on a new machine."""
 METADATA_ATTEMPTS: Final = 5
 """Attempts to get the machine's credentials; boto3 makes one, and all ranks of a machine ask at the same time."""
@@ -64,13 +64,13 @@ class S3Object:
         return bytes(content)
 
     def _retry(self, ask: Callable[[], Any], *, reconnect: bool = True) -> Any:
-        """Return an answer of S3; while S3 is busy, or the connection breaks, ask again until READ_S have passed.
+        """Return an answer of S3; while S3 is busy, or the connection breaks, ask again for up to READ_TIMEOUT_S.
 
         Many ranks read one object, so S3 is busy as a rule: the pauses grow, and are random to spread the requests.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
-        deadline, longest = time.monotonic() + READ_S, FIRST_BACKOFF_S
+        deadline, longest = time.monotonic() + READ_TIMEOUT_S, FIRST_BACKOFF_S
         while True:
             try:
                 return ask()
@@ -134,12 +134,12 @@ def connect(*, connections: int) -> Any:
     # It reports at INFO where each rank's credentials come from.
     logging.getLogger("botocore").setLevel(logging.WARNING)
     core = botocore.session.Session()
-    core.set_config_variable("metadata_service_timeout", METADATA_S)
+    core.set_config_variable("metadata_service_timeout", METADATA_TIMEOUT_S)
     core.set_config_variable("metadata_service_num_attempts", METADATA_ATTEMPTS)
     settings = Config(
         retries={"mode": "standard", "total_max_attempts": REQUEST_ATTEMPTS},
-        connect_timeout=CONNECT_S,
-        read_timeout=SILENCE_S,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=SILENCE_TIMEOUT_S,
         max_pool_connections=connections,
     )
     try:

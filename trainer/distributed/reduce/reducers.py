@@ -2,7 +2,7 @@
 
 These are the defaults; gradient_buckets.py is for options that they do not support. A reducer takes the gradients from
 the backward pass. It sums them, and the other values of the step, with Collective: NCCL between GPUs, gloo or the ring
-between CPUs. All of them are in this file, so that a step can be read in four.
+between CPUs. Reducers and Collective share this file so that one training step spans only four files.
 """
 
 import gc
@@ -116,7 +116,7 @@ class Collective:
     """
 
     def __init__(self, *, world_size: int, ring: Ring | None = None, groups: ProcessGroups | None = None) -> None:
-        """Use ``groups`` for compressed sums; without them every rank sends to every other."""
+        """``groups`` are needed only for compressed all-reduces; by default each rank counts as a node."""
         self.is_distributed = world_size > 1
         self._ring = ring
         self._groups = groups or ProcessGroups()

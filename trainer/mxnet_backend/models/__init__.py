@@ -1,6 +1,6 @@
 """List the networks for MXNet, and build them or a user's own: ``--network module:function``.
 
-The weights of our networks have the same names, shapes and order as in torch, so that either backend can read the
+Weights of the built-in networks have the same names, shapes and order as in torch, so that either backend can read the
 other's checkpoints. All sizes are given, so that the weights exist before the first batch.
 """
 

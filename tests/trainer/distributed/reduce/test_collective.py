@@ -5,14 +5,14 @@ from datetime import timedelta
 import pytest
 
 from trainer.distributed.reduce.reducers import Collective
-from trainer.timeouts import CHECKPOINT_STALL_S, RENDEZVOUS_S, STEP_S
+from trainer.timeouts import CHECKPOINT_STALL_TIMEOUT_S, RENDEZVOUS_TIMEOUT_S, STEP_TIMEOUT_S
 
 
-@pytest.mark.parametrize(("compiled", "seconds"), [(False, STEP_S), (True, RENDEZVOUS_S)])
+@pytest.mark.parametrize(("compiled", "seconds"), [(False, STEP_TIMEOUT_S), (True, RENDEZVOUS_TIMEOUT_S)])
 def test_step_timeout_replaces_the_pause_timeout(compiled: bool, seconds: float) -> None:
     collective = Collective(world_size=2)
-    assert collective.timeout_s == RENDEZVOUS_S
-    collective.set_timeout(timedelta(seconds=CHECKPOINT_STALL_S))
-    assert collective.timeout_s == CHECKPOINT_STALL_S
+    assert collective.timeout_s == RENDEZVOUS_TIMEOUT_S
+    collective.set_timeout(timedelta(seconds=CHECKPOINT_STALL_TIMEOUT_S))
+    assert collective.timeout_s == CHECKPOINT_STALL_TIMEOUT_S
     collective.use_step_timeout(compiled=compiled)
     assert collective.timeout_s == seconds

@@ -11,7 +11,7 @@ from trainer.checkpoint.format import load_checkpoint
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.command_line import parse
 from trainer.data.open_dataset import open_data
-from trainer.data.sampling import DataParallelGroup
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import MAX_SCALED, TYPES, _pack, _unpack, all_reduce_compressed
 from trainer.distributed.world import World

@@ -17,8 +17,8 @@ from tests.trainer.programs.processes import REPOSITORY, run, running
 from trainer.backend import Weights
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.batch_norm import batch_norms
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective, DdpReducer
 from trainer.errors import TrainerError, UsageError
 from trainer.torch_backend.backend import StepSettings, TorchBackend

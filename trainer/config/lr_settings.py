@@ -9,7 +9,7 @@ from trainer.errors import UsageError
 
 # Without slots, because TrainConfig has two such bases and Python allows only one with slots.
 @dataclass(frozen=True, kw_only=True)
-class RateSettings:
+class LRSettings:
     """Settings of the learning rate and its schedule."""
 
     lr: float | None = None
@@ -25,7 +25,7 @@ class RateSettings:
     lr_step_epochs: tuple[int, ...] = ()
     """Epochs at which the rate is reduced."""
 
-    def check_rate(self) -> None:
+    def check_lr(self) -> None:
         """Raise UsageError unless learning rate and schedule are valid."""
         check_choice("lr_schedule", self.lr_schedule, LR_SCHEDULES)
         if self.lr_schedule == "cosine" and self.lr_step_epochs:

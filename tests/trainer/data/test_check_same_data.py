@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from trainer.data.check_same_data import check_same_data
 from trainer.data.dataset import Dataset, InMemory, make_dataset
-from trainer.data.sampling import DataParallelGroup
-from trainer.distributed.check_same_data import check_same_data
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import TrainerError
 
 

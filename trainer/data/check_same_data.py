@@ -4,8 +4,8 @@ import zlib
 from typing import NamedTuple
 
 from trainer.data.dataset import Dataset
-from trainer.data.sampling import DataParallelGroup
 from trainer.distributed.all_gather import AllReduces, all_gather
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import TrainerError
 
 
