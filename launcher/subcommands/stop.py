@@ -27,7 +27,7 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     if job.durable:
         options.end_durable(job.id)
-    if job.state is JobState.WAITING and (job.waiting is None or not job.pid):
+    if job.is_suspended:
         # A launcher that has started since then checks for the mark after it has written its record.
         begun = _wait_for_record(job)
         if not is_alive(directory, job):
