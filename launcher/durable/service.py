@@ -32,13 +32,13 @@ from launcher.hosts.cluster_size import setup_seconds
 log = logging.getLogger("launch")
 
 POLL_S = 5.0
-SUBMISSION_S = 60.0
+SUBMISSION_TIMEOUT_S = 60.0
 """Seconds until a stored job without a job record is restarted, because its submission was killed."""
-READY_S = 1800.0
+READY_TIMEOUT_S = 1800.0
 """Seconds to wait for the cluster to be complete before an attempt, without the nodes' setup."""
-START_S = 3600.0
+START_TIMEOUT_S = 3600.0
 """Seconds to wait for an attempt to start, including its copies."""
-SYSTEMD_S = 10.0
+SYSTEMD_TIMEOUT_S = 10.0
 PROGRAM = Path(__file__).with_name("__main__.py")
 
 
@@ -64,7 +64,7 @@ class DurableJobService:
         self._clock = clock
         self._short_attempts = ShortAttempts(clock=clock, save=save)
         self._unreadable = UnreadableJobs(clock=clock)
-        self._ready_s = READY_S
+        self._ready_s = READY_TIMEOUT_S
         self._deadline: float | None = None
         self._last_reason: str | None = None
 
@@ -108,7 +108,7 @@ class DurableJobService:
     def _check_submitted(self, record: DurableRecord) -> bool:
         """Return False for a job that is still being submitted; list one whose submission was killed."""
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
-            if not mirror.is_older(record.job.id, SUBMISSION_S):
+            if not mirror.is_older(record.job.id, SUBMISSION_TIMEOUT_S):
                 return False
             mirror.list_as_waiting(record, jobs_directory())
         return True
@@ -117,7 +117,7 @@ class DurableJobService:
         """Return True after the deadline, if the cluster has its minimum; the first call sets the deadline."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._deadline is None:
-            self._ready_s = READY_S + self._setup_seconds()
+            self._ready_s = READY_TIMEOUT_S + self._setup_seconds()
             self._deadline = self._clock() + self._ready_s
         if self._clock() >= self._deadline:
             self._deadline = self._last_reason = None
@@ -220,7 +220,7 @@ def is_running(job_id: str) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=SYSTEMD_S,
+            timeout=SYSTEMD_TIMEOUT_S,
             check=False,
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired, LaunchError):
@@ -238,10 +238,10 @@ def start_in_login_environment(job_id: str) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            timeout=START_S,
+            timeout=START_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {START_S:g} s"
+        return f"no answer within {START_TIMEOUT_S:g} s"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return None if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")

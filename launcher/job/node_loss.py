@@ -18,7 +18,7 @@ from launcher.output.sink import Sink
 
 POLL_S = 1.0
 """Seconds between reads of the file."""
-LOSS_S = 60.0
+NODE_LOSS_TIMEOUT_S = 60.0
 """Seconds after a process's failure within which its node may leave the cluster: the master polls EC2 every 45 s."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a process that SIGTERM has ended."""
@@ -118,9 +118,11 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
         return replace(failure, cause=FailureCause.NODE_LOSS)
     reader = reader or NodeStateReader()
     clock = asyncio.get_running_loop().time
-    until = clock() + LOSS_S
+    until = clock() + NODE_LOSS_TIMEOUT_S
     if failure.instances:
-        await stderr.send(note(f"{failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost"))
+        await stderr.send(
+            note(f"{failure.reason}; waiting at most {NODE_LOSS_TIMEOUT_S:g} s to see whether a node is lost")
+        )
     while failure.instances and (view := reader.read()) is not None:
         if (lost := node_loss_failure(failure.instances, view)) is not None:
             return replace(failure, cause=FailureCause.NODE_LOSS, reason=f"{failure.reason}; {lost.reason}")

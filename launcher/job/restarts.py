@@ -29,7 +29,7 @@ LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
 """Timeout in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
-JOINING_S = 60.0
+JOIN_TIMEOUT_S = 60.0
 """Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
@@ -107,8 +107,8 @@ class Deadline:
 
         Read the hosts afterwards, so that they contain a node that arrived.
         """
-        if now + JOINING_S > self.end and node_is_arriving():
-            self.end = min(self._latest, now + JOINING_S)
+        if now + JOIN_TIMEOUT_S > self.end and node_is_arriving():
+            self.end = min(self._latest, now + JOIN_TIMEOUT_S)
         return self.end - now
 
 

@@ -36,9 +36,10 @@ LAUNCHERS = ("ssh", "local", "mpi")
 FRAMEWORK_CHOICES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
 REJOIN_S = 600
 """Seconds for a replacement to boot from its image, without setup; also torchrun's timeout for nodes that join."""
-KEEP_S = 60
-"""Seconds to keep connections: long enough to edit and rerun, shorter than an idle runner waits
-(launcher.runner.idle)."""
+MAX_KEEP_S = 60
+"""Default and longest time to keep connections, in seconds. It is long enough to edit and rerun a job, and shorter than
+an idle runner waits (launcher.runner.idle).
+"""
 MAX_SECONDS = 86400
 MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
@@ -276,5 +277,5 @@ def _grace_seconds(options: argparse.Namespace) -> float:
 
 
 def _connection_idle_seconds(environ: Mapping[str, str]) -> int:
-    seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
-    return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=KEEP_S)
+    seconds = environ.get(KEEP_VARIABLE) or str(MAX_KEEP_S)
+    return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=MAX_KEEP_S)

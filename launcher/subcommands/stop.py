@@ -9,7 +9,7 @@ from dataclasses import replace
 from launcher.errors import LaunchError, UsageError
 from launcher.history import job_lookup
 from launcher.history.lock import is_alive, is_held, signal_launcher
-from launcher.history.record_upload import UPLOADS_S, upload
+from launcher.history.record_upload import UPLOADS_TIMEOUT_S, upload
 from launcher.history.records import JobRecord, JobState, now, read_record, write_record
 from launcher.transport.protocol import AFTER_GRACE_S
 
@@ -39,7 +39,7 @@ def stop(options: argparse.Namespace) -> int:
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
     if not ended and _latest_record(job).state.is_terminal:
         # The launcher is uploading the record.
-        ended = _wait_for_end(job, UPLOADS_S)
+        ended = _wait_for_end(job, UPLOADS_TIMEOUT_S)
     if not ended:
         _kill(job)
     last = job_lookup.current(directory)

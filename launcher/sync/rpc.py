@@ -11,7 +11,7 @@ from launcher.sync.messages import Answer, request_line, unpack_answer
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
 
-CAUSE_S = 3.0
+CAUSE_TIMEOUT_S = 3.0
 """Seconds to collect other nodes' errors after the first error, which may only report a lost neighbor."""
 
 
@@ -68,7 +68,7 @@ async def run_on_all(
     try:
         done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)
         if pending and any(task.exception() for task in done):
-            await asyncio.wait(pending, timeout=CAUSE_S)
+            await asyncio.wait(pending, timeout=CAUSE_TIMEOUT_S)
         errors = [error for task in tasks if task.done() and (error := task.exception()) is not None]
         if errors:
             raise _combine_errors(errors, total=len(tasks))

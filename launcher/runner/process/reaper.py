@@ -21,7 +21,7 @@ from launcher.runner.process.processes import (
 ORPHANS_TIMEOUT_S = 5.0
 IDLE_NAME, REAPER_NAME = "launch-idle", "launch-reaper"
 """Process names of an idle runner and of its reaper."""
-STOPPED_S = 20.0
+MAX_STOPPED_S = 20.0
 """Seconds that a child may be stopped (SIGSTOP); the launcher's heartbeat timeout."""
 POLL_S = 0.5
 MAX_SESSION_S = 3600.0
@@ -65,7 +65,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         rename(REAPER_NAME)
 
 
-def wait_for_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
+def wait_for_end(child: int, *, stopped_s: float = MAX_STOPPED_S) -> int:
     """Reap the child and return its status (wait(2)).
 
     The child always ends unless it is stopped; then kill it, because its ranks would keep running.

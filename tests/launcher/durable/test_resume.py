@@ -11,7 +11,7 @@ import pytest
 from launcher.durable import mirror
 from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
-from launcher.durable.service import READY_S, DurableJobService
+from launcher.durable.service import READY_TIMEOUT_S, DurableJobService
 from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS
 from launcher.durable_state import durable_directory
 from launcher.history.job_lookup import all_jobs
@@ -109,10 +109,10 @@ def test_jobs_wait_until_the_cluster_is_complete(
     master.step(at=0)
     master.step(at=5)
     assert caplog.text.count("waiting at most 1800 s for the nodes of") == 1
-    master.step(at=READY_S)
+    master.step(at=READY_TIMEOUT_S)
     assert f"jobs {record.job.id} not started within 1800 s: 2 of 3 nodes are up" in caplog.text
     master.reason = None
-    master.step(at=READY_S + 5)
+    master.step(at=READY_TIMEOUT_S + 5)
     assert master.started == [record.job.id]
 
 
@@ -122,9 +122,9 @@ def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobB
     master.service.fetch(bucket)
     master.reason, master.has_minimum = "2 of 3 nodes are up", True
     master.step(at=0)
-    master.step(at=READY_S - 1)
+    master.step(at=READY_TIMEOUT_S - 1)
     assert master.started == []
-    master.step(at=READY_S)
+    master.step(at=READY_TIMEOUT_S)
     assert master.started == [record.job.id]
 
 
@@ -136,9 +136,9 @@ def test_the_wait_for_nodes_grows_with_the_time_for_their_setup(
     master.service.fetch(bucket)
     master.reason, master.has_minimum, master.setup_s = "2 of 3 nodes are up", True, 900
     master.step(at=0)
-    master.step(at=READY_S + 899)
+    master.step(at=READY_TIMEOUT_S + 899)
     assert master.started == []
-    master.step(at=READY_S + 900)
+    master.step(at=READY_TIMEOUT_S + 900)
     assert master.started == [record.job.id]
     assert f"starting jobs {record.job.id} on an incomplete cluster after 2700 s" in caplog.text
 
