@@ -17,7 +17,7 @@ from launcher.history.git import RevisionQuery
 from launcher.history.lock import (
     TOUCH_INTERVAL_S,
     acquire_lock,
-    announce_ranks,
+    write_grace_period,
     boot_id,
     mark_lock_stale,
     touch_lock,
@@ -152,18 +152,18 @@ class JobRecorder:
             starting=False,
             restarts=restart_count,
         )
-        self._announce_ranks(self._record.grace_s)
+        self._write_grace_period(self._record.grace_s)
         if not is_restart:
             self._report_start()
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
 
     def on_restart(self) -> None:
         """Note that the job has no processes until it has found nodes for a restart."""
-        self._announce_ranks(0)
+        self._write_grace_period(0)
 
-    def _announce_ranks(self, grace_s: float) -> None:
+    def _write_grace_period(self, grace_s: float) -> None:
         with suppress(OSError):
-            announce_ranks(self._directory, grace_s)
+            write_grace_period(self._directory, grace_s)
 
     def on_synced(self, digest: str) -> None:
         """Record the digest of the synced files."""

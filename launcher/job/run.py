@@ -20,7 +20,7 @@ from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Node, output_failure, supervise_nodes
+from launcher.job.node import NodeRun, output_failure, supervise_nodes
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
 from launcher.job.restarts import RestartHostChooser, reconnect
 from launcher.output.sink import Streams
@@ -185,7 +185,7 @@ async def check_and_run(
         )
         missing_cwd = MissingCwd(job.hosts, cwd=cwd, stderr=context.streams[FrameType.STDERR])
         nodes = [
-            Node(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
+            NodeRun(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
         failure = await supervise_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.history.lock import is_alive
+from launcher.history.lock import launcher_is_alive
 from launcher.history.records import JobRecord, JobState, read_record
 from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
@@ -27,7 +27,7 @@ def _is_live(directory: Path, record: JobRecord) -> bool:
     if record.state.is_terminal:
         return False
     with suppress(LaunchError):  # If the file system cannot tell, keep the position.
-        return is_alive(directory, record)
+        return launcher_is_alive(directory, record)
     return True
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from launcher.errors import LaunchError, UsageError
 from launcher.history import job_lookup
-from launcher.history.lock import is_alive, is_held, signal_launcher
+from launcher.history.lock import launcher_is_alive, is_held, signal_launcher
 from launcher.history.record_upload import UPLOADS_TIMEOUT_S, upload
 from launcher.history.records import JobRecord, JobState, now, read_record, write_record
 from launcher.transport.protocol import AFTER_GRACE_S
@@ -30,7 +30,7 @@ def stop(options: argparse.Namespace) -> int:
     if job.is_suspended:
         # A launcher that has started since then checks for the mark after it has written its record.
         begun = _wait_for_record(job)
-        if not is_alive(directory, job):
+        if not launcher_is_alive(directory, job):
             return _cancel_suspended(job)
         job = begun or job
     if job.pid:

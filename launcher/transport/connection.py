@@ -22,7 +22,7 @@ from launcher.transport.protocol import (
     Frame,
     FrameType,
 )
-from launcher.transport.ssh import SSH_FAILED, error_kind
+from launcher.transport.ssh import SSH_FAILED_EXIT_CODE, error_kind
 from launcher.transport.stderr_tail import StderrTail, last_line
 
 MAX_UNREAD = 1 << 20
@@ -235,7 +235,7 @@ class RunnerConnection:
         """Return the error of a connection that ended before the runner was ready."""
         reason = await self.end_reason(output=output)
         has_message = bool(self._stderr_tail.last_line() or last_line(output))
-        is_silent = self._process.returncode == SSH_FAILED and not has_message
+        is_silent = self._process.returncode == SSH_FAILED_EXIT_CODE and not has_message
         return LaunchError(f"{self.host}: {reason}", kind=SILENT_SSH if is_silent else error_kind(reason))
 
     async def end_reason(self, *, output: bytes = b"") -> str:

@@ -43,7 +43,7 @@ CLUSTER_OPTIONS = {
 GIVEN_KEY_ONLY = "IdentitiesOnly=yes"
 """Option that keeps ssh from offering the agent's other keys."""
 
-SSH_FAILED = 255
+SSH_FAILED_EXIT_CODE = 255
 """Exit code of ssh for errors of its own; see EXIT STATUS in ssh(1)."""
 ERROR_KINDS = {
     "Could not resolve hostname": UNKNOWN_HOST,
