@@ -17,15 +17,15 @@ from launcher.history.git import RevisionQuery
 from launcher.history.lock import (
     TOUCH_INTERVAL_S,
     acquire_lock,
-    write_grace_period,
     boot_id,
     mark_lock_stale,
     touch_lock,
+    write_grace_period,
 )
 from launcher.history.record_upload import RecordUpload, start_upload, upload
 from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.job.failure import Failure, FailureCause
-from launcher.job.gpu_check import claimed_gpus
+from launcher.job.gpu_check import allocated_gpus
 from launcher.job_directories import KEPT_JOBS, remove_old_jobs
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
@@ -73,7 +73,7 @@ class JobRecorder:
             boot_id=boot_id(),
             submitted_at=submitted_at or now(),
             detached=detached,
-            gpus=claimed_gpus(job),
+            gpus=allocated_gpus(job),
             waits=job.queue_policy is not None,
             local_checkpoints=location is CheckpointLocation.LOCAL,
             unknown_checkpoints=job.durable and location is CheckpointLocation.UNKNOWN,
@@ -125,7 +125,7 @@ class JobRecorder:
 
     def on_turn(self, job: JobSpec) -> None:
         """Record that the job's turn has come, before it connects to its nodes."""
-        self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
+        self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=allocated_gpus(job))
 
     def on_turn_lost(self) -> None:
         """Record that the job is queued again."""

@@ -33,14 +33,14 @@ JOIN_TIMEOUT_S = 60.0
 """Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
-class RestartHostChooser(Protocol):
-    """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+class RestartHostAllocator(Protocol):
+    """Allocation of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
     def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""
 
-    async def claim(self, job: JobSpec) -> str:
-        """Claim the hosts of `job`; return the reason if another job has just taken one."""
+    async def allocate(self, job: JobSpec) -> str:
+        """Allocate its hosts to `job`; return the reason if another job has just taken one."""
 
 
 async def reconnect(
@@ -49,7 +49,7 @@ async def reconnect(
     failure: Failure,
     *,
     label: str,
-    restart_hosts: RestartHostChooser | None = None,
+    restart_hosts: RestartHostAllocator | None = None,
 ) -> list[RunnerConnection] | Failure:
     """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
     stderr = streams[FrameType.STDERR]
@@ -126,7 +126,7 @@ def _describe_longest_wait(policy: RestartPolicy) -> str:
 
 
 async def gather_nodes(
-    job: JobSpec, streams: Streams, restart_hosts: RestartHostChooser | None = None
+    job: JobSpec, streams: Streams, restart_hosts: RestartHostAllocator | None = None
 ) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
@@ -148,21 +148,21 @@ async def gather_nodes(
             reachable.connections.sort(key=lambda connection: listed.index(connection.host))
         is_last = left <= 0 or (worth_trying and clock() >= deadline.end) or streams[FrameType.STDOUT].reader_has_gone()
         if len(reachable.connections) >= len(job.hosts) or is_last:
-            is_claimed = restart_hosts is None or await _claim_hosts(job, reachable, restart_hosts)
+            is_allocated = restart_hosts is None or await _allocate_hosts(job, reachable, restart_hosts)
             # After the deadline, try once more without the nodes that another job took: fewer may be enough.
-            if is_claimed or (is_last and is_retried):
+            if is_allocated or (is_last and is_retried):
                 return reachable
             is_retried = is_last
         await close_connections(reachable.connections)
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
-async def _claim_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
-    """Take the hosts that answered; if another job was faster, close the connections and return False."""
+async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostAllocator) -> bool:
+    """Allocate the hosts that answered; if another job was faster, close the connections and return False."""
     connections, reachable.connections = reachable.connections, []
     try:
         hosts = tuple(connection.host for connection in connections)
-        reason = await restart_hosts.claim(job.with_hosts(hosts)) if hosts else ""
+        reason = await restart_hosts.allocate(job.with_hosts(hosts)) if hosts else ""
     except LaunchError as error:
         reason = str(error)
     except BaseException:  # Also after a signal.

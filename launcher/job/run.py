@@ -22,7 +22,7 @@ from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node import NodeRun, output_failure, supervise_nodes
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
-from launcher.job.restarts import RestartHostChooser, reconnect
+from launcher.job.restarts import RestartHostAllocator, reconnect
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeSpec
 from launcher.transport.connection import RunnerConnection
@@ -58,8 +58,8 @@ class JobContext:
     cwd: str
     streams: Streams
     observer: JobObserver
-    restart_hosts: RestartHostChooser | None = None
-    """Chooses the hosts of a restart; None: the first that answer."""
+    restart_hosts: RestartHostAllocator | None = None
+    """Allocates the hosts of a restart; None: the first that answer."""
     pool: ConnectionPool | None = None
     """Keeps the connections of a successful job; None: they are closed."""
 

@@ -1,4 +1,4 @@
-"""Lock the queue, so that no two jobs claim the same free nodes: each checks and claims them under this lock."""
+"""Lock the queue, so that no two jobs get the same free nodes: each selects and allocates nodes under this lock."""
 
 import asyncio
 import fcntl

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from launcher.errors import LaunchError, UsageError
 from launcher.history import job_lookup
-from launcher.history.lock import launcher_is_alive, is_held, signal_launcher
+from launcher.history.lock import is_held, launcher_is_alive, signal_launcher
 from launcher.history.record_upload import UPLOADS_TIMEOUT_S, upload
 from launcher.history.records import JobRecord, JobState, now, read_record, write_record
 from launcher.transport.protocol import AFTER_GRACE_S

@@ -31,7 +31,7 @@ RUN_ANOTHER_EXIT_CODE = 75
 
 
 def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
-    """Run `work` in a child, and again in a new child while it exits with RUN_ANOTHER_EXIT_CODE; return the last result.
+    """Run `work` in a child, and in a new one while it exits with RUN_ANOTHER_EXIT_CODE; return the last result.
 
     `work` gets True if this session has run a job before. Once a job's processes are gone, `report_idle` tells the
     launcher that the session is free; if it returns False, nobody reads the report and the session ends.
