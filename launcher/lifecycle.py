@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from launcher.errors import BusyError, LaunchError
 from launcher.history.key_name import key_name
@@ -102,7 +103,7 @@ async def run_until_signal(
         run_in_turn(
             job,
             queue_context,
-            run_on_nodes=lambda job, has_waited: run_with_restarts(job, context, has_waited=has_waited),
+            run_on_nodes=lambda job, has_waited: run_with_restarts(job, replace(context, has_waited=has_waited)),
         )
     )
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())

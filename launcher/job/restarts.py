@@ -43,6 +43,15 @@ class RestartHostAllocator(Protocol):
         """Allocate its hosts to `job`; return the reason if another job has just taken one."""
 
 
+class NotRestartedError(Exception):
+    """Too few nodes are available for a restart."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+        """The job's failure, which is permanent."""
+
+
 async def reconnect(
     job: JobSpec,
     streams: Streams,
@@ -50,8 +59,8 @@ async def reconnect(
     *,
     label: str,
     restart_hosts: RestartHostAllocator | None = None,
-) -> list[RunnerConnection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
+) -> list[RunnerConnection]:
+    """Connect to the nodes for the restart after `failure`. Raises NotRestartedError if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = (
         f"waiting at most {_describe_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
@@ -64,7 +73,7 @@ async def reconnect(
         available = f"{count_nodes(len(connections))} available"
         shortage = f"not restarted: {available}, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, shortage, *reachable.reasons])
-        return replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True)
+        raise NotRestartedError(replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True))
     hosts = [connection.host for connection in connections]
     await stderr.send(note(f"{label} on {describe_hosts(hosts, requested=job.hosts)}"))
     return connections
@@ -93,6 +102,8 @@ class ReachableNodes:
 
     connections: list[RunnerConnection]
     reasons: list[str]
+    were_tried: bool = True
+    """False if too few nodes were listed to connect to any."""
 
 
 class Deadline:
@@ -105,7 +116,7 @@ class Deadline:
     def refresh_seconds_left(self, *, now: float) -> float:
         """Extend the wait if a new node is on its way, and return the seconds left.
 
-        Read the hosts afterwards, so that they contain a node that arrived.
+        Call this before reading the hosts file; a node that arrives in between is then listed.
         """
         if now + JOIN_TIMEOUT_S > self.end and node_is_arriving():
             self.end = min(self._latest, now + JOIN_TIMEOUT_S)
@@ -131,30 +142,38 @@ async def gather_nodes(
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = Deadline(job.restart_policy, now=clock())
-    is_retried = False
+    is_extra_attempt = False
     while True:
         left = deadline.refresh_seconds_left(now=clock())
-        listed, reasons = _listed(job)
-        hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
-        reasons += left_out
-        # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
-        worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
-        reachable = ReachableNodes(connections=[], reasons=reasons)
-        if worth_trying:
-            timeout_s = min(READY_TIMEOUT_S, max(left, LAST_ATTEMPT_S))
-            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
-            await _drop_nodes_without_framework(job, reachable)
-            # Ranks follow the order of the list.
-            reachable.connections.sort(key=lambda connection: listed.index(connection.host))
-        is_last = left <= 0 or (worth_trying and clock() >= deadline.end) or streams[FrameType.STDOUT].reader_has_gone()
-        if len(reachable.connections) >= len(job.hosts) or is_last:
-            is_allocated = restart_hosts is None or await _allocate_hosts(job, reachable, restart_hosts)
-            # After the deadline, try once more without the nodes that another job took: fewer may be enough.
-            if is_allocated or (is_last and is_retried):
+        reachable = await _connect_once(job, restart_hosts, seconds_left=left)
+        is_over = left <= 0 or (reachable.were_tried and clock() >= deadline.end)
+        is_over = is_over or streams[FrameType.STDOUT].reader_has_gone()
+        if is_over or len(reachable.connections) >= len(job.hosts):
+            if restart_hosts is None or await _allocate_hosts(job, reachable, restart_hosts):
                 return reachable
-            is_retried = is_last
+            # After the deadline, try once more without the nodes that another job took: fewer may be enough.
+            if is_over and is_extra_attempt:
+                return reachable
+            is_extra_attempt = is_over
         await close_connections(reachable.connections)
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
+
+
+async def _connect_once(
+    job: JobSpec, restart_hosts: RestartHostAllocator | None, *, seconds_left: float
+) -> ReachableNodes:
+    """Connect to the first available hosts once, or to none while too few are listed and some time is left."""
+    listed, reasons = _listed(job)
+    hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
+    # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
+    if not hosts or (len(hosts) < len(job.hosts) and seconds_left > 0):
+        return ReachableNodes(connections=[], reasons=[*reasons, *left_out], were_tried=False)
+    timeout_s = min(READY_TIMEOUT_S, max(seconds_left, LAST_ATTEMPT_S))
+    reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
+    await _drop_nodes_without_framework(job, reachable)
+    # Ranks follow the order of the list.
+    reachable.connections.sort(key=lambda connection: listed.index(connection.host))
+    return reachable
 
 
 async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostAllocator) -> bool:

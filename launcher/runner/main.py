@@ -42,7 +42,8 @@ BUSY_NAME = "launch-runner"
 def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
     """Run this node's part of a job; return RUN_ANOTHER_EXIT_CODE if another job may follow, else 0.
 
-    It is 0 even if ranks failed, because the launcher gets their exit codes in frames. `at_login` is the session's fingerprint; `is_reused` means that this session has run a job before.
+    It is 0 even if ranks failed, because the launcher gets their exit codes in frames. `at_login` is the session's
+    fingerprint; `is_reused` means that this session has run a job before.
     """
     channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     if not is_reused:
