@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.errors import LaunchError
-from launcher.hosts.hostfile import merge_reasons
+from launcher.errors import LaunchError, NodeError
+from launcher.hosts.hostfile import merge_errors
 from launcher.sync.messages import Answer, request_line, unpack_answer
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import FrameType
@@ -15,11 +15,11 @@ CAUSE_TIMEOUT_S = 3.0
 """Seconds to collect other nodes' errors after the first error, which may only report a lost neighbor."""
 
 
-class RemoteError(LaunchError):
+class RemoteError(NodeError):
     """A node could not carry out a request."""
 
-    def __init__(self, reason: str, *, neighbor: bool) -> None:
-        super().__init__(reason)
+    def __init__(self, host: str, cause: str, *, neighbor: bool) -> None:
+        super().__init__(host, cause)
         self.neighbor = neighbor
         """True if the node only lost its neighbor, whose own error explains the failure."""
 
@@ -53,7 +53,7 @@ async def receive_answer(connection: RunnerConnection) -> Answer:
     """Return the next answer; RemoteError if it reports a failure."""
     answer = unpack_answer(await connection.receive(FrameType.SYNC))
     if "error" in answer:
-        raise RemoteError(f"{connection.host}: {answer['error']}", neighbor=answer["neighbor"])
+        raise RemoteError(str(connection.host), answer["error"], neighbor=answer["neighbor"])
     return answer
 
 
@@ -88,4 +88,4 @@ def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseExcep
     if defect is not None:
         return defect
     causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbor)] or errors[:1]
-    return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_reasons(map(str, causes))}")
+    return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_errors(causes)}")
