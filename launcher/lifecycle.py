@@ -1,4 +1,4 @@
-"""Take one job from its record to its end, in a terminal or as a systemd unit: handle signals, report the end."""
+"""Run one job to completion: record it, forward signals, report the result."""
 
 import asyncio
 import os

@@ -110,8 +110,8 @@ class Deadline:
     """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
 
     def __init__(self, policy: RestartPolicy, *, now: float) -> None:
-        self.end = now + policy.rejoin_s
-        self._latest = self.end + policy.setup_s
+        self.end = now + policy.node_wait_s
+        self._latest = self.end + policy.extra_setup_wait_s
 
     def refresh_seconds_left(self, *, now: float) -> float:
         """Extend the wait if a new node is on its way, and return the seconds left.
@@ -132,8 +132,12 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
 
 
 def _describe_longest_wait(policy: RestartPolicy) -> str:
-    longer = f" ({policy.rejoin_s + policy.setup_s:g} s if one is being set up)" if policy.setup_s else ""
-    return f"{policy.rejoin_s:g} s{longer}"
+    longer = (
+        f" ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
+        if policy.extra_setup_wait_s
+        else ""
+    )
+    return f"{policy.node_wait_s:g} s{longer}"
 
 
 async def gather_nodes(
