@@ -81,7 +81,7 @@ async def read_secrets_on_nodes(job: JobSpec, connections: Sequence[RunnerConnec
     if not job.secrets:
         return
     # Imported late: most jobs have no secrets.
-    from launcher.sync.rpc import RemoteError, call
+    from launcher.transport.rpc import RemoteError, call
 
     parameters = sum(reference.startswith("ssm:") for reference in {*job.secrets.values()})
 

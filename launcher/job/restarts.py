@@ -132,12 +132,9 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
 
 
 def _describe_longest_wait(policy: RestartPolicy) -> str:
-    longer = (
-        f" ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
-        if policy.extra_setup_wait_s
-        else ""
-    )
-    return f"{policy.node_wait_s:g} s{longer}"
+    if not policy.extra_setup_wait_s:
+        return f"{policy.node_wait_s:g} s"
+    return f"{policy.node_wait_s:g} s ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
 
 
 async def gather_nodes(

@@ -23,7 +23,7 @@ from launcher.transport.protocol import PREAMBLE, FrameType
 
 if TYPE_CHECKING:
     from launcher.spec import NodeSpec
-    from launcher.sync.messages import Request
+    from launcher.transport.messages import Request
 
 EFA_DEVICES = "/sys/class/infiniband"
 """Directory with an entry for each Elastic Fabric Adapter and, on some instance types, each NVSwitch's adapter.

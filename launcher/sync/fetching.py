@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from launcher.output.sink import Sink
-from launcher.sync.messages import request_line
+from launcher.sync.all_nodes import Deadline, run_on_all
 from launcher.sync.progress import FetchProgress, show_progress
 from launcher.sync.request import Fetch
-from launcher.sync.rpc import Deadline, receive_answer, run_on_all
 from launcher.transport.connection import RunnerConnection
+from launcher.transport.messages import request_line
+from launcher.transport.rpc import receive_answer
 
 NODE_MARGIN_S = 2.0
 """Seconds by which a node's deadline comes before the launcher's."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from launcher.errors import LaunchError, UsageError
 from launcher.output.notes import note
 from launcher.output.sink import Sink
+from launcher.sync.all_nodes import Deadline, run_on_all
 from launcher.sync.certificate import new_sync_key
 from launcher.sync.fetching import fetch_on_all
 from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
-from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
 from launcher.sync.progress import Progress, megabytes, plural, show_progress
 from launcher.sync.request import (
     IGNORE_FILE,
@@ -29,9 +29,10 @@ from launcher.sync.request import (
     SyncRequest,
     destination_path,
 )
-from launcher.sync.rpc import Deadline, call, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
 from launcher.transport.connection import RunnerConnection
+from launcher.transport.messages import Answer, data_piece, from_ranges, request_line, to_ranges
+from launcher.transport.rpc import call, receive_answer
 
 SHOWN = 3
 """Number of changed files, and of nodes per file, that an error names."""

@@ -1,27 +1,17 @@
-"""Send file requests to the nodes and collect their answers."""
+"""Run a step of a sync on all nodes, until a common deadline, and merge the nodes' errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.errors import LaunchError, NodeError
+from launcher.errors import LaunchError
 from launcher.hosts.hostfile import merge_errors
-from launcher.sync.messages import Answer, request_line, unpack_answer
 from launcher.transport.connection import RunnerConnection
-from launcher.transport.protocol import FrameType
+from launcher.transport.rpc import RemoteError
 
 CAUSE_TIMEOUT_S = 3.0
 """Seconds to collect other nodes' errors after the first error, which may only report a lost neighbor."""
-
-
-class RemoteError(NodeError):
-    """A node could not carry out a request."""
-
-    def __init__(self, host: str, cause: str, *, neighbor: bool) -> None:
-        super().__init__(host, cause)
-        self.neighbor = neighbor
-        """True if the node only lost its neighbor, whose own error explains the failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,20 +31,6 @@ class Deadline:
     def left(self) -> float:
         """Return the seconds until the deadline, at least 0."""
         return max(0.0, self.at - asyncio.get_running_loop().time())
-
-
-async def call(connection: RunnerConnection, operation: str, **values: Any) -> Answer:
-    """Send a request to a node; return its answer."""
-    await connection.send(request_line(operation, **values))
-    return await receive_answer(connection)
-
-
-async def receive_answer(connection: RunnerConnection) -> Answer:
-    """Return the next answer; RemoteError if it reports a failure."""
-    answer = unpack_answer(await connection.receive(FrameType.SYNC))
-    if "error" in answer:
-        raise RemoteError(str(connection.host), answer["error"], neighbor=answer["neighbor"])
-    return answer
 
 
 async def run_on_all(
