@@ -30,7 +30,7 @@ def runtime() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def long_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow time for a daemon's Python to start, on a machine that may be busy."""
-    monkeypatch.setattr(client, "ANSWER_S", 60.0)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 60.0)
 
 
 def idle_connection(host: str) -> tuple[IdleConnection, PipedProcess]:
@@ -127,13 +127,13 @@ def test_a_killed_daemons_socket_is_removed(runtime: Path) -> None:
 
 def test_a_stopped_daemon_delays_only_one_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with struck(runtime, signal.SIGSTOP) as place:
-        monkeypatch.setattr(client, "ANSWER_S", 0.05)
+        monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
 def test_a_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_S", 0.05)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
     place = runtime / DIRECTORY / "1.sock"
     place.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -1,4 +1,4 @@
-"""Send file requests to the nodes and collect their answers."""
+"""Run a step of a sync on all nodes, until a common deadline, and merge the nodes' errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,22 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.errors import LaunchError
-from launcher.hosts.hostfile import merge_reasons
-from launcher.sync.messages import Answer, request_line, unpack_answer
+from launcher.hosts.hostfile import merge_errors
 from launcher.transport.connection import RunnerConnection
-from launcher.transport.protocol import FrameType
+from launcher.transport.rpc import RemoteError
 
-CAUSE_S = 3.0
+CAUSE_TIMEOUT_S = 3.0
 """Seconds to collect other nodes' errors after the first error, which may only report a lost neighbor."""
-
-
-class RemoteError(LaunchError):
-    """A node could not carry out a request."""
-
-    def __init__(self, reason: str, *, neighbor: bool) -> None:
-        super().__init__(reason)
-        self.neighbor = neighbor
-        """True if the node only lost its neighbor, whose own error explains the failure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,20 +33,6 @@ class Deadline:
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
 
-async def call(connection: RunnerConnection, operation: str, **values: Any) -> Answer:
-    """Send a request to a node; return its answer."""
-    await connection.send(request_line(operation, **values))
-    return await receive_answer(connection)
-
-
-async def receive_answer(connection: RunnerConnection) -> Answer:
-    """Return the next answer; RemoteError if it reports a failure."""
-    answer = unpack_answer(await connection.receive(FrameType.SYNC))
-    if "error" in answer:
-        raise RemoteError(f"{connection.host}: {answer['error']}", neighbor=answer["neighbor"])
-    return answer
-
-
 async def run_on_all(
     connections: Sequence[RunnerConnection],
     operation: Callable[[RunnerConnection], Awaitable[Any]],
@@ -68,7 +44,7 @@ async def run_on_all(
     try:
         done, pending = await asyncio.wait(tasks, timeout=deadline.left, return_when=asyncio.FIRST_EXCEPTION)
         if pending and any(task.exception() for task in done):
-            await asyncio.wait(pending, timeout=CAUSE_S)
+            await asyncio.wait(pending, timeout=CAUSE_TIMEOUT_S)
         errors = [error for task in tasks if task.done() and (error := task.exception()) is not None]
         if errors:
             raise _combine_errors(errors, total=len(tasks))
@@ -88,4 +64,4 @@ def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseExcep
     if defect is not None:
         return defect
     causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbor)] or errors[:1]
-    return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_reasons(map(str, causes))}")
+    return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_errors(causes)}")

@@ -19,7 +19,7 @@ from launcher.history.records import JobState, now, read_record, write_record
 
 log = logging.getLogger("launch")
 
-LONG_S = 600.0
+MIN_LONG_ATTEMPT_S = 600.0
 """Minimum duration of a long attempt, in seconds."""
 MAX_SHORT_ATTEMPTS = 10
 """Number of consecutive short attempts after which a job has failed."""
@@ -27,8 +27,8 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
 """First and longest back-off after a short attempt, in seconds; each is twice the previous one."""
 
 
-class ShortAttempts:
-    """Count of the short attempts of all open jobs."""
+class CrashLoopBackoff:
+    """Counts and back-offs of the open jobs' consecutive short attempts; named after the state in Kubernetes."""
 
     def __init__(self, *, clock: Callable[[], float], save: Callable[[DurableRecord], None]) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class ShortAttempts:
         """Reset the count of a job that has run for long; back off after a short attempt that has ended."""
         if is_running:
             since = self._since.setdefault(record.job.id, self._clock())
-            if record.short_attempts and self._clock() - since >= LONG_S:
+            if record.short_attempts and self._clock() - since >= MIN_LONG_ATTEMPT_S:
                 self._save(replace(record, short_attempts=0))
         elif self._since.pop(record.job.id, None) is not None and record.short_attempts:
             self._back_off(record)
@@ -74,7 +74,7 @@ class ShortAttempts:
         job = read_record(directory) or record.job
         last = self._errors.get(record.job.id) or job.reason or "it lost its nodes"
         reason = (
-            f"{record.short_attempts} attempts in a row did not start or ran for less than {LONG_S:g} s, "
+            f"{record.short_attempts} attempts in a row did not start or ran for less than {MIN_LONG_ATTEMPT_S:g} s, "
             f"the last: {last}"
         )
         log.error("job %s has failed: %s", record.job.id, reason)
