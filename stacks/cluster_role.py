@@ -9,8 +9,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 
 POLICY_SIZE: Final = 6144
 """Longest managed policy in characters, without white space ("IAM and AWS STS quotas", IAM User Guide)."""

@@ -7,7 +7,8 @@ from constructs import Construct
 
 from bootstrap import contract
 from stacks.nodes.machine_image import LOGIN_USER
-from stacks.settings.lifetime import DELETE, iso
+from stacks.settings.lifetime import DELETE
+from stacks.settings.parsing import format_utc
 from stacks.settings.storage import NO_SHARED_STORAGE
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _expiry_outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
     if props.expires_at is None:
         return {}
     deletes = {contract.EXPIRY_ACTION_OUTPUT: DELETE} if props.expiry_action == DELETE else {}
-    return {contract.EXPIRES_OUTPUT: iso(props.expires_at), **deletes}
+    return {contract.EXPIRES_OUTPUT: format_utc(props.expires_at), **deletes}
 
 
 def _block_output(cluster: "DeepLearningCluster") -> dict[str, str]:
@@ -78,7 +79,7 @@ def _block_output(cluster: "DeepLearningCluster") -> dict[str, str]:
     if block is None:
         return {}
     times = (block.starts_at, block.pauses_at, block.ends_at)
-    return {contract.CAPACITY_BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, times)))}
+    return {contract.CAPACITY_BLOCK_OUTPUT: " ".join((block.block_id, *map(format_utc, times)))}
 
 
 def _shared_storage_output(cluster: "DeepLearningCluster") -> dict[str, str]:

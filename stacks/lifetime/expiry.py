@@ -14,7 +14,8 @@ from constructs import Construct
 
 from stacks.cluster_role import RoleRules
 from stacks.lifetime.eventbridge_schedules import ApiCall, pause_from, repeat_from, scheduler_role
-from stacks.settings.lifetime import DELETE_AFTER, iso
+from stacks.settings.lifetime import DELETE_AFTER
+from stacks.settings.parsing import format_utc
 
 DELETE_STACK: Final = "cloudformation:deleteStack"
 
@@ -43,7 +44,8 @@ class Expiry(Construct):
         if expires <= datetime.now(timezone.utc):
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
-                f"expires has passed, {iso(expires)}: dlcluster extend 8h, or set a later one or none in cdk.json"
+                f"expires has passed, {format_utc(expires)}: "
+                "dlcluster extend 8h, or set a later one or none in cdk.json"
             )
 
     def _delete_stack(self, start: datetime) -> None:

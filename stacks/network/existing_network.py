@@ -14,8 +14,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
+from stacks.settings.base import SettingsError, require
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError, require
 
 _DOCKER: Final = ipaddress.IPv4Network("172.17.0.0/16")
 _PUBLIC: Final = "Public"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bootstrap.team_keys.keys import NAME, TYPES, KeyListError, TeamKey, check_key, check_team_keys
-from stacks.settings.values import PARSER, Settings, SettingsError, ipv4_block, parse_list, require, shown
+from stacks.settings.base import Settings, SettingsError, require, shown
+from stacks.settings.parsing import PARSER, ipv4_block, parse_list
 
 _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
 _NAMED: Final = re.compile(rf"(?P<name>{NAME.pattern})=(?P<rest>.+)", re.DOTALL)
