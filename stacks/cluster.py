@@ -43,7 +43,7 @@ from stacks.storage.table import ClusterTable
 if TYPE_CHECKING:
     from stacks.storage.shared_storage import SharedStorage
 
-BOOTSTRAP_TIMEOUT_S: Final = 1200
+NODE_READY_TIMEOUT_S: Final = 1200
 """Seconds that an agent waits for its node, not counting a setup; CREATION_TIMEOUT is longer even after a slow boot."""
 
 
@@ -296,5 +296,5 @@ class DeepLearningCluster(Construct):
             setup_timeout_s=props.setup_timeout_s,
             default_user=LOGIN_USER,
             # Each node also waits for the node with the slowest setup.
-            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S + (props.setup_timeout_s or 0),
+            bootstrap_timeout_s=NODE_READY_TIMEOUT_S + (props.setup_timeout_s or 0),
         )

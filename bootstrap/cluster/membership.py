@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from bootstrap.cluster.record_fields import MAX_GENERATION, MAX_NODES
+from bootstrap.cluster.record_validation import MAX_GENERATION, MAX_NODES
 from bootstrap.cluster.records import MemberRecord
 from bootstrap.contract import MASTER, MOUNT_FIELD, RELEASE_FIELD, SETUP_FAILED, SETUP_FIELD, NodeType
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bootstrap.cluster.record_fields import (
+from bootstrap.cluster.record_validation import (
     MAX_GENERATION,
     MAX_INTEGER,
     MAX_NODES,

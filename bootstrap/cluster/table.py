@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore.exceptions import ClientError
 
 from bootstrap.cluster.membership import EMPTY, Member, Membership, members_to_json
-from bootstrap.cluster.record_fields import Networks, RecordError
+from bootstrap.cluster.record_validation import Networks, RecordError
 from bootstrap.cluster.records import (
     Item,
     NodeRecord,

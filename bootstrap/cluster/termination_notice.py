@@ -101,7 +101,7 @@ class TerminationHandler:
         self._may_terminate = False
         self._completed = False
 
-    def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
+    def must_reconcile_now(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
 
         Once the hosts and workers files omit it, only a termination by the group is urgent, for DROP_TIMEOUT_S: a node

@@ -15,7 +15,7 @@ from typing import Final
 from bootstrap.contract import SETUP_RUNNING, SETUP_STATE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
-from bootstrap.idle.watch import SILENT_AFTER_S
+from bootstrap.idle.detector import SILENT_AFTER_S
 from bootstrap.jobs.job_directories import JOBS, entries, is_locked
 
 BUSY_CORES: Final = 0.5

@@ -43,7 +43,7 @@ from bootstrap.contract import (
 )
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
-from bootstrap.setup.provide import done_marker
+from bootstrap.setup.run_once import done_marker
 
 SERVICES: Final = (
     *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.cluster.record_fields import RELEASE, Networks, RecordError, parse_networks, shown
+from bootstrap.cluster.record_validation import RELEASE, Networks, RecordError, parse_networks, shown
 from bootstrap.contract import (
     ALLOW_LIST_OUTPUT,
     CAPACITY_BLOCK_OUTPUT,

@@ -137,7 +137,7 @@ class NodeGroup(Construct):
             autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
                 lifecycle_hook_name=contract.DRAIN_HOOK,
                 lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
-                heartbeat_timeout=contract.DRAIN_TIMEOUT_S,
+                heartbeat_timeout=contract.DRAIN_HOOK_HEARTBEAT_TIMEOUT_S,
                 default_result="CONTINUE",
             )
         ]

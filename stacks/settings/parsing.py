@@ -1,4 +1,4 @@
-"""Parse and format the values of settings; what cannot be parsed raises SettingsError or is None."""
+"""Parse and format the values of settings, as cdk.json, ``-c`` and the command line of dlcluster give them."""
 
 import dataclasses
 import ipaddress

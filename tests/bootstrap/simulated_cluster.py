@@ -266,7 +266,7 @@ class SimulatedCluster:
             "resolve": lambda name: resolve(root, name),
             "answers_ssh": lambda _address: True,
             "gpu_percent": lambda: None,
-            "wall": lambda sentence: system.calls.append(f"wall {sentence}"),
+            "broadcast_to_terminals": lambda sentence: system.calls.append(f"wall {sentence}"),
             "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,
