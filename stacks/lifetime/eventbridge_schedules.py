@@ -66,10 +66,9 @@ def start_at(scope: Construct, start: datetime, *, before: datetime, rules: Role
             time = start + timedelta(minutes=minutes)
             if time >= before:
                 continue
-            # A deploy must also work during the block, when this time has passed. AWS refuses a StartDate in the past,
-            # and does not say what it does with at(), or with a cron expression of a year, in the past. A cron
-            # expression without a year recurs annually. The EndDate leaves only the first occurrence, because a block
-            # ends less than a year from now.
+            # Use cron without a year, so that a deploy during the block is accepted: AWS rejects past StartDates, and
+            # does not document past times in at() or in a cron expression with a year. EndDate stops the yearly
+            # repeat, because a block ends less than a year from now.
             expression = f"cron({time.minute} {time.hour} {time.day} {time.month} ? *)"
             name = f"Start{node_type.capitalize()}{time:%Y%m%dT%H%M%S}"
             _schedule(scope, name, expression, call, end_date=format_utc(before))

@@ -1,7 +1,8 @@
 """Define the end of a cluster: from a given time, EventBridge Scheduler repeatedly sets both groups to zero.
 
-A resume, or an update that rolls back, could undo a single call. The schedules call AWS directly, so nothing needs to
-run, neither here nor on the cluster. If the stack should end too, another schedule deletes it later.
+The call repeats, because a resume or a rollback could undo a single one. The schedules call AWS directly, so nothing
+needs to run, neither on the user's computer nor on the cluster. If the stack should end too, another schedule deletes
+it later.
 eventbridge_schedules.py creates the schedules; add_schedules.py calls this file if ``expires`` is set.
 """
 

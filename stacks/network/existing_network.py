@@ -51,7 +51,7 @@ class ExistingNetwork(Construct):
         super().__init__(scope, construct_id)
         master, worker = subnets.master, subnets.worker
         self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
-        self.networks = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
+        self.node_cidrs = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
         """Blocks that contain every node's address, separated by commas."""
         self.vpc_blocks = subnets.vpc_blocks
         self._subnets = {

@@ -20,7 +20,8 @@ from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must receive ``size.min_size`` nodes' signals, in addition to a setup's time."""
+"""Time within which CloudFormation must receive ``size.min_size`` nodes' signals, in addition to a setup's time. It is
+longer than NODE_READY_TIMEOUT_S, so that a node can report its failure even after a slow boot."""
 
 SPOT_OPTIONS: Final = {
     "MarketType": "spot",
