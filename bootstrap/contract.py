@@ -161,7 +161,7 @@ DRAIN_HOOK_HEARTBEAT_TIMEOUT_S: Final = 30
 """HeartbeatTimeout of the hook in seconds, AWS's minimum. A rollback waits that long for an unresponsive node."""
 
 ALLOW_LIST_SIZE: Final = 20
-"""Maximum number of addresses in the list of those that may log in; AWS counts them as security group rules."""
+"""Maximum number of addresses that may log in. AWS counts each as a rule of the security group."""
 STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
 """Description of the template, by which dlcluster recognizes a stack without outputs."""
 

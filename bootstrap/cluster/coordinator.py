@@ -118,7 +118,7 @@ class Coordinator:
         return desired
 
     def _team_keys(self, *, known: str) -> str:
-        """Return the keys in the tags of the master's group; while the tags are bad, those of the membership."""
+        """Return the keys in the tags of the master's group; while the tags are bad, the keys in the membership."""
         tags = next(group.tags for group in self.groups if group.node_type == MASTER)
         try:
             tagged = from_tags(tags)

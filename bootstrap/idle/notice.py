@@ -57,7 +57,7 @@ class Notices:
         self._written = ""
 
     def follow(self, record: PauseRecord, *, now: datetime) -> None:
-        """Announce new pauses in the record, and withdraw those it no longer contains."""
+        """Announce new pauses in the record, and withdraw announced pauses that it no longer contains."""
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
             if self._announced.get(kind) != time:

@@ -161,6 +161,6 @@ def _build_and_store(
 
 def _link_command(command: Path, target: Path) -> None:
     """Link a command into every user's PATH, unless the image has its own there."""
-    ours = command.is_symlink() and str(command.readlink()).startswith(f"{MXNET_ENVIRONMENTS_DIR}/")
-    if ours or not (command.exists() or command.is_symlink()):
+    is_own_link = command.is_symlink() and str(command.readlink()).startswith(f"{MXNET_ENVIRONMENTS_DIR}/")
+    if is_own_link or not (command.exists() or command.is_symlink()):
         point_link(command, target)

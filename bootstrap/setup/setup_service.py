@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 SHIP_S: Final = 1.0
 """Seconds between calls to the log group; a program with much output must not wait for each."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin:/opt/pytorch/bin"
-"""Search path of the script; the image's own programs precede those of its PyTorch environment."""
+"""Search path of the script; the image's own programs precede the programs of its PyTorch environment."""
 
 
 def serve_setup(root: Path) -> None:

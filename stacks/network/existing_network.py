@@ -1,7 +1,7 @@
 """Use an existing network: the user's VPC and subnets, looked up once and kept in cdk.context.json.
 
-The stack changes nothing in them. The nodes' addresses are those of the subnets, so it does not matter whether a subnet
-is in the VPC's first address block or in a secondary one.
+The stack changes nothing in them. The nodes' addresses come from the subnets. A subnet may therefore be in the VPC's
+first address block or in a secondary one.
 """
 
 import ipaddress
@@ -80,7 +80,7 @@ def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec
 
 
 def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
-    """Look up the settings' subnets. Raises SettingsError for those that cannot host the cluster."""
+    """Look up the settings' subnets. Raises SettingsError for a subnet that cannot host the cluster."""
     vpc_id, worker_id, master_id = props.vpc_id, props.subnet_id, props.master_subnet
     if vpc_id is None or worker_id is None or master_id is None:
         raise TypeError("the settings name no existing network")

@@ -95,8 +95,8 @@ class NodeGroup(Construct):
             max_capacity=size.max_size,
             # The group's DesiredCapacity carries the number: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=size.desired,
-            # AWS's default policy terminates instances with the oldest launch template first; after a redeploy, those
-            # are the ones that are training.
+            # AWS's default policy terminates instances with the oldest launch template first. After a redeploy, these
+            # instances are the ones that are training.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),

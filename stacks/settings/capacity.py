@@ -128,7 +128,7 @@ class CapacitySettings(Settings):
     def initial_sizes(self) -> ClusterSizes:
         """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
 
-        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
+        Otherwise they are ``fleet_sizes``, as always in a later start by ``dlcluster up`` or a schedule.
         """
         return self.fleet_sizes if self.starts_nodes else dict.fromkeys(contract.NODE_TYPES, PAUSED)
 
