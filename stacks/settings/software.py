@@ -35,7 +35,7 @@ _CDK_REQUIREMENT: Final = re.compile(rb"^\s*aws-cdk-lib\b", re.MULTILINE)
 
 
 def parse_frameworks(name: str, value: Any) -> tuple[str, ...]:
-    """Parse a list or text like ``a,b``; return each name once, in the order of FRAMEWORKS, which is the build order."""
+    """Parse a list or text like ``a,b``; return each name once, in the order of FRAMEWORKS, the build order."""
     names = [framework.strip() for framework in value.split(",")] if isinstance(value, str) else value
     require(isinstance(names, list), name, value, f"a list of {', '.join(FRAMEWORKS)}, or text like a,b")
     for framework in names:
