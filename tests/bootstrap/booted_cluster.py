@@ -4,7 +4,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from bootstrap.contract import DRAIN_HOOK_HEARTBEAT_TIMEOUT_S
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 
 def boot_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:

@@ -10,7 +10,8 @@ import pytest
 
 from bootstrap.aws import log_shipping as logs
 from bootstrap.phases import Phases
-from tests.bootstrap.simulated_cluster import LOG_GROUP, Clock, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import LOG_GROUP, Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient

@@ -14,7 +14,8 @@ from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY, node_record_id
 from bootstrap.team_keys.keys import parse, to_tags
 from tests.bootstrap.identities import NETWORKS, public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, node_config
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, TABLE, node_config
 from tests.bootstrap.team_keys.team_public_keys import ED25519
 
 

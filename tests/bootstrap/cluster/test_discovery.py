@@ -8,7 +8,8 @@ from botocore.stub import Stubber
 from bootstrap.cluster.discovery import Instance, describe_groups, describe_instances
 from bootstrap.contract import GROUP_TAG
 from bootstrap.errors import GroupsError
-from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER
 
 
 def group(node_type: str, instances: dict[str, str], *, desired_capacity: int = 1) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from tests.bootstrap.cluster.table_records import NOTHING_STORED
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE
 
 
 def members(*by_index: int) -> tuple[Member, ...]:

@@ -8,16 +8,12 @@ import pytest
 
 from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, read_round_seconds
 from bootstrap.cluster.membership import Member, Membership, members_to_json
-from bootstrap.cluster.poll_interval import (
-    EAGER_RECONCILE_S,
-    EAGER_RECONCILES_FOR_S,
-    STEADY_RECONCILE_S,
-    PollInterval,
-)
+from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, EAGER_RECONCILES_FOR_S, STEADY_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
-from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, SimulatedNode
 
 TABLE_READS = ("GetItem", "BatchGetItem")
 TABLE_WRITES = ("PutItem", "TransactWriteItems")

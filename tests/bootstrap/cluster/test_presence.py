@@ -13,7 +13,8 @@ from bootstrap.cluster.rate_limit import MIN_CHANGE_INTERVAL_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, node_config
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, TABLE, node_config
 
 ROLES: dict[NodeType, str] = {"master": "AROAMASTER", "worker": "AROAWORKER"}
 

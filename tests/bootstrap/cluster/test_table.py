@@ -13,7 +13,8 @@ from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from bootstrap.failures import RETRYABLE_ERRORS
 from tests.bootstrap.cluster.table_records import NOTHING_STORED, StubbedTable, worker_record
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE
 
 
 def test_membership_is_empty_before_the_first_write(table: Table) -> None:

@@ -15,7 +15,8 @@ from tests.bootstrap.booted_cluster import (
     hosts_file,
     run_seconds,
 )
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 TERMINATING = TerminationNotice(is_terminating=True)
 INTERRUPTION_PENDING = TerminationNotice(is_interruption_pending=True)

@@ -23,7 +23,8 @@ from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
 from tests.bootstrap.booted_cluster import form_cluster, run_seconds
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 TERMINATING = TerminationNotice(is_terminating=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir

@@ -2,7 +2,8 @@
 
 from bootstrap.health.checks import HEALTH_CHECK_INTERVAL_S
 from tests.bootstrap.booted_cluster import all_ready
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 
 class Gpus:

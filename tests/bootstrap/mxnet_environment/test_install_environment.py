@@ -13,12 +13,12 @@ from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.install_environment import MPIRUN_COMMAND
 from bootstrap.mxnet_environment.progress import EnvironmentMonitor, EnvironmentProgress, write_progress
-from tests.bootstrap.mxnet_environment.simulated_node import RECIPE, SimulatedNode
+from tests.bootstrap.mxnet_environment.mxnet_node import RECIPE, MxnetNode
 
 pytestmark = pytest.mark.allow_subprocess
 
 
-def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], SimulatedNode]) -> None:
+def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], MxnetNode]) -> None:
     master, worker = node("master"), node("worker")
     master.install_environment(is_master=True)
     worker.install_environment(is_master=False)
@@ -31,7 +31,7 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], S
         assert EnvironmentMonitor(each.root, name="horovod").check()
 
 
-def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], SimulatedNode]) -> None:
+def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], MxnetNode]) -> None:
     node("first").install_environment(is_master=True)
     second = node("second")
     second.install_environment(is_master=True)
@@ -39,14 +39,14 @@ def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str]
     assert (second.programs / "python").is_file()
 
 
-def test_worker_waits_for_the_master_and_logs_it(node: Callable[[str], SimulatedNode]) -> None:
+def test_worker_waits_for_the_master_and_logs_it(node: Callable[[str], MxnetNode]) -> None:
     master, worker = node("master"), node("worker")
     worker.stored_while_waiting = lambda: master.install_environment(is_master=True)
     worker.install_environment(is_master=False)
     assert worker.states == ["waiting-for-master"]
 
 
-def test_worker_reports_an_archive_that_never_came(node: Callable[[str], SimulatedNode]) -> None:
+def test_worker_reports_an_archive_that_never_came(node: Callable[[str], MxnetNode]) -> None:
     worker = node("worker")
     with pytest.raises(MxnetEnvironmentError, match=r"^horovod-.* was not in the bucket in time") as failure:
         worker.install_environment(is_master=False)
@@ -54,7 +54,7 @@ def test_worker_reports_an_archive_that_never_came(node: Callable[[str], Simulat
     assert worker.clock.now >= 1060.0
 
 
-def test_a_node_waits_for_its_way_to_the_bucket(node: Callable[[str], SimulatedNode]) -> None:
+def test_a_node_waits_for_its_way_to_the_bucket(node: Callable[[str], MxnetNode]) -> None:
     node("master").install_environment(is_master=True)
     worker = node("worker")
     worker.offline = 3
@@ -62,7 +62,7 @@ def test_a_node_waits_for_its_way_to_the_bucket(node: Callable[[str], SimulatedN
     assert len(worker.states) == 3
 
 
-def test_failed_upload_is_retried_without_rebuilding(node: Callable[[str], SimulatedNode]) -> None:
+def test_failed_upload_is_retried_without_rebuilding(node: Callable[[str], MxnetNode]) -> None:
     master, worker = node("master"), node("worker")
     stored = Archive.store
     failures = [EndpointConnectionError(endpoint_url="s3")]
@@ -79,7 +79,7 @@ def test_failed_upload_is_retried_without_rebuilding(node: Callable[[str], Simul
     assert master.builds == 1
 
 
-def test_after_a_reboot_a_worker_needs_no_bucket(node: Callable[[str], SimulatedNode]) -> None:
+def test_after_a_reboot_a_worker_needs_no_bucket(node: Callable[[str], MxnetNode]) -> None:
     node("master").install_environment(is_master=True)
     worker = node("worker")
     worker.install_environment(is_master=False)
@@ -88,14 +88,14 @@ def test_after_a_reboot_a_worker_needs_no_bucket(node: Callable[[str], Simulated
     assert worker.offline == 100
 
 
-def test_leftovers_of_a_killed_build_are_rebuilt(node: Callable[[str], SimulatedNode]) -> None:
+def test_leftovers_of_a_killed_build_are_rebuilt(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     (under_root(master.root, RECIPE.directory) / "lib").mkdir(parents=True)
     master.install_environment(is_master=True)
     assert master.builds == 1
 
 
-def test_mpirun_of_the_image_is_not_replaced(node: Callable[[str], SimulatedNode]) -> None:
+def test_mpirun_of_the_image_is_not_replaced(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     mpirun = under_root(master.root, MPIRUN_COMMAND)
     mpirun.parent.mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
     assert EnvironmentMonitor(tmp_path, name=None).check()
 
 
-def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], SimulatedNode]) -> None:
+def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     master.failures = [
         MxnetEnvironmentError("pip install failed", "no route"),
@@ -129,7 +129,7 @@ def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], Si
     assert 5.0 < first < second
 
 
-def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str], SimulatedNode]) -> None:
+def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     master.failures = [MxnetEnvironmentError("pip install failed", "no route")] * 100
     with pytest.raises(MxnetEnvironmentError, match=r"^no route \(try [345]\)$") as failure:
@@ -138,7 +138,7 @@ def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str],
     assert master.clock.now <= 1060.0
 
 
-def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], SimulatedNode]) -> None:
+def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", is_permanent=True)]
     with pytest.raises(MxnetEnvironmentError, match=r"^to compile takes c\+\+ \(try 1\)$"):

@@ -16,7 +16,7 @@ from bootstrap.setup.archive import SetupSource
 from bootstrap.setup.progress import SetupMonitor
 from bootstrap.setup.run_once import RETRY_S, SETUP_DIR, SetupDependencies, run_setup_once
 from stacks.nodes.bundle import zip_files
-from tests.bootstrap.simulated_cluster import Clock
+from tests.bootstrap.simulated_node import Clock
 
 BOTH = {"setup.sh": b"#!/bin/sh\n", "requirements.txt": b"einops\n"}
 

@@ -72,7 +72,7 @@ def refusing(code: str, message: str) -> Answer:
     return refuse
 
 
-def started(_parameters: dict[str, Any]) -> dict[str, Any]:
+def session_answer(_parameters: dict[str, Any]) -> dict[str, Any]:
     return {"SessionId": "me-1", "TokenValue": TOKEN, "StreamUrl": "wss://example/me-1"}
 
 
@@ -100,7 +100,7 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
 
     def answer(parameters: dict[str, Any]) -> dict[str, Any]:
         asked.append(parameters)
-        return started(parameters)
+        return session_answer(parameters)
 
     def become(*arguments: Any) -> None:
         became.append(arguments)

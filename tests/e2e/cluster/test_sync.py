@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import DeployedCluster, aliases
+from tests.e2e.support.deployed_cluster import DeployedCluster, aliases
 
 MASTER = "deeplearning-worker1"
 REFUSED_S = 120.0

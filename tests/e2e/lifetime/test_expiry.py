@@ -15,10 +15,10 @@ from bootstrap.contract import LOG_FILE
 from local.faults import Faults
 from local.run.user import User
 from stacks.settings.parsing import format_utc
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.durable_training import MASTER, Training, now, status, wait_for_nodes
-from tests.e2e.group_states import members, sizes, states
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.durable_training import MASTER, Training, now, status, wait_for_nodes
+from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
 DEPLOY_AND_TRAIN = timedelta(minutes=4)

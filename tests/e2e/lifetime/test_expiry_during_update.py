@@ -14,10 +14,10 @@ from bootstrap.contract import CLUSTER_TAG, NODE_TYPES, group_name
 from local.faults.clients import client
 from local.run.user import User
 from stacks.settings.parsing import format_utc
-from tests.e2e.checkouts import Edit
-from tests.e2e.durable_training import now
-from tests.e2e.group_states import members, sizes, states
-from tests.e2e.guest_stack import (
+from tests.e2e.support.checkouts import Edit
+from tests.e2e.support.durable_training import now
+from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.guest_stack import (
     APP,
     AWAITED,
     LEAVES_LATE,
@@ -28,7 +28,7 @@ from tests.e2e.guest_stack import (
     stack_status,
     write_stack,
 )
-from tests.e2e.laptop import COMMAND_S, Laptop, new_laptop
+from tests.e2e.support.laptop import COMMAND_S, Laptop, new_laptop
 from tests.waiting import wait_until
 
 CLUSTER = "updated"

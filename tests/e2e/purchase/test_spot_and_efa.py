@@ -20,9 +20,9 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.node.container import EFA_DEVICES
 from local.run.user import User
-from tests.e2e.checkouts import Edit
-from tests.e2e.deployed_cluster import stack_outputs
-from tests.e2e.ec2_nodes import (
+from tests.e2e.support.checkouts import Edit
+from tests.e2e.support.deployed_cluster import stack_outputs
+from tests.e2e.support.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     HEAL_S,
@@ -36,8 +36,8 @@ from tests.e2e.ec2_nodes import (
     running_instances,
     wait_for_another,
 )
-from tests.e2e.group_states import states
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.group_states import states
+from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
 CPU, ONE_CARD = "c5.large", "g4dn.8xlarge"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from local.faults.clients import client
 from local.storage.on_node import EXPORTS
-from tests.e2e.deployed_cluster import NODES, stack_outputs
+from tests.e2e.support.deployed_cluster import NODES, stack_outputs
 
 STEPS = 4000
 SLOW_STEP_S = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import DeployedCluster, node_disk
+from tests.e2e.support.deployed_cluster import DeployedCluster, node_disk
 
 MASTER = "deeplearning-master"
 AGREE_TIMEOUT_S = 180.0

@@ -25,7 +25,7 @@ _Data = dict[str, Any]
 
 
 def install() -> None:
-    """Patch moto: launch the members of groups with the functions below."""
+    """Patch moto: launch the instances of groups with the functions below."""
     wrap(FakeAutoScalingGroup, "_set_launch_configuration", _set_launch_configuration)
     # activities wraps the result of this, to record the launches.
     wrap(FakeAutoScalingGroup, "replace_autoscaling_group_instances", _launch)
@@ -77,13 +77,13 @@ def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_t
 
 
 def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> None:
-    """Launch a member where the group has the fewest; if EC2 has no room there, try its other subnets."""
-    count = Counter(member.instance.subnet_id for member in group.instance_states)
+    """Launch an instance where the group has the fewest; if EC2 has no room there, try its other subnets."""
+    count = Counter(instance_state.instance.subnet_id for instance_state in group.instance_states)
     subnets = sorted((group.vpc_zone_identifier or "").split(","), key=lambda subnet: count[subnet])
     shortage = None
     for subnet in subnets:
         try:
-            launch_member(group, template, subnet_id=subnet)
+            launch_instance(group, template, subnet_id=subnet)
         except EC2ClientError as error:
             if error.code not in {*SHORTAGES, UNSUPPORTED}:
                 raise
@@ -94,12 +94,12 @@ def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> N
         raise shortage
 
 
-def launch_member(group: FakeAutoScalingGroup, template: LaunchTemplate, *, subnet_id: str) -> Instance:
-    """Launch one member from the group's template. Raises EC2ClientError if EC2 refuses."""
+def launch_instance(group: FakeAutoScalingGroup, template: LaunchTemplate, *, subnet_id: str) -> Instance:
+    """Launch one instance from the group's template. Raises EC2ClientError if EC2 refuses."""
     version = template.get_version(group.launch_template_version)
     tags = convert_tag_spec(version.data.get("TagSpecifications", []))
-    own = tags.get("instance", {}) | group.get_propagated_tags() | {ASG_NAME_TAG: group.name}
-    instance = _run(group, version, {"instance": own, "volume": tags.get("volume", {})}, subnet_id)
+    instance_tags = tags.get("instance", {}) | group.get_propagated_tags() | {ASG_NAME_TAG: group.name}
+    instance = _run(group, version, {"instance": instance_tags, "volume": tags.get("volume", {})}, subnet_id)
     protected = group.new_instances_protected_from_scale_in
     group.instance_states.append(InstanceState(instance, protected_from_scale_in=protected, autoscaling_group=group))
     return instance
@@ -177,8 +177,8 @@ def _network_interfaces(original: Any, instance: Instance) -> Any:
     return [] if instance._state.name == "terminated" else original(instance)
 
 
-def _launched_from(original: Any, member: InstanceState) -> dict[str, Any] | None:
-    """Return the version from which the member was launched instead of the template's default."""
-    template: dict[str, Any] | None = original(member)
-    versions = [t["value"] for t in member.instance.get_tags() if t["key"] == "aws:ec2launchtemplate:version"]
+def _launched_from(original: Any, instance_state: InstanceState) -> dict[str, Any] | None:
+    """Return the version from which the instance was launched instead of the template's default."""
+    template: dict[str, Any] | None = original(instance_state)
+    versions = [t["value"] for t in instance_state.instance.get_tags() if t["key"] == "aws:ec2launchtemplate:version"]
     return template | {"Version": versions[0]} if template and versions else template

@@ -2,7 +2,7 @@
 
 from bootstrap.contract import NODE_TYPES, group_name
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import STACK, group_instances
+from tests.e2e.support.deployed_cluster import STACK, group_instances
 
 
 def members(cluster: str = STACK) -> set[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from local.run.user import USER_SETTINGS, User
-from tests.e2e.console_blocks import Step, outputs, script, sessions
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.console_blocks import Step, outputs, script, sessions
+from tests.e2e.support.laptop import Laptop, new_laptop
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+DOCS: Final = Path(__file__).parents[3] / "docs"
 INSTALL: Final = DOCS / "start/install.md"
 FIRST_CLUSTER: Final = DOCS / "start/first-cluster.md"
 OWN_SCRIPT: Final = DOCS / "start/your-own-script.md"

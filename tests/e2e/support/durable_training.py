@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from local.run.user import User
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.durable_programs import OWN_SCRIPT, STEPS, Program
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.durable_programs import OWN_SCRIPT, STEPS, Program
 from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"

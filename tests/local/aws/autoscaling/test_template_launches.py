@@ -1,4 +1,4 @@
-"""Test that members of groups follow their launch template."""
+"""Test that instances of groups follow their launch template."""
 
 import base64
 import ipaddress
@@ -23,38 +23,38 @@ def tags(described: dict[str, Any]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in described["Tags"]}
 
 
-def test_member_follows_its_launch_template(aws: Aws, stacks: Stacks) -> None:
+def test_instance_follows_its_launch_template(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
-    (member,) = instances(aws)
-    assert member["InstanceType"] == "c5.large"
-    assert member["ImageId"] == image_id(FAMILIES[0])
-    assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
+    (instance,) = instances(aws)
+    assert instance["InstanceType"] == "c5.large"
+    assert instance["ImageId"] == image_id(FAMILIES[0])
+    assert [g["GroupId"] for g in instance["SecurityGroups"]] == [stacks.physical_id("Security")]
     profile = aws.client("iam").get_instance_profile(InstanceProfileName=stacks.physical_id("Profile"))
-    assert member["IamInstanceProfile"]["Arn"] == profile["InstanceProfile"]["Arn"]
-    assert member["MetadataOptions"]["HttpTokens"] == "required"
-    assert member["MetadataOptions"]["HttpPutResponseHopLimit"] == 2
-    assert tags(member)["Name"] == "node"
-    assert tags(member)["cluster"] == "test"
-    assert tags(member)["aws:autoscaling:groupName"] == stacks.physical_id("Group")
+    assert instance["IamInstanceProfile"]["Arn"] == profile["InstanceProfile"]["Arn"]
+    assert instance["MetadataOptions"]["HttpTokens"] == "required"
+    assert instance["MetadataOptions"]["HttpPutResponseHopLimit"] == 2
+    assert tags(instance)["Name"] == "node"
+    assert tags(instance)["cluster"] == "test"
+    assert tags(instance)["aws:autoscaling:groupName"] == stacks.physical_id("Group")
 
 
-def test_user_data_reaches_the_member_unchanged(aws: Aws, stacks: Stacks) -> None:
+def test_user_data_reaches_the_instance_unchanged(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
-    (member,) = instances(aws)
-    answer = aws.client("ec2").describe_instance_attribute(InstanceId=member["InstanceId"], Attribute="userData")
+    (instance,) = instances(aws)
+    answer = aws.client("ec2").describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
     assert base64.b64decode(answer["UserData"]["Value"]).decode() == USER_DATA
 
 
 def test_root_volume_is_the_templates_only(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
-    (member,) = instances(aws)
-    assert [mapping["DeviceName"] for mapping in member["BlockDeviceMappings"]] == ["/dev/sda1"]
+    (instance,) = instances(aws)
+    assert [mapping["DeviceName"] for mapping in instance["BlockDeviceMappings"]] == ["/dev/sda1"]
     (volume,) = aws.client("ec2").describe_volumes()["Volumes"]
     assert (volume["Size"], volume["VolumeType"], volume["Encrypted"]) == (120, "gp3", True)
     assert tags(volume) == {"Name": "disk"}
 
 
-def test_only_members_in_public_subnets_have_public_addresses(aws: Aws, stacks: Stacks) -> None:
+def test_only_instances_in_public_subnets_have_public_addresses(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Outside=group(1, "Public"), Inside=group(2, "Private")))
     public = {i["SubnetId"]: i.get("PublicIpAddress") for i in instances(aws)}
     assert public[stacks.physical_id("Public")]
@@ -70,13 +70,13 @@ def test_network_interface_of_the_template_decides(aws: Aws, stacks: Stacks) -> 
     template = cluster(Group=group(1, "Public"))
     template["Resources"]["Template"] = launch_template(NetworkInterfaces=[interface], SecurityGroupIds=[])
     stacks.create(template)
-    (member,) = instances(aws)
-    assert "PublicIpAddress" not in member
-    assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
+    (instance,) = instances(aws)
+    assert "PublicIpAddress" not in instance
+    assert [g["GroupId"] for g in instance["SecurityGroups"]] == [stacks.physical_id("Security")]
 
 
-def described_interfaces(member: dict[str, Any]) -> set[tuple[str, int, int]]:
-    interfaces = ((each["InterfaceType"], each["Attachment"]) for each in member["NetworkInterfaces"])
+def described_interfaces(instance: dict[str, Any]) -> set[tuple[str, int, int]]:
+    interfaces = ((each["InterfaceType"], each["Attachment"]) for each in instance["NetworkInterfaces"])
     return {(kind, attachment["NetworkCardIndex"], attachment["DeviceIndex"]) for kind, attachment in interfaces}
 
 
@@ -92,18 +92,18 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
         InstanceType="g6e.24xlarge", NetworkInterfaces=interfaces, SecurityGroupIds=[]
     )
     stacks.create(template)
-    (member,) = instances(aws)
-    assert "PublicIpAddress" not in member
-    assert [g["GroupId"] for g in member["SecurityGroups"]] == [stacks.physical_id("Security")]
-    assert described_interfaces(member) == {("interface", 0, 0), ("efa-only", 0, 1), ("efa-only", 1, 0)}
-    assert {each["Groups"][0]["GroupId"] for each in member["NetworkInterfaces"]} == {stacks.physical_id("Security")}
-    (instance,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert [(each.kind, each.address) for each in instance.interfaces] == [
-        ("interface", member["PrivateIpAddress"]), ("efa-only", None), ("efa-only", None)
+    (instance,) = instances(aws)
+    assert "PublicIpAddress" not in instance
+    assert [g["GroupId"] for g in instance["SecurityGroups"]] == [stacks.physical_id("Security")]
+    assert described_interfaces(instance) == {("interface", 0, 0), ("efa-only", 0, 1), ("efa-only", 1, 0)}
+    assert {each["Groups"][0]["GroupId"] for each in instance["NetworkInterfaces"]} == {stacks.physical_id("Security")}
+    (node,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert [(each.kind, each.address) for each in node.interfaces] == [
+        ("interface", instance["PrivateIpAddress"]), ("efa-only", None), ("efa-only", None)
     ]  # fmt: skip
-    aws.client("ec2").terminate_instances(InstanceIds=[member["InstanceId"]])
+    aws.client("ec2").terminate_instances(InstanceIds=[instance["InstanceId"]])
     left = aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
-    assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in instance.interfaces}
+    assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in node.interfaces}
 
 
 def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:
@@ -114,31 +114,31 @@ def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, s
         InstanceType="g5.8xlarge", NetworkInterfaces=[interface | {"Groups": groups}], SecurityGroupIds=[]
     )
     stacks.create(template)
-    (member,) = instances(aws)
-    assert described_interfaces(member) == {("efa", 0, 0)}
-    assert member["PublicIpAddress"]
-    (interface,) = member["NetworkInterfaces"]
-    assert interface["MacAddress"] == mac_address(member["PrivateIpAddress"])
+    (instance,) = instances(aws)
+    assert described_interfaces(instance) == {("efa", 0, 0)}
+    assert instance["PublicIpAddress"]
+    (interface,) = instance["NetworkInterfaces"]
+    assert interface["MacAddress"] == mac_address(instance["PrivateIpAddress"])
 
 
 @pytest.mark.parametrize("placement", [{"GroupName": "close-together", "Tenancy": "dedicated"}, {}])
-def test_member_has_the_placement_of_its_launch_template(aws: Aws, stacks: Stacks, placement: dict[str, str]) -> None:
+def test_instance_has_the_placement_of_its_launch_template(aws: Aws, stacks: Stacks, placement: dict[str, str]) -> None:
     template = cluster(Group=group(1))
     template["Resources"]["Template"] = launch_template(Placement=placement)
     stacks.create(template)
-    (member,) = instances(aws)
-    described = {key: member["Placement"].get(key) or None for key in ("GroupName", "Tenancy")}
+    (instance,) = instances(aws)
+    described = {key: instance["Placement"].get(key) or None for key in ("GroupName", "Tenancy")}
     assert described == {"GroupName": None, "Tenancy": "default"} | placement
 
 
-def test_members_are_spot_instances_if_the_template_requests_it(aws: Aws, stacks: Stacks) -> None:
+def test_instances_are_spot_instances_if_the_template_requests_it(aws: Aws, stacks: Stacks) -> None:
     template = cluster(Group=group(1))
     template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})
     stacks.create(template)
-    (member,) = instances(aws)
-    assert member["InstanceLifecycle"] == "spot"
-    (instance,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert instance.life_cycle == "spot"
+    (instance,) = instances(aws)
+    assert instance["InstanceLifecycle"] == "spot"
+    (node,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
+    assert node.life_cycle == "spot"
 
 
 def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, stacks: Stacks) -> None:
@@ -152,7 +152,7 @@ def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, 
 
 
 @pytest.mark.parametrize("how", ["ec2", "autoscaling"])
-def test_terminated_member_has_no_address_and_is_replaced(aws: Aws, stacks: Stacks, how: str) -> None:
+def test_terminated_instance_has_no_address_and_is_replaced(aws: Aws, stacks: Stacks, how: str) -> None:
     stacks.create(cluster(Group=group(2)))
     lost, kept = instances(aws)
     if how == "ec2":

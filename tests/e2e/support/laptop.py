@@ -12,7 +12,7 @@ from typing import Any
 
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
-from tests.e2e.checkouts import copy_checkout
+from tests.e2e.support.checkouts import copy_checkout
 from tests.waiting import wait_until
 
 COMMAND_S = 600

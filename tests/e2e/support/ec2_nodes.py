@@ -6,8 +6,8 @@ from typing import Any, Final
 from bootstrap.contract import NODE_TYPES, WORKERS_FILE, group_name
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import STACK, group_instances
-from tests.e2e.laptop import Laptop
+from tests.e2e.support.deployed_cluster import STACK, group_instances
+from tests.e2e.support.laptop import Laptop
 from tests.waiting import wait_until
 
 HEAL_S: Final = 180.0

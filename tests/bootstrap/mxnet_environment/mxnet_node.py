@@ -14,7 +14,7 @@ from bootstrap.mxnet_environment.archive_hash import HashRecord
 from bootstrap.mxnet_environment.install_environment import EnvironmentDependencies, install_environment
 from bootstrap.mxnet_environment.progress import read_progress
 from bootstrap.mxnet_environment.recipe import Recipe
-from tests.bootstrap.simulated_cluster import Clock
+from tests.bootstrap.simulated_node import Clock
 
 BUCKET = "digits-bucket"
 TABLE = "digits-table"
@@ -22,7 +22,7 @@ RECIPE = Recipe(name="horovod", python=(3, 11), machine="x86_64", libc="glibc2.3
 
 
 @dataclass
-class SimulatedNode:
+class MxnetNode:
     """One node's disk, and a log of what was done on it."""
 
     root: Path

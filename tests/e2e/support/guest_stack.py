@@ -3,9 +3,9 @@
 from typing import Any, Final, Literal
 
 from local.faults.clients import client
-from tests.e2e.checkouts import Edit
-from tests.e2e.deployed_cluster import group_instances
-from tests.e2e.laptop import Laptop
+from tests.e2e.support.checkouts import Edit
+from tests.e2e.support.deployed_cluster import group_instances
+from tests.e2e.support.laptop import Laptop
 
 AWAITED: Final = "awaited"
 """The update that adds the guest waits for its signal, and then changes the workers' group."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,16 @@ from botocore.exceptions import ClientError
 
 from cli.aws.nodes import ClusterNode
 from cli.ssh.remote import CommandResult
+from tests.cli.fleet import KEY
 
 SHA256 = "0123456789abcdef" * 4
 DONE = f"done:{SHA256[:12]}"
 IMAGE = "ami-0123456789abcdef0"
 JOB = {"id": "2026-1", "command": ["true"], "hosts": [], "submitted_at": "2026-01-01T00:00:00Z", "cwd": "/"}
 BASE = "ami-00000000000000001"
+WORKER = "i-00000000000000003"
+STEPS = ("detach", "mark", "leave", "clean", "create", "wait")
+"""Steps of a bake, in order, at which an account can fail."""
 CALLER = "arn:aws:iam::123456789012:user/bob"
 
 
@@ -203,3 +208,21 @@ class Account:
         for name in request["InstanceIds"]:
             self.marked.remove(name)
             self.ended.append(name)
+
+
+def member(index: int, *, setup: str = DONE, release: str = "") -> ClusterNode:
+    return ClusterNode(
+        node_index=index,
+        instance_id=f"i-{index:017}",
+        address=f"10.0.0.{index}",
+        node_type="master" if index == 1 else "worker",
+        host_key=KEY,
+        setup=setup,
+        release=release,
+    )
+
+
+def ami_in_cdk_json() -> str | None:
+    """Return the image that the cdk.json of this directory names."""
+    found: str | None = json.loads(Path("cdk.json").read_text())["context"]["cluster"].get("ami")
+    return found

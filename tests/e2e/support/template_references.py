@@ -4,7 +4,7 @@ from typing import Any
 
 import boto3
 
-from tests.e2e.deployed_cluster import STACK
+from tests.e2e.support.deployed_cluster import STACK
 
 
 class References:

@@ -9,7 +9,7 @@ from typing import Any
 from local.faults import Faults
 from local.faults.nodes import NodeHandle
 from local.network.addresses import NODE_INTERFACE
-from local.network.vpc_network import router_of
+from local.network.vpc_network import find_router
 from local.run.user import User
 
 LINKS_MBIT = 200
@@ -20,7 +20,7 @@ CHECK_S = 300
 def limit_link(node: NodeHandle, mbit: int | None) -> None:
     """Limit a node's link in both directions (tc-tbf(8)); None lifts the limit."""
     limit = ("tbf", "rate", f"{mbit}mbit", "burst", "64kb", "latency", "200ms")
-    for namespace, interface in ((node.instance_id, NODE_INTERFACE), (router_of(node.instance_id), node.link)):
+    for namespace, interface in ((node.instance_id, NODE_INTERFACE), (find_router(node.instance_id), node.link)):
         location = ("dev", interface, "root")
         args = ("del", *location) if mbit is None else ("replace", *location, *limit)
         subprocess.run(["tc", "-n", namespace, "qdisc", *args], check=True)

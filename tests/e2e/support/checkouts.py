@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local.run.user import deploy_arguments
-from tests.e2e.deployed_cluster import NODES, DeployedCluster
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(".git", "cdk.out", "tests", "docs", "__pycache__", ".*_cache")
 
 DEPLOY_S = 900

@@ -1,6 +1,6 @@
 """Start control plane, network and nodes inside the sandbox, then run the user's command with AWS's variables set.
 
-python -m local.run.session RUN_DIR CGROUP LAYERS -- COMMAND...     (started by `python -m local run`)
+python -m local.run.startup RUN_DIR CGROUP LAYERS -- COMMAND...     (started by `python -m local run`)
 """
 
 import logging
@@ -31,7 +31,7 @@ REGION = "us-east-1"
 START_TIMEOUT_S = 180.0
 
 
-def session_variables(run_dir: Path) -> dict[str, str]:
+def run_variables(run_dir: Path) -> dict[str, str]:
     """Return variables with which unmodified AWS clients reach the local AWS and write only below ``run_dir``."""
     environment = Path(sys.prefix)
     return {
@@ -112,18 +112,18 @@ def _wait_for_control_plane(process: subprocess.Popen[bytes], log_file: Path) ->
 
 def _save_logs(run_dir: Path) -> None:
     """Copy the last run's logs to the cache, so that a failure can be examined afterwards."""
-    kept = cache_dir() / "last-log"
+    saved = cache_dir() / "last-log"
     with locked("last-log"):
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(run_dir / "log", kept)
+        shutil.rmtree(saved, ignore_errors=True)
+        shutil.copytree(run_dir / "log", saved)
         for directory in (run_dir / "nodes").iterdir():
-            save_start_logs(directory, kept)
+            save_start_logs(directory, saved)
 
 
-def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
+def run_command(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: str) -> int:
     """Start the local AWS, run the command, return its exit code. The sandbox's end removes everything."""
     _mount_private_files(run_dir)
-    variables = session_variables(run_dir)
+    variables = run_variables(run_dir)
     environment = without_user_variables(os.environ) | variables
     requests = run_dir / "log" / "requests.jsonl"
     # Listen on every address of the sandbox's own network namespace: users connect by loopback, nodes by the internet.
@@ -148,4 +148,4 @@ def run_session(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     run_dir, cgroup, layers, _separator, *command = sys.argv[1:]
-    raise SystemExit(run_session(command, run_dir=Path(run_dir), cgroup=cgroup, layers=layers))
+    raise SystemExit(run_command(command, run_dir=Path(run_dir), cgroup=cgroup, layers=layers))

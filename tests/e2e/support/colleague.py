@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.deployed_cluster import DeployedCluster
+from tests.e2e.support.deployed_cluster import DeployedCluster
 
 KEYS_TIMEOUT_S: Final = 180
 """Seconds until a deployed change of the keys has reached every node."""
