@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
+from bootstrap.cluster.record_validation import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
 from bootstrap.contract import (
     CLUSTER_TAG,

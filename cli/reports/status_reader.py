@@ -1,6 +1,6 @@
 """Read a cluster's nodes from EC2 and its groups, and the reasons for missing nodes."""
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
+from bootstrap.cluster.record_validation import Networks, RecordError, parse_networks
 from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import TABLE, TABLE_RULE
 from cli.aws.nodes import ClusterMembership, read_membership

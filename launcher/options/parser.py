@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
+from bootstrap.contract import CONNECTION_IDLE_VARIABLE, GPU_COUNT_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.cluster_size import setup_seconds
@@ -280,5 +280,5 @@ def _grace_seconds(options: argparse.Namespace) -> float:
 
 
 def _connection_idle_seconds(environ: Mapping[str, str]) -> int:
-    seconds = environ.get(KEEP_VARIABLE) or str(MAX_KEEP_S)
-    return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=MAX_KEEP_S)
+    seconds = environ.get(CONNECTION_IDLE_VARIABLE) or str(MAX_KEEP_S)
+    return whole_number(seconds, name=f"${CONNECTION_IDLE_VARIABLE}", minimum=0, maximum=MAX_KEEP_S)

@@ -50,7 +50,7 @@ class SimulatedCluster:
     """Instances that asked for their replacement."""
     clock: Clock = field(default_factory=Clock)
 
-    def take_signal(self, **signal: str) -> None:
+    def record_signal(self, **signal: str) -> None:
         """Stand in for CloudFormation, because moto accepts signals only for its own stacks and keeps none."""
         assert signal["StackName"] == STACK
         self.signals.append((signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
@@ -69,7 +69,7 @@ class SimulatedCluster:
         assert action == {"LifecycleHookName": DRAIN_HOOK}
         self.heartbeats.append((instance_id, self.clock.now))
 
-    def take_health(self, **health: object) -> None:
+    def record_health(self, **health: object) -> None:
         """Stand in for Auto Scaling, which alone decides about a node's health."""
         self.unhealthy.append(str(health.pop("InstanceId")))
         assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
@@ -165,7 +165,7 @@ class SimulatedCluster:
             "resolve": lambda name: resolve(root, name),
             "answers_ssh": lambda _address: True,
             "gpu_percent": lambda: None,
-            "wall": lambda sentence: system.calls.append(f"wall {sentence}"),
+            "broadcast_to_terminals": lambda sentence: system.calls.append(f"wall {sentence}"),
             "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,

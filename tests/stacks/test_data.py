@@ -9,8 +9,8 @@ import pytest
 
 from local.policy_evaluation.policies import Decision, Permission, evaluate, parse
 from stacks.nodes.roles import RECORD_WRITES
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, actions, resources, statements
 
 Synthesize = Callable[..., Template]

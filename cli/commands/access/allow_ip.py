@@ -15,8 +15,8 @@ from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.ssh.expired_addresses import name_expired
 from stacks.settings.access import WIDEST_SSH_PREFIX
-from stacks.settings.lifetime import iso
-from stacks.settings.values import SettingsError, duration, ipv4_block, require
+from stacks.settings.base import SettingsError, require
+from stacks.settings.parsing import duration, format_utc, ipv4_block
 
 COLUMNS = ("CIDR", "UNTIL")
 
@@ -59,10 +59,12 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
         changed = allowed.add(AllowedBlock(cidr=block, until=now + more if more else None))
     entries = allowed.entries()
     if as_json:
-        addresses = [{"cidr": entry.cidr, "until": iso(entry.until) if entry.until else None} for entry in entries]
+        addresses = [
+            {"cidr": entry.cidr, "until": format_utc(entry.until) if entry.until else None} for entry in entries
+        ]
         print_json(cluster=cluster.name, addresses=addresses, changed=changed)
     elif entries:
-        print_table(COLUMNS, [(entry.cidr, iso(entry.until) if entry.until else "") for entry in entries])
+        print_table(COLUMNS, [(entry.cidr, format_utc(entry.until) if entry.until else "") for entry in entries])
     else:
         besides = "addresses in ssh_location are allowed too"
         print(f"dlcluster: no address on the list of {cluster.name}; {besides}", file=sys.stderr)

@@ -112,10 +112,10 @@ def test_lines_go_to_the_journal_and_the_file(tmp_path: Path, capsys: pytest.Cap
     clock = Clock()
     phases = Phases(monotonic=clock)
     clock.now += 1.25
-    phases.done("record")
-    phases.done("record")
+    phases.log_end("record")
+    phases.log_end("record")
     clock.now += 2.0
-    phases.done("files")
+    phases.log_end("files")
     expected = [
         "INFO bootstrap.phases: phase record took 1.25 s, 1.25 s since the start",
         "INFO bootstrap.phases: phase files took 2.00 s, 3.25 s since the start",

@@ -31,14 +31,14 @@ def coordinator(cluster: SimulatedCluster, table: Table) -> Coordinator:
     return new_coordinator(cluster, table)
 
 
-def new_coordinator(cluster: SimulatedCluster, table: Table, *, remembered: Membership = EMPTY) -> Coordinator:
+def new_coordinator(cluster: SimulatedCluster, table: Table, *, last_known: Membership = EMPTY) -> Coordinator:
     return Coordinator(
         node_config("master"),
         instance_id=cluster.instances("master")[0][0],
         table=table,
         autoscaling=cluster.clients.autoscaling,
         ec2=cluster.clients.ec2,
-        remembered=remembered,
+        last_known=last_known,
     )
 
 
@@ -272,5 +272,5 @@ def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
     seen = table.read_stored()
     publish(cluster, table, "worker")
     reconcile(coordinator, table)
-    restarted = new_coordinator(cluster, table, remembered=replace(before, team_keys=""))
+    restarted = new_coordinator(cluster, table, last_known=replace(before, team_keys=""))
     assert restarted.reconcile(seen).team_keys == keys

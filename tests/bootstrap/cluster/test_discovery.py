@@ -76,7 +76,7 @@ def test_terminating_and_standby_instances_are_leaving(cluster: SimulatedCluster
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
     assert groups[1].active_ids == {"i-01", "i-02", "i-03", "i-04"}
-    assert groups[1].uncounted_ids == states.keys() - groups[1].active_ids
+    assert groups[1].leaving_or_standby_ids == states.keys() - groups[1].active_ids
 
 
 def test_missing_group_is_named_in_the_error(cluster: SimulatedCluster) -> None:

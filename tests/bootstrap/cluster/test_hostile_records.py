@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, find, given, settings
 
 from bootstrap import contract
 from bootstrap.cluster.membership import Member, Membership
-from bootstrap.cluster.record_fields import MAX_GENERATION, RecordError, check_address, parse_networks
+from bootstrap.cluster.record_validation import MAX_GENERATION, RecordError, check_address, parse_networks
 from bootstrap.cluster.records import parse_membership, parse_node, parse_state
 from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.forged_records import PHRASES, VALUES, forged_items

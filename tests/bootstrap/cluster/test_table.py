@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from bootstrap.cluster.membership import EMPTY, Membership
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from bootstrap.failures import RETRYABLE_ERRORS

@@ -213,7 +213,7 @@ def test_hook_is_completed_again_after_another_refusal(
     assert cluster.completed == [master.instance_id]
 
 
-def test_draining_node_waits_at_most_max_drain(cluster: SimulatedCluster) -> None:
+def test_draining_node_waits_at_most_the_drop_timeout(cluster: SimulatedCluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node, other], int(DROP_TIMEOUT_S))

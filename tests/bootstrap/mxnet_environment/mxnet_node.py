@@ -11,8 +11,8 @@ from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
+from bootstrap.mxnet_environment.install_environment import EnvironmentDependencies, install_environment
 from bootstrap.mxnet_environment.progress import read_progress
-from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe
 from tests.bootstrap.simulated_node import Clock
 
@@ -38,7 +38,7 @@ class MxnetNode:
     why: list[str | None] = field(default_factory=list)
     paused: list[float] = field(default_factory=list)
 
-    def provide(self, *, is_master: bool, recipe: Recipe = RECIPE) -> None:
+    def install_environment(self, *, is_master: bool, recipe: Recipe = RECIPE) -> None:
         dependencies = EnvironmentDependencies(
             root=self.root,
             archive=self._archive,
@@ -47,7 +47,7 @@ class MxnetNode:
             monotonic=self.clock,
             sleep=self._sleep,
         )
-        provide(recipe, is_master=is_master, wait_s=60.0, dependencies=dependencies)
+        install_environment(recipe, is_master=is_master, wait_s=60.0, dependencies=dependencies)
 
     def _archive(self, recipe: Recipe) -> Archive:
         if self.offline:

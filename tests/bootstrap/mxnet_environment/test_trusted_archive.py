@@ -63,13 +63,13 @@ def test_worker_unpacks_only_archives_signed_off_by_the_master(
     node: Callable[[str], MxnetNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.mxnet_environment.archive.unpack", lambda *_: pytest.fail("unpacked"))
-    node("master").provide(is_master=True)
+    node("master").install_environment(is_master=True)
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(
         MxnetEnvironmentError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
     ) as failure:
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert failure.value.short == "wrong hash"
     assert not list(under_root(worker.root, RECIPE.directory).parent.iterdir())
     assert worker.paused == sorted(worker.paused)
@@ -79,7 +79,7 @@ def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[s
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(MxnetEnvironmentError, match="was not in the bucket in time"):
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert not worker.programs.exists()
 
 
@@ -98,11 +98,11 @@ def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyP
 
 
 def test_new_master_rebuilds_a_replaced_archive(node: Callable[[str], MxnetNode]) -> None:
-    node("first").provide(is_master=True)
+    node("first").install_environment(is_master=True)
     second, worker = node("second"), node("worker")
     put_archive(second, evil_archive())
-    second.provide(is_master=True)
-    worker.provide(is_master=False)
+    second.install_environment(is_master=True)
+    worker.install_environment(is_master=False)
     assert (second.builds, worker.builds) == (1, 0)
     assert (worker.programs / "mpirun").read_text() == "#!/bin/sh\n"
 
@@ -112,11 +112,11 @@ def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str
     worker = node("worker")
     put_record(worker, sha256=sha256)
     with pytest.raises(MxnetEnvironmentError, match="must be 64 hex digits, got ") as failure:
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
-    node("master").provide(is_master=True)
-    node("another").provide(is_master=False)
+    node("master").install_environment(is_master=True)
+    node("another").install_environment(is_master=False)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_record_with_invalid_fields_is_refused_and_replaced(
     worker = node("worker")
     put_record(worker, sha256="0" * 64, others=forged)
     with pytest.raises(MxnetEnvironmentError, match=r"^record engines: .* must be ") as failure:
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert str(failure.value).isprintable()
-    node("master").provide(is_master=True)
-    node("another").provide(is_master=False)
+    node("master").install_environment(is_master=True)
+    node("another").install_environment(is_master=False)
 
 
 def test_master_ignores_the_hash_of_another_environment(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     put_record(master, environment="horovod-py3.10", sha256="0" * 64)
-    master.provide(is_master=True)
+    master.install_environment(is_master=True)
     assert master.builds == 1

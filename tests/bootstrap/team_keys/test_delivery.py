@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY, TEAM_KEYS_DIR
 from bootstrap.team_keys.keys import TAG, parse, to_tags
 from tests.bootstrap.simulated_cluster import SimulatedCluster

@@ -12,7 +12,7 @@ import boto3
 import pytest
 from hypothesis import find, given
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.records import parse_membership
 from bootstrap.contract import CLUSTER_TAG
 from cli.aws.nodes import ClusterMembership, ClusterNode

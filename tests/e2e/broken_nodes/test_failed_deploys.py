@@ -145,7 +145,7 @@ def test_failed_setup_fails_the_deploy_with_its_last_line(
     failure = deploy_broken(
         user,
         checkout,
-        shorten("bootstrap/setup/provide.py", "RETRY_S", old="30.0", new="1.0"),
+        shorten("bootstrap/setup/run_once.py", "RETRY_S", old="30.0", new="1.0"),
         settings={"setup": "node-setup.sh", "setup_timeout": "1m"},
     )
     [signal] = failure.reasons

@@ -28,7 +28,11 @@ SHORT_TIMEOUTS: Final = (
         old="CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)\n",
         new="CREATION_TIMEOUT: Final = cdk.Duration.seconds(10)\n",
     ),
-    Edit(file="bootstrap/contract.py", old="DRAIN_TIMEOUT_S: Final = 30\n", new="DRAIN_TIMEOUT_S: Final = 2\n"),
+    Edit(
+        file="bootstrap/contract.py",
+        old="DRAIN_HOOK_HEARTBEAT_TIMEOUT_S: Final = 30\n",
+        new="DRAIN_HOOK_HEARTBEAT_TIMEOUT_S: Final = 2\n",
+    ),
 )
 """Edits that shorten what a deploy without capacity waits for: half an hour, and its nodes' end."""
 

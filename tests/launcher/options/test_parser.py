@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import KEEP_VARIABLE
+from bootstrap.contract import CONNECTION_IDLE_VARIABLE
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
 from launcher.options.parser import parse_options
@@ -251,7 +251,7 @@ def test_the_hosts_file_overrides_an_outdated_shell_variable(environ: dict[str, 
 
 def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) -> None:
     assert parse("python x", environ).connection_idle_s == 60
-    assert parse("python x", environ | {KEEP_VARIABLE: "0"}).connection_idle_s == 0
+    assert parse("python x", environ | {CONNECTION_IDLE_VARIABLE: "0"}).connection_idle_s == 0
     assert parse("--launcher local python x", environ).connection_idle_s == 0
     assert parse("--detach python x", environ).connection_idle_s == 0
 
@@ -259,7 +259,7 @@ def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) 
 @pytest.mark.parametrize("asked", ["-1", "61", "long"])
 def test_unusable_time_to_keep_connections_is_a_usage_error(asked: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
-        parse("python x", environ | {KEEP_VARIABLE: asked})
+        parse("python x", environ | {CONNECTION_IDLE_VARIABLE: asked})
 
 
 def test_secret_option_takes_a_source_and_refuses_a_value(environ: dict[str, str]) -> None:

@@ -1,16 +1,21 @@
-"""Define the settings ``setup`` and ``requirements``: what every node runs and installs before it joins the cluster."""
+"""Define the settings for what every node installs: the user's setup, and frameworks besides PyTorch."""
 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bootstrap.contract import SETUP_REQUIREMENTS, SETUP_SCRIPT
-from stacks.settings.values import Settings, SettingsError, duration, require, shown
+from stacks.catalog import instance_types
+from stacks.settings.base import Settings, SettingsError, require, shown
+from stacks.settings.capacity import CapacitySettings
+from stacks.settings.parsing import PARSER, duration
 
+FRAMEWORKS: Final = ("mxnet", "horovod")
+"""Values of the setting ``engines``, the name that users type; ``horovod`` includes ``mxnet``."""
 _MAX_FILE: Final = 1 << 20
 _MAX_TIMEOUT: Final = timedelta(hours=6)
 _LOCAL_REQUIREMENT: Final = re.compile(
@@ -27,6 +32,15 @@ _LOCAL_REQUIREMENT: Final = re.compile(
 """Matches a line of a requirements file that names another file, because nodes get only the one file."""
 
 _CDK_REQUIREMENT: Final = re.compile(rb"^\s*aws-cdk-lib\b", re.MULTILINE)
+
+
+def parse_frameworks(name: str, value: Any) -> tuple[str, ...]:
+    """Parse a list or text like ``a,b``; return each name once, in the order of FRAMEWORKS, the build order."""
+    names = [framework.strip() for framework in value.split(",")] if isinstance(value, str) else value
+    require(isinstance(names, list), name, value, f"a list of {', '.join(FRAMEWORKS)}, or text like a,b")
+    for framework in names:
+        require(framework in FRAMEWORKS, name, framework, " or ".join(FRAMEWORKS))
+    return tuple(framework for framework in FRAMEWORKS if framework in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +93,42 @@ class SetupSettings(Settings):
             content = _read("requirements", self.requirements)
             _check_requirements(self.requirements, content)
             yield SETUP_REQUIREMENTS, content
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameworkSettings(CapacitySettings):
+    """The frameworks that the nodes build or download at their first boot."""
+
+    engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_frameworks})
+    """Frameworks to install in addition to PyTorch: ``mxnet``, or ``horovod``, which installs MXNet, Horovod and Open
+    MPI. Default: none. A change applies to nodes launched after the deploy."""
+
+    def check(self) -> None:
+        """Check the names and the processor: MXNet has wheels only for x86_64."""
+        super().check()
+        for framework in self.engines:
+            require(framework in FRAMEWORKS, "engines", framework, " or ".join(FRAMEWORKS))
+        if self.engines and instance_types.is_arm(self.instance_type):
+            name = shown(self.instance_type)
+            raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")
+        if self.engines and not self.trains_on_master:
+            raise SettingsError("engines need a master that trains, as mpirun and MXNet's scheduler start there")
+
+    @property
+    def mxnet_environment(self) -> str | None:
+        """Return the name of the environment that the nodes provide; None without ``engines``.
+
+        It is the last framework: the frameworks are in build order, and each one's environment includes the earlier
+        ones (bootstrap.mxnet_environment.recipe.CONTENTS).
+        """
+        return self.engines[-1] if self.engines else None
+
+    def warnings(self) -> dict[str, str]:
+        """Warn that MXNet does not use GPUs."""
+        warnings = super().warnings()
+        if self.engines and self.gpus:
+            warnings["engines-on-cpu"] = "engines: MXNet runs on the CPU only; GPUs are used only by PyTorch"
+        return warnings
 
 
 def _read(name: str, file: str) -> bytes:

@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 SETUP_DIR: Final = "/var/lib/deeplearning/setup"
 """Parent of the unpacked archives, each named by its hash."""
 PIP_INSTALL: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--requirement")
-
-
 RETRY_S: Final = 30.0
 """Seconds before a failed program runs again: package indexes and apt's lock may be busy briefly."""
 
@@ -63,7 +61,7 @@ def done_marker(sha256: str, node_type: NodeType) -> str:
     return f"{sha256} {node_type}\n"
 
 
-def provide(source: SetupSource, *, node_type: NodeType, dependencies: SetupDependencies) -> None:
+def run_setup_once(source: SetupSource, *, node_type: NodeType, dependencies: SetupDependencies) -> None:
     """Run the setup unless it has already succeeded on this disk; write its outcome for the agent."""
     marker = under_root(dependencies.root, SETUP_MARKER)
     done = done_marker(source.sha256, node_type)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
+from bootstrap.idle.detector import NOTICE_S, REPORT_MAX_AGE_S, SILENT_AFTER_S, TOLERANCE_S, IdleDetector, Verdict
 from bootstrap.idle.load import INPUT_S, Load
 from bootstrap.idle.report import IdleReporter
-from bootstrap.idle.watch import NOTICE_S, REPORT_MAX_AGE_S, SILENT_AFTER_S, TOLERANCE_S, IdleWatch, Verdict
 from tests.bootstrap.idle.node_files import USER, lock_job, open_job, touch_terminal, write_counters
 
 PASS_S = 6.0
@@ -134,7 +134,7 @@ def spans(chance: random.Random, lengths: Sequence[float]) -> Iterator[Span]:
 
 def verdicts(nodes: list[Node]) -> Iterator[tuple[float, Verdict]]:
     table: dict[str, str] = {}
-    watch, names = IdleWatch(arrival_s=1200.0), {node.name for node in nodes}
+    watch, names = IdleDetector(arrival_s=1200.0), {node.name for node in nodes}
     now = 0.0
     while True:
         for node in nodes:

@@ -47,7 +47,7 @@ class _Node:
     """Time of its last activity; None if it has never reported."""
 
 
-class IdleWatch:
+class IdleDetector:
     """Evaluates the reports of all instances: ``observe`` collects them, ``decide`` judges them."""
 
     def __init__(self, *, arrival_s: float) -> None:

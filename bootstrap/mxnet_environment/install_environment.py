@@ -1,4 +1,4 @@
-"""Provide a node with the MXNet environment that the setting ``engines`` names.
+"""Install the MXNet environment that the setting ``engines`` names.
 
 The node downloads the archive from the bucket and compares it with the hash that the master has written into the table.
 If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file contains
@@ -52,8 +52,10 @@ class EnvironmentDependencies:
     sleep: Callable[[float], None] = time.sleep
 
 
-def provide(recipe: Recipe, *, is_master: bool, wait_s: float, dependencies: EnvironmentDependencies) -> None:
-    """Provide the environment within ``wait_s`` seconds. Raises MxnetEnvironmentError."""
+def install_environment(
+    recipe: Recipe, *, is_master: bool, wait_s: float, dependencies: EnvironmentDependencies
+) -> None:
+    """Install the environment within ``wait_s`` seconds. Raises MxnetEnvironmentError."""
     directory = under_root(dependencies.root, recipe.directory)
     # The master always checks the bucket, because it may have been stopped before it had uploaded the archive.
     if is_master or not is_complete(directory):
@@ -80,33 +82,41 @@ def _fetch_or_build(
     recipe: Recipe, directory: Path, *, is_master: bool, deadline: float, dependencies: EnvironmentDependencies
 ) -> None:
     """Download or build the environment; after a failure, retry with growing pauses until the deadline."""
-    tries, why = 0, None
+    attempt, retry_reason = 0, None
     while True:
-        short, pause = "not in the bucket", POLL_S
-        write_progress(dependencies.root, EnvironmentProgress(state="fetching", why=why))
+        short_reason, pause = "not in the bucket", POLL_S
+        write_progress(dependencies.root, EnvironmentProgress(state="fetching", why=retry_reason))
         try:
             archive, record = dependencies.archive(recipe), dependencies.record()
             if _fetch(recipe, directory, archive, record, is_master=is_master):
                 return
             if is_master:
                 left = max(1.0, deadline - dependencies.monotonic())
-                _build_and_store(recipe, directory, archive, record, dependencies=dependencies, limit_s=left, why=why)
+                _build_and_store(
+                    recipe,
+                    directory,
+                    archive,
+                    record,
+                    dependencies=dependencies,
+                    limit_s=left,
+                    retry_reason=retry_reason,
+                )
                 return
-            write_progress(dependencies.root, EnvironmentProgress(state="waiting-for-master", why=why))
+            write_progress(dependencies.root, EnvironmentProgress(state="waiting-for-master", why=retry_reason))
         except (BotoCoreError, ClientError, Boto3Error) as error:
-            short = "bucket unreachable"
+            short_reason = "bucket unreachable"
             log.warning("%s: %s", recipe.key, error)
         except MxnetEnvironmentError as error:
-            tries, short = tries + 1, error.short
-            why = f"try {tries}: {short}"
-            pause = min(POLL_S * 2**tries, MAX_BACKOFF_S)
-            log.warning("%s: %s", why, error)
+            attempt, short_reason = attempt + 1, error.short
+            retry_reason = f"try {attempt}: {short_reason}"
+            pause = min(POLL_S * 2**attempt, MAX_BACKOFF_S)
+            log.warning("%s: %s", retry_reason, error)
             if error.is_permanent or dependencies.monotonic() + pause >= deadline:
-                raise MxnetEnvironmentError(short, f"{error} (try {tries})") from error
-            write_progress(dependencies.root, EnvironmentProgress(state="pausing", why=why))
+                raise MxnetEnvironmentError(short_reason, f"{error} (try {attempt})") from error
+            write_progress(dependencies.root, EnvironmentProgress(state="pausing", why=retry_reason))
         if dependencies.monotonic() >= deadline:
             detail = f"{recipe.key} was not in the bucket in time; only a master of the same release stores it"
-            raise MxnetEnvironmentError(short, detail)
+            raise MxnetEnvironmentError(short_reason, detail)
         dependencies.sleep(pause * RANDOM.uniform(0.75, 1.25))
 
 
@@ -137,20 +147,20 @@ def _build_and_store(
     *,
     dependencies: EnvironmentDependencies,
     limit_s: float,
-    why: str | None,
+    retry_reason: str | None,
 ) -> None:
     if not is_complete(directory):
-        write_progress(dependencies.root, EnvironmentProgress(state="building", why=why))
+        write_progress(dependencies.root, EnvironmentProgress(state="building", why=retry_reason))
         started = dependencies.monotonic()
         dependencies.build(recipe, directory, limit_s)
         log.info("built %s in %.0f s", recipe.key, dependencies.monotonic() - started)
-    write_progress(dependencies.root, EnvironmentProgress(state="storing", why=why))
+    write_progress(dependencies.root, EnvironmentProgress(state="storing", why=retry_reason))
     # In this order, a node that finds the hash also finds its archive.
     record.write(recipe.key, archive.store(directory))
 
 
 def _link_command(command: Path, target: Path) -> None:
     """Link a command into every user's PATH, unless the image has its own there."""
-    ours = command.is_symlink() and str(command.readlink()).startswith(f"{MXNET_ENVIRONMENTS_DIR}/")
-    if ours or not (command.exists() or command.is_symlink()):
+    is_own_link = command.is_symlink() and str(command.readlink()).startswith(f"{MXNET_ENVIRONMENTS_DIR}/")
+    if is_own_link or not (command.exists() or command.is_symlink()):
         point_link(command, target)

@@ -1,53 +1,17 @@
-"""Parse and check one value of a setting.
-
-An error message is one short line: what is wrong, the values allowed, the value got.
-"""
+"""Parse and format the values of settings, as cdk.json, ``-c`` and the command line of dlcluster give them."""
 
 import dataclasses
 import ipaddress
 import re
-import reprlib
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
+
+from stacks.settings.base import SettingsError, require, shown
 
 PARSER: Final = "parser"
 """Key in a field's metadata: the function ``(name, value) -> value`` that parses it, unless its type suffices."""
-_MAX_SHOWN: Final = 60
 _DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
-
-
-class SettingsError(Exception):
-    """A setting cannot be used; the message is one line for the user."""
-
-
-class Settings:
-    """Base of the settings of one concern; see ``ClusterProps``, which combines them.
-
-    ``check`` and ``warnings`` are cooperative: an override calls ``super()`` first.
-    """
-
-    def check(self) -> None:
-        """Raise SettingsError for a value that AWS or the nodes would refuse, before anything is created."""
-
-    def warnings(self) -> dict[str, str]:
-        """Return the warnings to show before a deploy: sentences by ID."""
-        return {}
-
-
-def shown(value: object) -> str:
-    """Return a value for messages: quoted, on one line, and never long."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = _MAX_SHOWN
-    short.maxlevel = 2
-    text = short.repr(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
-
-
-def require(holds: object, name: str, value: object, allowed: str) -> None:
-    """Raise SettingsError unless the condition holds."""
-    if not holds:
-        raise SettingsError(f"{name} must be {allowed}, got {shown(value)}")
 
 
 def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
@@ -67,6 +31,21 @@ def duration(text: str) -> timedelta | None:
     """Parse a length of time like 90m, 8h or 2d; None if it is invalid."""
     match = _DURATION.fullmatch(text)
     return int(match["count"]) * _UNITS[match["unit"]] if match else None
+
+
+def format_utc(time: datetime) -> str:
+    """Format a time in UTC, as AWS does."""
+    return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def parse_time(text: str) -> datetime | None:
+    """Parse a time; None if it is invalid or has no zone."""
+    try:
+        # Python 3.10 does not accept Z.
+        time = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
+        return time.astimezone(timezone.utc).replace(microsecond=0) if time.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def parse(field: "dataclasses.Field[Any]", value: Any) -> Any:
