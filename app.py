@@ -10,9 +10,9 @@ try:
     import aws_cdk as cdk
     from aws_cdk.cx_api import SynthesisMessageLevel
 
+    from stacks.settings.base import SettingsError
     from stacks.settings.context import check_look_ups, check_settings_are_in_context
     from stacks.settings.props import ClusterProps
-    from stacks.settings.values import SettingsError
     from stacks.stack import ClusterStack
 except ModuleNotFoundError as missing:
     fix = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"

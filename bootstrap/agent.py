@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bootstrap.cluster.membership import EMPTY, Member, Membership
-from bootstrap.cluster.node_record import NodeRecordWriter
+from bootstrap.cluster.node_record_writer import NodeRecordWriter
 from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
@@ -17,7 +17,7 @@ from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import RETRYABLE_ERRORS, FailureTracker, RetryableError, Step, replacement_would_help
 from bootstrap.files.node_files import node_file_writer
-from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_S, HealthCheckFailure
+from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_CHECK_INTERVAL_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.progress import EnvironmentMonitor
@@ -55,7 +55,7 @@ class Agent:
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
         self._pauses = pause_controller(config, dependencies)
-        self._record = NodeRecordWriter(report=self._pauses.report, monotonic=monotonic)
+        self._record_writer = NodeRecordWriter(report=self._pauses.report, monotonic=monotonic)
         self._membership: Membership = EMPTY
         self._has_membership = False
         self._next_reconcile = self._next_report = self._next_health = 0.0
@@ -94,7 +94,7 @@ class Agent:
         self._has_membership = True
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
-            self._phases.done("membership")
+            self._phases.log_end("membership")
             self._write_files(cluster, member)
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
         if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
@@ -106,10 +106,10 @@ class Agent:
             return self._cluster
         self._current_step = Step.METADATA
         identity = self._dependencies.identify()
-        self._phases.done("identity")
+        self._phases.log_end("identity")
         self._current_step = Step.CREDENTIALS
         clients = self._dependencies.connect(self._config.region)
-        self._phases.done("credentials")
+        self._phases.log_end("credentials")
         self._dependencies.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
         self._cluster = connect_to_cluster(self._config, self._dependencies, identity=identity, clients=clients)
         return self._cluster
@@ -137,10 +137,10 @@ class Agent:
         record = own_record(
             self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
         )
-        if self._record.is_due(record, self._membership):
+        if self._record_writer.is_due(record, self._membership):
             self._current_step = Step.TABLE
-            self._record.publish(cluster.table, record)
-            self._phases.done("record")
+            self._record_writer.publish(cluster.table, record)
+            self._phases.log_end("record")
 
     def _refresh_membership(self, cluster: ClusterSession) -> Membership:
         """Return the current membership: the master reconciles it with AWS and writes it; a worker reads it."""
@@ -148,7 +148,7 @@ class Agent:
         if cluster.coordinator is None:
             return cluster.follower.read(self._membership)
         now = self._dependencies.monotonic()
-        if now < self._next_reconcile and not cluster.termination.is_urgent(self._notice, self._membership):
+        if now < self._next_reconcile and not cluster.termination.must_reconcile_now(self._notice, self._membership):
             return self._membership
         stored = cluster.table.read_stored()
         self._current_step = Step.GROUPS
@@ -165,7 +165,7 @@ class Agent:
         )
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
-        self._phases.done("files")
+        self._phases.log_end("files")
 
     def _gpus_per_training_node(self) -> int:
         """Return the GPUs of a node that trains: this one, or a worker if the master does not."""
@@ -177,16 +177,16 @@ class Agent:
         self._current_step = Step.MXNET_ENVIRONMENT
         is_mxnet_ready = self._mxnet_environment.check()
         if self._membership.has_at_least(self._config.min_nodes):
-            self._phases.done("peers")
+            self._phases.log_end("peers")
             if not is_mxnet_ready:
                 return
-            self._phases.done("mxnet-environment")
+            self._phases.log_end("mxnet-environment")
             self._current_step = Step.CHECKS
             self._check_failure = self._health.check_before_ready(self._membership.active_members)
             if self._check_failure is None:
                 self._current_step = Step.SIGNAL
                 cluster.stack_signal.send_success()
-                self._phases.done("signal")
+                self._phases.log_end("signal")
 
     def _associate_address(self, cluster: ClusterSession) -> None:
         if cluster.address is not None:
@@ -213,7 +213,7 @@ class Agent:
         now = self._dependencies.monotonic()
         if now < self._next_health:
             return
-        self._next_health = now + HEALTH_S
+        self._next_health = now + HEALTH_CHECK_INTERVAL_S
         failure = self._health.check_machine()
         if failure != self._check_failure and failure is not None:
             log.warning("check failed: %s", failure.reason)
@@ -239,7 +239,7 @@ class Agent:
         self._next_report = self._dependencies.monotonic() + MAX_BACKOFF_S
         reason = self._failures.reason or self._what_is_missing()
         if (cluster := self._cluster) is None:
-            log.warning("not ready in time: %s", reason)
+            log.warning("node is not ready: %s", reason)
             return
         self._dependencies.shipper.ship()  # CloudFormation terminates the node once it has the signal
         if error := self._attempt(lambda: self._report_failure(cluster, reason)):

@@ -14,7 +14,7 @@ from bootstrap.aws.clients import connect
 from bootstrap.aws.imds import read_identity
 from bootstrap.aws.log_shipping import LogShipper, set_up_logging
 from bootstrap.aws.signals import SIGNALED_FILE, StackSignal
-from bootstrap.cluster.record_fields import SHA256
+from bootstrap.cluster.record_validation import SHA256
 from bootstrap.cluster.termination_notice import read_notice
 from bootstrap.config import NodeConfig, SignalTarget, parse_config, parse_signal_target
 from bootstrap.contract import LOG_FILE, NODE_CONFIG, release_name
@@ -64,7 +64,7 @@ def _agent_dependencies(root: Path, shipper: LogShipper) -> AgentDependencies:
         answers_ssh=answers_ssh,
         release=own_release(Path(__file__).resolve().parents[1]),
         gpu_percent=system.gpu_percent,
-        wall=system.wall,
+        broadcast_to_terminals=system.broadcast_to_terminals,
     )
 
 

@@ -25,10 +25,10 @@ class Permissions:
 
 
 def replace_block(text: str, lines: str) -> str:
-    """Put our lines between the markers, replacing the old block or, if there is none, at the end.
+    """Put the product's lines between the markers, replacing the old block or, if there is none, at the end.
 
     Every other line stays byte for byte. If a user's edit has left one marker without the other, only the marker is
-    removed, because the lines after it may not be ours.
+    removed, because the user may have written the lines after it.
     """
     block = f"{MARKER_BEGIN}\n{lines}{MARKER_END}\n" if lines else ""
     kept: list[str] = []

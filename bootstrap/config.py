@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, cast, get_args
 
-from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
+from bootstrap.cluster.record_validation import Networks, RecordError, parse_networks
 from bootstrap.contract import MASTER, WORKER, NodeType
 from bootstrap.errors import ConfigError
 

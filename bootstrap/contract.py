@@ -1,4 +1,4 @@
-"""Define every name that two parts of the product share; it imports nothing of ours, so any package may import it.
+"""Define every name that two parts of the product share. It imports no other module, so any package may import it.
 
 Do not change the host names, the workers file or the ``DEEPLEARNING_*`` variables: deeplearning-cfn scripts use them.
 """
@@ -57,7 +57,8 @@ TEAM_KEYS_DIR: Final = "/etc/deeplearning/team_keys"
 SCRATCH_DIRS: Final = ("/var/tmp", "/opt/dlami/nvme")  # noqa: S108  (the node's check writes a nameless file)
 """Directories for jobs' scratch data: on the root volume, and on the instance storage of the Deep Learning AMIs."""
 MXNET_ENVIRONMENTS_DIR: Final = f"{ROOT}/engines"
-"""Parent of the MXNet environments, each named by its recipe's key; ``engines`` is their deployed name everywhere."""
+"""Parent of the MXNet environments, each named by its recipe's key. Python names and prose say framework; settings,
+options, paths and records keep the older word ``engines``."""
 MXNET_ENVIRONMENT: Final = f"{MXNET_ENVIRONMENTS_DIR}/current"
 """Symbolic link to the complete environment in use; its ``bin`` has python, mpirun and horovodrun."""
 MXNET_FRAMEWORKS_FILE: Final = f"{MXNET_ENVIRONMENT}/engines"
@@ -119,7 +120,7 @@ BUCKET_VARIABLE: Final = "DEEPLEARNING_BUCKET"
 """Name of the cluster's bucket, for data that must outlive the nodes and the cluster."""
 SHARED_VARIABLE: Final = "DEEPLEARNING_SHARED"
 EFS_MOUNT_VARIABLE: Final = "EFS_MOUNT"  # deeplearning-cfn's name for the same directory
-KEEP_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
+CONNECTION_IDLE_VARIABLE: Final = "DEEPLEARNING_KEEP_S"
 """Seconds for which ``launch`` keeps idle connections; 0 disables this."""
 
 # ---- secrets of ranks ----
@@ -156,11 +157,11 @@ GROUP_TAG: Final = "aws:autoscaling:groupName"
 """Auto Scaling's tag on the instances of a group; detaching an instance removes it."""
 DRAIN_HOOK: Final = "drain"
 """Lifecycle hook of both groups: AWS waits for a node to drain before it terminates the instance."""
-DRAIN_TIMEOUT_S: Final = 30
-"""Timeout of the hook in seconds, AWS's minimum; a rollback waits that long for an unresponsive node."""
+DRAIN_HOOK_HEARTBEAT_TIMEOUT_S: Final = 30
+"""HeartbeatTimeout of the hook in seconds, AWS's minimum. A rollback waits that long for an unresponsive node."""
 
 ALLOW_LIST_SIZE: Final = 20
-"""Maximum number of addresses in the list of those that may log in; AWS counts them as security group rules."""
+"""Maximum number of addresses that may log in. AWS counts each as a rule of the security group."""
 STACK_DESCRIPTION: Final = "A training cluster of deeplearning-cdk"
 """Description of the template, by which dlcluster recognizes a stack without outputs."""
 
@@ -243,22 +244,21 @@ MASTER_TRAINS_FIELD: Final = "master_trains"
 """Field of the membership record: false if no job runs on the master, otherwise absent."""
 TEAM_KEYS_FIELD: Final = "team_keys"
 """Field of the membership record: the team's SSH keys in the form of bootstrap.team_keys.keys; absent if none."""
-NODE_INDEX_FIELD: Final = "node_index"
+# Fields of a member follow. A node's own record has all except the index and the address.
+NODE_INDEX_FIELD: Final = "node_index"  # 1 is the master
 INSTANCE_ID_FIELD: Final = "instance_id"
-ADDRESS_FIELD: Final = "address"
+ADDRESS_FIELD: Final = "address"  # private IPv4 address
 NODE_TYPE_FIELD: Final = "node_type"
-HOST_KEY_FIELD: Final = "host_key"
-SSH_KEY_FIELD: Final = "ssh_key"
-DRAINING_FIELD: Final = "draining"
+HOST_KEY_FIELD: Final = "host_key"  # public half of the node's SSH host key
+SSH_KEY_FIELD: Final = "ssh_key"  # public half of the cluster's key; empty on a worker
+DRAINING_FIELD: Final = "draining"  # true if no new job may use the node
 MOUNT_FIELD: Final = "mount"
-"""Fields of a member. A node's own record has all except the index and the address. ``mount`` is one of MOUNT_STATES;
-absent without shared storage."""
+"""One of MOUNT_STATES; absent without shared storage."""
 SETUP_FIELD: Final = "setup"
-"""Field of a member and of a node's own record: ``done:`` or ``failed:`` and the first SETUP_HASH_LENGTH digits of the
-archive's hash; absent without a setup."""
+"""``done:`` or ``failed:`` and the first SETUP_HASH_LENGTH digits of the archive's hash; absent without a setup."""
 RELEASE_FIELD: Final = "release"
-"""Field of a member and of a node's own record: the version of the code that its agent runs, a colon, and the first
-RELEASE_HASH_LENGTH digits of its bundle's hash. Agents of earlier releases have none."""
+"""Version of the code that its agent runs, a colon, and the first RELEASE_HASH_LENGTH digits of its bundle's hash.
+Agents of earlier releases have none."""
 RELEASE_HASH_LENGTH: Final = 12
 SETUP_RUNNING: Final = "running"
 SETUP_DONE: Final = "done"

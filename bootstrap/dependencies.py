@@ -24,7 +24,7 @@ from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
 from bootstrap.files.node_files import AgentSystem, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
-from bootstrap.health.checks import Health
+from bootstrap.health.checks import HealthChecks
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.jobs.rank_grace import longest_grace_s
 from bootstrap.shared_storage.lookup import FileSystemLookup
@@ -50,7 +50,7 @@ class AgentDependencies:
     """Function that returns True if an SSH server answers at an address."""
     gpu_percent: Callable[[], int | None]
     """Function that returns the utilization of the busiest GPU in percent; None without one. Raises CommandError."""
-    wall: Callable[[str], None]
+    broadcast_to_terminals: Callable[[str], None]
     """Function that writes a line to every terminal. Raises CommandError."""
     utc_now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
     release: str = ""
@@ -107,7 +107,7 @@ def connect_to_cluster(
             table=table,
             autoscaling=clients.autoscaling,
             ec2=clients.ec2,
-            remembered=read_node_state(dependencies.root, instance_id=identity.instance_id, networks=networks),
+            last_known=read_node_state(dependencies.root, instance_id=identity.instance_id, networks=networks),
             monotonic=dependencies.monotonic,
             shared_storage=FileSystemLookup(config, clients, monotonic=dependencies.monotonic).find,
         )
@@ -125,9 +125,9 @@ def connect_to_cluster(
     )
 
 
-def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> Health:
+def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: GpuCounter) -> HealthChecks:
     """Build the health checks of one node."""
-    return Health(
+    return HealthChecks(
         root=dependencies.root,
         expected_gpus=config.gpu_count,
         count_gpus=gpus.count_or_none,

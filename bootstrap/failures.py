@@ -13,7 +13,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.errors import BootstrapError, CommandError, HostKeyError, MxnetEnvironmentError
 
 log = logging.getLogger(__name__)

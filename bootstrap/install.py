@@ -175,7 +175,7 @@ def install(release: Path, *, root: Path, system: InstallSystem) -> None:
     point_link(under_root(root, CURRENT_RELEASE), release)
     point_link(under_root(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
     write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Permissions(mode=0o755))
-    _start(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending="restart-agent", root=root, system=system)
+    _start_or_restart(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending_action="restart-agent", root=root, system=system)
     config = _read_config(root)
     if config is not None:
         _serve_jobs(config, release, root=root, system=system)
@@ -192,12 +192,15 @@ def compile_for_users(release: Path) -> None:
             raise BootstrapError(f"cannot compile {release / package}")
 
 
-def _start(
-    release: Path, service: str, file: str, unit: str, *, pending: str, root: Path, system: InstallSystem
+def _start_or_restart(
+    release: Path, service: str, file: str, unit: str, *, pending_action: str, root: Path, system: InstallSystem
 ) -> None:
-    """Start a service, or restart it if its unit file names another release."""
+    """Start a service, or restart it if its unit file names another release.
 
-    def take_over() -> None:
+    The file ``pending_action`` lasts until the restart has happened, even if the installation is killed before.
+    """
+
+    def restart_unit() -> None:
         system.reload_units()
         system.enable(service)
         system.restart(service)
@@ -205,8 +208,8 @@ def _start(
     changed = write_and_act(
         under_root(root, file),
         unit.format(release=release.name),
-        act=take_over,
-        pending=pending_file(root, pending),
+        act=restart_unit,
+        pending=pending_file(root, pending_action),
     )
     if not changed:
         system.enable(service)
@@ -228,8 +231,15 @@ def _serve_jobs(config: NodeConfig, release: Path, *, root: Path, system: Instal
     if config.node_type == MASTER:
         system.enable_linger(config.default_user)
         unit = DURABLE_UNIT.replace("{user}", config.default_user)
-        pending = "restart-durable"
-        _start(release, DURABLE_SERVICE, DURABLE_UNIT_FILE, unit, pending=pending, root=root, system=system)
+        _start_or_restart(
+            release,
+            DURABLE_SERVICE,
+            DURABLE_UNIT_FILE,
+            unit,
+            pending_action="restart-durable",
+            root=root,
+            system=system,
+        )
 
 
 def start_services(config: NodeConfig, *, root: Path, system: InstallSystem) -> None:
@@ -248,19 +258,19 @@ def start_services(config: NodeConfig, *, root: Path, system: InstallSystem) -> 
 def _start_shared_storage(config: NodeConfig, release: Path, *, root: Path, system: InstallSystem) -> None:
     """Start the service that mounts the shared storage, if the cluster has any; a mount survives its restart."""
     if config.shared_storage is not None:
-        _start(
+        _start_or_restart(
             release,
             SHARED_STORAGE_SERVICE,
             SHARED_STORAGE_UNIT_FILE,
             SHARED_STORAGE_UNIT,
-            pending="restart-shared-storage",
+            pending_action="restart-shared-storage",
             root=root,
             system=system,
         )
 
 
 def _start_reading_ahead(*, root: Path, system: InstallSystem) -> None:
-    """Start the service that reads PyTorch's libraries, last of all, where the volume makes the first touch slow."""
+    """Start the service that reads PyTorch's libraries, last of all, where the volume makes the first access slow."""
     if not is_pytorch_on_ebs(root):
         return
     if write_file(under_root(root, READ_AHEAD_UNIT_FILE), READ_AHEAD_UNIT):

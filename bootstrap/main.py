@@ -19,9 +19,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bootstrap", description="Makes an instance a node of the cluster.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def add(name: str, act: Callable[[argparse.Namespace], None], description: str) -> argparse.ArgumentParser:
+    def add(name: str, handler: Callable[[argparse.Namespace], None], description: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=description)
-        command.set_defaults(act=act)
+        command.set_defaults(handler=handler)
         return command
 
     add("install", _install, "install this release and start its agent")
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     image.add_argument("--sha256", required=True, help="hash of the setup that must have succeeded here")
     arguments = parser.parse_args(argv)
     try:
-        arguments.act(arguments)
+        arguments.handler(arguments)
     except (BootstrapError, OSError) as error:
         print(f"bootstrap: {error}", file=sys.stderr)
         return 1

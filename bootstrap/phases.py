@@ -18,7 +18,7 @@ class Phases:
         self._last = self._started_at = monotonic()
         self._done: set[str] = set()
 
-    def done(self, name: str) -> None:
+    def log_end(self, name: str) -> None:
         """Log the end of a phase; later calls with the same name do nothing."""
         if name in self._done:
             return

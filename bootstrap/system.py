@@ -129,7 +129,7 @@ class System:
         listing = run(["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"])
         return max((int(line) for line in listing.split() if line.isdigit()), default=None)
 
-    def wall(self, sentence: str) -> None:
+    def broadcast_to_terminals(self, sentence: str) -> None:
         """Write a line to the terminals of all users."""
         run(["wall", sentence])
 

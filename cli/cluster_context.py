@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
 from cli.errors import NoClusterError, NoMembersError
@@ -34,7 +34,7 @@ class ClusterContext:
 
 def find_selected_cluster(selection: Selection) -> ClusterContext:
     """Return the selected cluster and its members. Raises ClusterError."""
-    return look_up(selection, connect(selection.region))
+    return look_up(selection, create_clients(selection.region))
 
 
 def look_up(selection: Selection, clients: Clients) -> ClusterContext:

@@ -7,11 +7,10 @@ call whose record was replaced or deleted notices this before it next launches, 
 import os
 import re
 import secrets
-import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,18 +24,18 @@ from cli.errors import ClusterError
 UP_ID: Final = "up"
 BAKE_ID: Final = "bake"
 """Keys of the records of the ``dlcluster up`` and ``bake`` at work on the cluster. No node's role may access them."""
-STALE_S: Final = 1200.0
+LEASE_S: Final = 1200.0
 """Seconds without a renewal after which the holder counts as dead: longer than the longest wait between renewals
 (zone_rounds.MAX_BACKOFF_S), plus clock skew."""
 ATTEMPTS: Final = 5
-"""Writes that may meet another one; the answer to a write of our own may also be lost, and its repetition refused."""
+"""Largest number of write attempts. One fails if another call wrote first, or if the reply to our own was lost."""
 _UNCHANGED: Final = "attribute_not_exists(#revision) OR #revision = :read"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 PROCESS_NAMESPACE: Final = Path("/proc/self/ns/pid")
 _NOT_ALLOWED: Final = re.compile(r"[^A-Za-z0-9+=._:/@-]")
 
 
-class TakenError(ClusterError):
+class LockHeldError(ClusterError):
     """Another call of the command is working on the cluster, so its nodes are not ours to terminate."""
 
 
@@ -48,7 +47,7 @@ class _LockRecord:
     """Random text of each call."""
     user: str
     host: str
-    process: int
+    pid: int
     boot: str
     """Boot and process namespace that ``process`` belongs to; empty if the machine does not tell them."""
     renewed_at: int
@@ -66,7 +65,7 @@ class _LockRecord:
         if not self.boot or self.boot != _boot():
             return False
         try:
-            os.kill(self.process, 0)
+            os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
         except (OSError, OverflowError):
@@ -82,7 +81,7 @@ class Lock:
     name: str
     caller: str
     """ARN of the user."""
-    process: int = field(default_factory=os.getpid)
+    pid: int = field(default_factory=os.getpid)
     command: str = UP_ID
     """Command that holds the lock; also the record's key."""
     _identity: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
@@ -90,25 +89,27 @@ class Lock:
     _table_name: str = field(default="", init=False)
 
     def acquire_or_renew(self) -> None:
-        """Acquire the lock, or renew it. Raises TakenError if another call holds it, or has taken it since."""
+        """Acquire the lock, or renew it. Raises LockHeldError if another call holds it, or has taken it since."""
         table = self._table()
         for _ in range(ATTEMPTS):
             record = self._read(table)
             is_own = record is not None and record.owner == self._identity
             if record is not None and not is_own and not record.is_dead:
                 since = f"{datetime.fromtimestamp(record.renewed_at).astimezone():%H:%M}"
-                raise TakenError(
+                raise LockHeldError(
                     f"{record.user} is running dlcluster {self.command} for {self.name} on {record.host}, last seen "
-                    f"at {since}: wait until it ends, or {STALE_S / 60:.0f} minutes after it was killed"
+                    f"at {since}: wait until it ends, or {LEASE_S / 60:.0f} minutes after it was killed"
                 )
             if self._was_owner and not is_own:
                 command = f"dlcluster {self.command}"
-                raise TakenError(f"another {command} for {self.name} has taken over: run {command} again to continue")
+                raise LockHeldError(
+                    f"another {command} for {self.name} has taken over: run {command} again to continue"
+                )
             self._was_owner = is_own
             if self._write(table, record):
                 return
         began = f"others have started dlcluster {self.command} for {self.name} {ATTEMPTS} times within a second"
-        raise TakenError(f"{began}: try again")
+        raise LockHeldError(f"{began}: try again")
 
     def is_held(self) -> bool:
         """Return True if no other call has become the owner since."""
@@ -145,10 +146,10 @@ class Lock:
             "owner": {"S": self._identity},
             "user": {"S": _NOT_ALLOWED.sub("-", self.caller)[-170:]},
             "host": {"S": _host()},
-            "process": {"N": str(self.process)},
+            "process": {"N": str(self.pid)},
             "boot": {"S": _boot()},
             "seen": {"N": str(now)},
-            "expires": {"N": f"{now + STALE_S:.0f}"},
+            "expires": {"N": f"{now + LEASE_S:.0f}"},
             "revision": {"S": secrets.token_hex(8)},
         }
         dynamodb, was_owner = self.clients.dynamodb, self._was_owner
@@ -159,24 +160,6 @@ class Lock:
             self._was_owner = was_owner
             return False
         return True
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Treat the terminal's hangup and SIGTERM like Ctrl-C, so that the owner cleans up; nohup keeps its meaning."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    caught = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
-    for number in caught:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in caught.items():
-            signal.signal(number, handler)
 
 
 def _parse_record(item: Mapping[str, Any]) -> _LockRecord:
@@ -191,7 +174,7 @@ def _parse_record(item: Mapping[str, Any]) -> _LockRecord:
         owner=text("owner"),
         user=text("user"),
         host=text("host"),
-        process=number("process"),
+        pid=number("process"),
         boot=text("boot"),
         renewed_at=number("seen"),
         lease_expires_at=number("expires"),

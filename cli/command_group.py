@@ -26,7 +26,7 @@ COMMANDS_BY_PACKAGE: Final = {
         "resume": "Bring the nodes of a paused cluster back.",
         "resize": "Change the number of workers, and deploy.",
         "setup": "Run the deployed setup on older nodes.",
-        "preflight": "Check before a deploy that the account can hold the cluster.",
+        "preflight": "Check quotas, permissions and settings before a deploy.",
     },
     "cli.commands.image": {"bake": "Make an image of a worker whose setup has run."},
     "cli.commands.storage": {
@@ -54,7 +54,7 @@ COMMANDS_BY_PACKAGE: Final = {
     },
     "cli.commands": {"completion": "Print the completion script for your shell."},
 }
-"""First line of each command's help, by the package of its module, whose ``command`` it is."""
+"""One-line help of each command, grouped by package; the command's module defines it as ``command``."""
 COMMANDS: Final = {name: text for commands in COMMANDS_BY_PACKAGE.values() for name, text in commands.items()}
 ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Print results for people and programs: tables on a terminal, aligned lines in a pipe, JSON on request."""
+"""Print results for people and programs: tables on a terminal, align_columns lines in a pipe, JSON on request."""
 
 import json
 import sys
@@ -50,15 +50,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
         Console().print(rich_table(columns, rows))
     else:
-        print(aligned([columns, *filled(rows)]), end="")
+        print(align_columns([columns, *fill_cells(rows)]), end="")
 
 
-def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def fill_cells(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return the rows without control characters; an empty cell is a hyphen."""
     return [[printable(cell) or "-" for cell in row] for row in rows]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as lines with columns of equal width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -78,6 +78,6 @@ def rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table"
     from rich.text import Text
 
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in filled(rows):
+    for row in fill_cells(rows):
         table.add_row(*(Text(cell, style=STYLES.get(cell.partition(",")[0], "")) for cell in row))
     return table

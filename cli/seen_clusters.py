@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 FILE: Final = ".cache/dlcluster/clusters.json"
 """The file's path in the home directory."""
-MOST: Final = 20
+MAX_CLUSTERS: Final = 20
 """Largest number of clusters to remember."""
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}", re.ASCII)
 MAX_NODES: Final = 10_000
@@ -50,7 +50,7 @@ def _read_all() -> list[SeenCluster]:
 def remember(seen: SeenCluster) -> None:
     """Remember a cluster as the latest one."""
     before, seen = _read_all(), seen._replace(profile=_profile())
-    after = [*(other for other in before if _key(other) != _key(seen)), seen][-MOST:]
+    after = [*(other for other in before if _key(other) != _key(seen)), seen][-MAX_CLUSTERS:]
     if after != before:
         _write(after)
 

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.text import Text
 
 from local.run.user import User, temporary_user
-from tests.e2e.console_blocks import OMITTED, Step, general
-from tests.e2e.tutorial import DOCS, FIRST_CLUSTER, OWN_SCRIPT, new_user_laptop, run_page, ssh_configured
-from tests.e2e.user_venv import make_venv
+from tests.e2e.support.console_blocks import OMITTED, Step, general
+from tests.e2e.support.tutorial import DOCS, FIRST_CLUSTER, OWN_SCRIPT, new_user_laptop, run_page, ssh_configured
+from tests.e2e.support.user_venv import make_venv
 
 PICTURES: Final = DOCS / "pictures"
 PAGES: Final[Mapping[str, Path]] = {"first-cluster": FIRST_CLUSTER, "your-own-script": OWN_SCRIPT}

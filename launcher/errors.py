@@ -5,15 +5,19 @@ One that nothing else handles reaches main(), which prints it and exits with its
 
 from _collections_abc import Mapping  # importing collections is slow
 
-UNKNOWN_HOST = "unknown-host"
-UNKNOWN_HOST_KEY = "unknown-host-key"
-LOGIN_DENIED = "login-denied"
-NO_KEY_EXCHANGE = "no-key-exchange"
-OTHER_VERSION = "other-version"
-SILENT_SSH = "silent-ssh"
-"""Kinds of LaunchError for a failed connection: ssh's messages, a runner of another release, and an ssh that failed
-without a message.
-"""
+
+class ErrorKind:
+    """Kinds of NodeError for a failed connection. Not an Enum, because importing enum is slow."""
+
+    UNKNOWN_HOST = "unknown-host"
+    UNKNOWN_HOST_KEY = "unknown-host-key"
+    LOGIN_DENIED = "login-denied"
+    NO_KEY_EXCHANGE = "no-key-exchange"
+    OTHER_VERSION = "other-version"
+    """The runner is of another release."""
+    SILENT_SSH = "silent-ssh"
+    """ssh failed without a message."""
+    OTHER = ""
 
 
 class LaunchError(Exception):
@@ -21,10 +25,17 @@ class LaunchError(Exception):
 
     exit_code = 1
 
-    def __init__(self, reason: str, *, kind: str = "") -> None:
-        super().__init__(reason)
+
+class NodeError(LaunchError):
+    """A node cannot be reached, was lost, or could not carry out a request; the message begins with its name."""
+
+    def __init__(self, host: str, cause: str, *, kind: str = ErrorKind.OTHER) -> None:
+        super().__init__(f"{host}: {cause}")
+        self.host = host
+        """Name of the node, with its port if it has one."""
+        self.cause = cause
         self.kind = kind
-        """One of the kinds above; empty for any other error."""
+        """Kind of a failed connection; ErrorKind.OTHER for any other error."""
 
 
 class UnreachableError(LaunchError):

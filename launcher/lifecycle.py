@@ -1,9 +1,10 @@
-"""Take one job from its record to its end, in a terminal or as a systemd unit: handle signals, report the end."""
+"""Run one job to completion: record it, forward signals, report the result."""
 
 import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from launcher.errors import BusyError, LaunchError
 from launcher.history.key_name import key_name
@@ -11,8 +12,8 @@ from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.history.records import new_job_id
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.run import JobContext, run_with_restarts
-from launcher.job_queue.free_hosts import HostClaims
-from launcher.job_queue.turn import QueueContext, Turn, take_nodes
+from launcher.job_queue.free_hosts import HostAllocator
+from launcher.job_queue.turn import QueueContext, Turn, allocate_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
@@ -94,7 +95,7 @@ async def run_until_signal(
         cwd=cwd,
         streams=streams,
         observer=recorder,
-        restart_hosts=HostClaims(recorder.job_id, jobs=jobs, record=recorder.on_turn),
+        restart_hosts=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_turn),
         pool=pool,
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
@@ -102,7 +103,7 @@ async def run_until_signal(
         run_in_turn(
             job,
             queue_context,
-            run_on_nodes=lambda job, has_waited: run_with_restarts(job, context, has_waited=has_waited),
+            run_on_nodes=lambda job, has_waited: run_with_restarts(job, replace(context, has_waited=has_waited)),
         )
     )
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
@@ -137,11 +138,11 @@ async def run_in_turn(
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """
     if job.queue_policy is None:
-        return await run_on_nodes(await take_nodes(job, queue_context), False)
+        return await run_on_nodes(await allocate_nodes(job, queue_context), False)
     turn = Turn(job, job.queue_policy, queue_context)
     while True:
         try:
-            return await run_on_nodes(await turn.take(), turn.has_waited)
+            return await run_on_nodes(await turn.allocate_nodes(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error)
 

@@ -22,7 +22,7 @@ STANDARD_FDS = (0, 1, 2)
 
 def main(arguments: Sequence[str]) -> int:
     """Run a job or a subcommand; return the exit code."""
-    open_streams()
+    reopen_closed_standard_streams()
     close_fds_on_exec()
     try:
         if arguments and arguments[0] in SUBCOMMANDS:
@@ -94,8 +94,8 @@ def enable_gc() -> None:
     gc.enable()
 
 
-def open_streams() -> None:
-    """Open /dev/null for standard streams that the caller closed (``>&-``), so that no file gets their descriptors."""
+def reopen_closed_standard_streams() -> None:
+    """Open /dev/null for standard streams that the caller closed (``>&-``): otherwise files get their descriptors."""
     for fd in STANDARD_FDS:
         try:
             os.fstat(fd)

@@ -19,10 +19,10 @@ class RestartPolicy:
     """Largest number of restarts."""
     min_nodes: int = 1
     """Smallest number of nodes to restart on."""
-    rejoin_s: float = 0.0
+    node_wait_s: float = 0.0
     """Seconds to wait for missing nodes."""
-    setup_s: float = 0.0
-    """Further seconds while a new node is on its way, for its setup."""
+    extra_setup_wait_s: float = 0.0
+    """Further seconds to wait for a new node that is on its way, for its setup."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +138,7 @@ class NodeSpec:
     grace_s: float = GRACE_S
     """Seconds between TERM and KILL."""
     gpus: list[str] | None = field(default_factory=list)
-    """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus)."""
+    """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus). None: all GPUs of the node; empty: none."""
     stays_idle: bool = False
     """True if the runner waits for another job after this one has succeeded."""
 

@@ -112,8 +112,8 @@ def _run(command: list[str], *, with_mxnet: bool = False) -> int:
     with run_directory() as run_dir:
         # The sandbox has cgroup v2 mounted at the usual place.
         cgroup = f"/sys/fs/cgroup/{run_cgroup(run_dir).name}"
-        session = [sys.executable, "-m", "local.run.session", str(run_dir), cgroup, layers, "--"]
-        return run_in_sandbox([*session, *command], run_dir=run_dir, environment=os.environ)
+        startup = [sys.executable, "-m", "local.run.startup", str(run_dir), cgroup, layers, "--"]
+        return run_in_sandbox([*startup, *command], run_dir=run_dir, environment=os.environ)
 
 
 def _demo(nodes: int, *, keep: bool) -> int:

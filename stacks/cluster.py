@@ -43,8 +43,8 @@ from stacks.storage.table import ClusterTable
 if TYPE_CHECKING:
     from stacks.storage.shared_storage import SharedStorage
 
-BOOTSTRAP_TIMEOUT_S: Final = 1200
-"""Seconds that an agent waits for its node, not counting a setup; CREATION_TIMEOUT is longer even after a slow boot."""
+NODE_READY_TIMEOUT_S: Final = 1200
+"""Seconds from the agent's start, besides a setup's, until a node that is not ready reports failure."""
 
 
 class DeepLearningCluster(Construct):
@@ -65,18 +65,18 @@ class DeepLearningCluster(Construct):
         rules = RoleRules.of(props)
         if props.flow_logs:
             FlowLogs(self, "FlowLogs", vpc=self.network.vpc, key=self.key, rules=rules)
-        self.address = self._master_address()
+        self.master_elastic_ip = self._master_address()
         self.bundle = BundleAsset.publish(cdk.Stack.of(self))
         self.setup = SetupAsset.publish(cdk.Stack.of(self), props)
         self.roles = self._roles(rules)
         self.placement_group = self._placement_group()
         self.master, self.workers = self._node_groups()
         self._configure_node_groups()
-        self.block = look_up_capacity_block(self, props)
+        self.capacity_block = look_up_capacity_block(self, props)
         add_lifetime_schedules(
             self,
             props,
-            block=self.block,
+            block=self.capacity_block,
             master_role=self.roles.master,
             groups=(self.master, self.workers),
             network=self.network,
@@ -147,7 +147,7 @@ class DeepLearningCluster(Construct):
                 log_group=self.log_group.log_group_arn,
                 bucket=self.bucket.bucket_arn,
                 bundle=self.bundle.arn,
-                address=self.address.arn if self.address else None,
+                address=self.master_elastic_ip.arn if self.master_elastic_ip else None,
                 makes_file_system=props.makes_file_system,
                 has_lustre=props.existing_lustre is not None,
                 setup=self.setup.arn if self.setup else None,
@@ -265,7 +265,7 @@ class DeepLearningCluster(Construct):
     def _node_config(self, group: NodeGroup) -> NodeConfig:
         stack, props = cdk.Stack.of(self), self.props
         is_master = group.node_type == contract.MASTER
-        address = self.address if is_master else None
+        elastic_ip = self.master_elastic_ip if is_master else None
         return NodeConfig(
             cluster_name=props.cluster_name,
             region=stack.region,
@@ -280,10 +280,10 @@ class DeepLearningCluster(Construct):
             worker_gpu_count=props.gpus,
             efa_interfaces=props.master_efa_interfaces if is_master else props.efa_interfaces,
             # The reference makes CloudFormation delete the master before its address.
-            address=address.address if address else None,
-            address_allocation=address.allocation_id if address else None,
+            address=elastic_ip.address if elastic_ip else None,
+            address_allocation=elastic_ip.allocation_id if elastic_ip else None,
             table=self.table.table_name,
-            networks=self.network.networks,
+            networks=self.network.node_cidrs,
             log_group=self.log_group.log_group_name,
             bucket=self.bucket.bucket_name,
             master_role_id=self.roles.master.role_id,
@@ -296,5 +296,5 @@ class DeepLearningCluster(Construct):
             setup_timeout_s=props.setup_timeout_s,
             default_user=LOGIN_USER,
             # Each node also waits for the node with the slowest setup.
-            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S + (props.setup_timeout_s or 0),
+            bootstrap_timeout_s=NODE_READY_TIMEOUT_S + (props.setup_timeout_s or 0),
         )

@@ -9,8 +9,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 
 POLICY_SIZE: Final = 6144
 """Longest managed policy in characters, without white space ("IAM and AWS STS quotas", IAM User Guide)."""
@@ -84,7 +84,7 @@ class ClusterRole(iam.Role):
         if not self._has_managed_policies:
             return iam.Policy(self, name, roles=[self], statements=list(statements))
         document = cdk.Stack.of(self).resolve([statement.to_statement_json() for statement in statements])
-        if (size := len(json.dumps(_shown(document), separators=(",", ":"))) + _ENVELOPE) > POLICY_SIZE:
+        if (size := len(json.dumps(_with_longest_values(document), separators=(",", ":"))) + _ENVELOPE) > POLICY_SIZE:
             message = f"must need permissions of at most {POLICY_SIZE} characters with hardened, got {size}"
             raise SettingsError(f"{_SETTINGS.get(purpose, 'the settings')} {message}: name fewer or shorter ones")
         # Denials come last: cdk-nag reads from "s3:*" in a Deny to the next Allow, and reports full access.
@@ -92,19 +92,19 @@ class ClusterRole(iam.Role):
         return iam.ManagedPolicy(self, name, roles=[self], statements=ordered)
 
 
-def _shown(value: Any) -> Any:
+def _with_longest_values(value: Any) -> Any:
     """Return a part of a policy in which text as long as AWS's replaces the template's references."""
     if isinstance(value, list):
-        return [_shown(each) for each in value]
+        return [_with_longest_values(each) for each in value]
     if not isinstance(value, dict):
         return value
     if "Fn::Join" in value:
-        return "".join(_shown(part) for part in value["Fn::Join"][1])
+        return "".join(_with_longest_values(part) for part in value["Fn::Join"][1])
     if "Ref" in value:
         return _LONGEST_VALUES.get(value["Ref"], _LONG_NAME)
     if any(key.startswith("Fn::") for key in value):
         return _LONG_NAME
-    return {key: _shown(each) for key, each in value.items()}
+    return {key: _with_longest_values(each) for key, each in value.items()}
 
 
 def apply_permissions_boundary(scope: Construct, boundary: str) -> None:

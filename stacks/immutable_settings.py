@@ -3,9 +3,11 @@
 The setting becomes a parameter whose default is its value, together with a rule that the two are equal, as they are
 when the stack is created. On an update, the CDK's command line passes the previous value of every parameter
 (``--previous-parameters``, its default), so that a changed setting breaks the rule. CloudFormation checks rules before
-it changes anything: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html A stack
-that is older than the setting has no previous value, so the rule accepts the first change; `dlcluster preflight` finds
-it (cli/preflight/stack.py).
+it changes anything:
+https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/rules-section-structure.html
+
+A stack that is older than the setting has no previous value, so the rule accepts the first change. `dlcluster
+preflight` finds it (cli/preflight/stack.py).
 """
 
 from typing import Final
@@ -93,7 +95,9 @@ def forbid_changes(scope: Construct, props: ClusterProps, *, zone: str | None) -
 def _forbid_network_changes(scope: Construct, props: ClusterProps) -> None:
     # Use one parameter for all, so that a cluster can neither move into or out of an existing VPC, nor divide its own
     # differently.
-    name, value = ("vpc_id", vpc) if (vpc := props.vpc_id) else ("vpc_cidr", props.vpc_cidr)
+    name, value = "vpc_cidr", props.vpc_cidr
+    if props.vpc_id is not None:
+        name, value = "vpc_id", props.vpc_id
     if props.zones:
         name, value = "zones", f"{','.join(props.candidate_zones)} in {value}"
     # The ID predates vpc_id and zones. Changing it would lose the stored value.

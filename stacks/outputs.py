@@ -7,7 +7,8 @@ from constructs import Construct
 
 from bootstrap import contract
 from stacks.nodes.machine_image import LOGIN_USER
-from stacks.settings.lifetime import DELETE, iso
+from stacks.settings.lifetime import DELETE
+from stacks.settings.parsing import format_utc
 from stacks.settings.storage import NO_SHARED_STORAGE
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
         contract.LOG_GROUP_OUTPUT: cluster.log_group.log_group_name,
         contract.BUCKET_OUTPUT: cluster.bucket.bucket_name,
         contract.LOGIN_USER_OUTPUT: LOGIN_USER,
-        contract.NETWORKS_OUTPUT: cluster.network.networks,
+        contract.NETWORKS_OUTPUT: cluster.network.node_cidrs,
         contract.PRICE_OUTPUT: cluster.price_summary,
         contract.RELEASE_OUTPUT: contract.release_name(cluster.bundle.source.sha256),
         **_allow_list_output(cluster),
@@ -69,16 +70,16 @@ def _expiry_outputs(cluster: "DeepLearningCluster") -> dict[str, str]:
     if props.expires_at is None:
         return {}
     deletes = {contract.EXPIRY_ACTION_OUTPUT: DELETE} if props.expiry_action == DELETE else {}
-    return {contract.EXPIRES_OUTPUT: iso(props.expires_at), **deletes}
+    return {contract.EXPIRES_OUTPUT: format_utc(props.expires_at), **deletes}
 
 
 def _block_output(cluster: "DeepLearningCluster") -> dict[str, str]:
     """Output the Capacity Block, its start, the time at which its nodes are terminated, and its end."""
-    block = cluster.block
+    block = cluster.capacity_block
     if block is None:
         return {}
     times = (block.starts_at, block.pauses_at, block.ends_at)
-    return {contract.CAPACITY_BLOCK_OUTPUT: " ".join((block.block_id, *map(iso, times)))}
+    return {contract.CAPACITY_BLOCK_OUTPUT: " ".join((block.block_id, *map(format_utc, times)))}
 
 
 def _shared_storage_output(cluster: "DeepLearningCluster") -> dict[str, str]:

@@ -31,7 +31,11 @@ SLOWEST = (
 last."""
 JSII_END_S = 120.0
 pytest.register_assert_rewrite(
-    "tests.cli.fleet", "tests.cli.preflight.stubbed_account", "tests.launcher.ssh_cluster", "tests.local.aws.harness"
+    "tests.cli.fleet",
+    "tests.cli.preflight.stubbed_account",
+    "tests.e2e",
+    "tests.launcher.ssh_cluster",
+    "tests.local.aws.harness",
 )
 
 

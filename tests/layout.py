@@ -117,12 +117,13 @@ def _packages(repository: Path) -> Iterator[str]:
 
 
 def _files(repository: Path) -> Iterator[str]:
-    for path in (path for package in PRODUCT for path in _modules(repository, package)):
+    for path in (path for package in (*PRODUCT, "tests") for path in _modules(repository, package)):
         lines = len((repository / path).read_text().splitlines())
         most = min([MAX_LINES, *(most for folder, most in MAX_LINES_BELOW.items() if path.is_relative_to(folder))])
         if lines > most:
             yield f"{path}: {lines} lines, at most {most}"
-        if lines < MIN_LINES and path.name not in ENTRY_POINTS and path.as_posix() not in SHORT_FILES:
+        may_be_short = path.name in ENTRY_POINTS or path.parts[0] == "tests" or path.as_posix() in SHORT_FILES
+        if lines < MIN_LINES and not may_be_short:
             yield f"{path}: {lines} lines, at least {MIN_LINES}: merge it into its neighbor"
 
 

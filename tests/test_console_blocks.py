@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.console_blocks import Step, outputs, script, sessions, steps
+from tests.e2e.support.console_blocks import Step, outputs, script, sessions, steps
 
 PAGE = """\
 # A page

@@ -16,7 +16,7 @@ from docs import generate, pictures
 from stacks.catalog.gpu_types import GPU_TYPES
 from stacks.nodes.network_interfaces import network_interfaces
 from stacks.settings.props import SETTINGS
-from tests.e2e.console_blocks import OMITTED, general, steps
+from tests.e2e.support.console_blocks import OMITTED, general, steps
 from tests.tree import files_below
 
 REPOSITORY = Path(__file__).resolve().parents[1]

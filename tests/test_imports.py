@@ -12,7 +12,7 @@ from tests.tree import files_below
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("stacks", "bootstrap", "launcher", "trainer", "cli", "local", "benchmarks")
 CONTRACT = {"bootstrap.contract"}
-RECORDS = {"bootstrap.cluster.record_fields", "bootstrap.cluster.records"}
+RECORDS = {"bootstrap.cluster.record_validation", "bootstrap.cluster.records"}
 """Code that checks records, which every reader of records uses."""
 PAUSES = {"bootstrap.idle.pause_record"}
 """Code that checks the record of upcoming pauses."""
@@ -104,11 +104,11 @@ def test_only_stacks_and_the_app_import_the_cdk(package: str) -> None:
     assert [(str(p), n) for p, n in all_imports(package) if n.partition(".")[0] in cdk] == []
 
 
-@pytest.mark.parametrize("name", ["cluster/record_fields", "cluster/records", "team_keys/keys"])
+@pytest.mark.parametrize("name", ["cluster/record_validation", "cluster/records", "team_keys/keys"])
 def test_record_checks_import_nothing_else(name: str) -> None:
     seen = set(imports(REPOSITORY / "bootstrap" / f"{name}.py"))
     ours = {n for n in seen if n.startswith("bootstrap")}
-    assert ours <= {"bootstrap.contract", "bootstrap.cluster.record_fields", *TEAM_KEYS}
+    assert ours <= {"bootstrap.contract", "bootstrap.cluster.record_validation", *TEAM_KEYS}
     assert {n.partition(".")[0] for n in seen - ours} <= sys.stdlib_module_names
 
 

@@ -69,6 +69,13 @@ def test_a_test_without_a_docstring(tree: Path) -> None:
     assert broken(tree) == ["tests/cli/test_b.py: no docstring; say in one line what it tests or provides"]
 
 
+def test_file_of_tests_may_be_short_but_not_long(tree: Path) -> None:
+    (tree / "tests/cli").mkdir()
+    for name, lines in (("long", 301), ("short", 5)):
+        (tree / f"tests/cli/test_{name}.py").write_text('"""Test a."""\n' + "# a line\n" * (lines - 1))
+    assert broken(tree) == ["tests/cli/test_long.py: 301 lines, at most 300"]
+
+
 def test_command_of_a_hundred_lines_is_reported(tree: Path) -> None:
     (tree / "cli/commands/cluster").mkdir(parents=True)
     for name, lines in (("long", 100), ("short", 99)):

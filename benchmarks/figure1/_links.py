@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from local.faults.nodes import NodeHandle
 from local.network.addresses import NODE_INTERFACE
-from local.network.vpc_network import in_namespace, router_of
+from local.network.vpc_network import find_router, in_namespace
 
 BURST_S = 0.002
 """Burst after a pause, as time on the link. On a machine with more work than cores, a shorter burst would leave the
@@ -91,4 +91,4 @@ def _ends(nodes: Iterable[NodeHandle]) -> Iterator[tuple[str, str]]:
     """Yield both ends of each node's link, by namespace and interface: one sends, the other receives."""
     for node in nodes:
         yield node.instance_id, NODE_INTERFACE
-        yield router_of(node.instance_id), node.link
+        yield find_router(node.instance_id), node.link

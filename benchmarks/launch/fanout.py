@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.harness.nodes import LAUNCH, machine, run_in_namespaces, running_nodes
 from benchmarks.launch import _peers
-from bootstrap.contract import KEEP_VARIABLE
+from bootstrap.contract import CONNECTION_IDLE_VARIABLE
 
 NODES = 32
 MANY_NODES = 64
@@ -65,7 +65,7 @@ class FanoutCommand:
         self.node_cpu_s += _node_cpu_s() - nodes
 
     def _call(self) -> None:
-        environment = {**os.environ, KEEP_VARIABLE: str(self.kept_s)}
+        environment = {**os.environ, CONNECTION_IDLE_VARIABLE: str(self.kept_s)}
         command = [*self.command, "true"]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
         # wait() with a timeout polls every 50 ms, a quarter of the measured time.
@@ -148,7 +148,7 @@ def lost_connections(hosts_file: Path, rounds: int) -> int:
             timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
             # New connections each time.
-            env={**os.environ, KEEP_VARIABLE: "0"},
+            env={**os.environ, CONNECTION_IDLE_VARIABLE: "0"},
             capture_output=True,
             check=False,
         )

@@ -15,7 +15,7 @@ from bootstrap.cluster.discovery import Group, Instance, describe_groups
 from bootstrap.cluster.ec2_cache import Ec2Cache
 from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
 from bootstrap.cluster.rate_limit import RecordRateLimit
-from bootstrap.cluster.record_fields import RecordError, check_address
+from bootstrap.cluster.record_validation import RecordError, check_address
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Stored, Table
 from bootstrap.config import NodeConfig
@@ -47,7 +47,7 @@ class Coordinator:
         table: Table,
         autoscaling: "AutoScalingClient",
         ec2: "EC2Client",
-        remembered: Membership = EMPTY,
+        last_known: Membership = EMPTY,
         random_step: Callable[[], int] = lambda: RANDOM.randint(1, MAX_STEP),
         monotonic: Callable[[], float] = time.monotonic,
         shared_storage: Callable[[], str] = lambda: "",
@@ -57,7 +57,7 @@ class Coordinator:
         self._table = table
         self._autoscaling = autoscaling
         self._ec2_cache = Ec2Cache(ec2)
-        self._last = remembered
+        self._last = last_known
         self._random_step = random_step
         self._shared_storage = shared_storage
         self._rate_limit = RecordRateLimit(monotonic)
@@ -78,22 +78,27 @@ class Coordinator:
     def _reconcile(self, stored: Stored) -> Membership:
         self.groups = groups = describe_groups(self._autoscaling, cluster_name=self._config.cluster_name)
         group_instances = {
-            instance_id: _GroupInstance(node_type=group.node_type, is_uncounted=instance_id in group.uncounted_ids)
+            instance_id: _GroupInstance(
+                node_type=group.node_type, is_leaving_or_standby=instance_id in group.leaving_or_standby_ids
+            )
             for group in groups
-            for instance_id in group.active_ids | group.uncounted_ids
+            for instance_id in group.active_ids | group.leaving_or_standby_ids
         }
         current, base = stored.membership, self._starting_membership(stored, group_instances)
         team_keys = self._team_keys(known=current.team_keys or self._last.team_keys)
         instances = self._ec2_cache.describe(
             group_instances=group_instances, members=[member.instance_id for member in base.members]
         )
-        strays = [member for member in base.members if member.instance_id not in group_instances]
+        ungrouped_members = [member for member in base.members if member.instance_id not in group_instances]
         desired = next_membership(
             base,
             desired_nodes=sum(group.desired_capacity for group in groups),
-            nodes=[*self._nodes_in_networks(group_instances, instances, base), *_stray_nodes(strays, instances)],
+            nodes=[
+                *self._nodes_in_networks(group_instances, instances, base),
+                *_ungrouped_nodes(ungrouped_members, instances),
+            ],
             departed={instance_id for instance_id, instance in instances.items() if instance.is_terminated}
-            | {member.instance_id for member in strays if self._ec2_cache.has_left(member.instance_id)},
+            | {member.instance_id for member in ungrouped_members if self._ec2_cache.has_left(member.instance_id)},
             shared_storage=self._shared_storage(),
             master_trains=self._config.master_trains,
             team_keys=team_keys,
@@ -113,7 +118,7 @@ class Coordinator:
         return desired
 
     def _team_keys(self, *, known: str) -> str:
-        """Return the keys in the tags of the master's group; while the tags are bad, those of the membership."""
+        """Return the keys in the tags of the master's group; while the tags are bad, the keys in the membership."""
         tags = next(group.tags for group in self.groups if group.node_type == MASTER)
         try:
             tagged = from_tags(tags)
@@ -189,8 +194,8 @@ class _GroupInstance:
     """An instance in the description of its Auto Scaling group."""
 
     node_type: NodeType
-    is_uncounted: bool
-    """True if the group no longer counts the instance; see Group.uncounted_ids."""
+    is_leaving_or_standby: bool
+    """True if the group no longer counts the instance; see Group.leaving_or_standby_ids."""
 
 
 def _candidates(
@@ -202,7 +207,7 @@ def _candidates(
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
     for instance_id, in_group in group_instances.items():
         instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
-        draining = in_group.is_uncounted or (instance is not None and not instance.can_be_member)
+        draining = in_group.is_leaving_or_standby or (instance is not None and not instance.can_be_member)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(
                 instance_id=instance_id,
@@ -220,9 +225,9 @@ def _candidates(
             yield replace(node, node_type=in_group.node_type, draining=node.draining or draining)
 
 
-def _stray_nodes(strays: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
+def _ungrouped_nodes(ungrouped_members: Iterable[Member], instances: Mapping[str, Instance]) -> Iterator[Node]:
     """Yield members that have no group as draining, unless EC2 shows that the group's answer is out of date."""
-    for member in strays:
+    for member in ungrouped_members:
         instance, node = instances.get(member.instance_id), _without_record(member, instances)
         listed = instance is not None and instance.can_be_member and instance.in_group
         yield node if listed else replace(node, draining=True)

@@ -33,7 +33,7 @@ class Group:
     """Its tags, which a deploy changes while the nodes run."""
     active_ids: frozenset[str]
     """Instances that count toward DesiredCapacity: in service, or pending."""
-    uncounted_ids: frozenset[str] = frozenset()
+    leaving_or_standby_ids: frozenset[str] = frozenset()
     """Instances that do not: terminating, being detached, or in standby."""
 
 
@@ -97,7 +97,7 @@ def describe_instances(client: "EC2Client", instance_ids: Collection[str]) -> di
 
 def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
     ids = frozenset(instance["InstanceId"] for instance in group["Instances"])
-    uncounted_ids = frozenset(
+    leaving_or_standby_ids = frozenset(
         instance["InstanceId"]
         for instance in group["Instances"]
         if instance["LifecycleState"].partition(":")[0] in NOT_COUNTED
@@ -106,8 +106,8 @@ def _group(group: "AutoScalingGroupTypeDef", node_type: NodeType) -> Group:
         node_type=node_type,
         desired_capacity=group["DesiredCapacity"],
         tags={tag["Key"]: tag.get("Value", "") for tag in group.get("Tags", [])},
-        active_ids=ids - uncounted_ids,
-        uncounted_ids=uncounted_ids,
+        active_ids=ids - leaving_or_standby_ids,
+        leaving_or_standby_ids=leaving_or_standby_ids,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bootstrap.cluster.membership import Membership
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ MIN_ROUND_S: Final = 1.0
 """Shortest round in seconds in which agents take turns; in a shorter one, their polls are spread enough anyway."""
 
 
-def round_s(nodes: int) -> float:
+def read_round_seconds(nodes: int) -> float:
     """Return the seconds that this many agents need to read in turn; 0 if they need not take turns."""
     units = math.ceil(nodes * MEMBER_BYTES / READ_UNIT_BYTES)
     needed = nodes * units / READ_UNITS_PER_SECOND
@@ -41,7 +41,7 @@ class ReadTurn:
     def seconds_until_turn(self, nodes: int, *, now: float) -> float:
         """Return the seconds until this agent's turn; 0 if it is now."""
         if self._due is None:
-            length = round_s(nodes)
+            length = read_round_seconds(nodes)
             self._due = max(now + length * self._random(), self._read_at + length)
         return max(0.0, self._due - now)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from bootstrap.cluster.record_fields import MAX_GENERATION, MAX_NODES
+from bootstrap.cluster.record_validation import MAX_GENERATION, MAX_NODES
 from bootstrap.cluster.records import MemberRecord
 from bootstrap.contract import MASTER, MOUNT_FIELD, RELEASE_FIELD, SETUP_FAILED, SETUP_FIELD, NodeType
 
@@ -138,7 +138,7 @@ def generation_after(generation: int, *, step: int = 1) -> int:
 def assign_node_indexes(
     members: Iterable[Member], *, desired_nodes: int, nodes: Sequence[Node], departed: Collection[str]
 ) -> tuple[Member, ...]:
-    """Keep the present members, free the indexes of those gone, and give newcomers the lowest free indexes.
+    """Keep the present members, free the indexes of departed ones, and give newcomers the lowest free indexes.
 
     Index 1 is reserved for the master; a second master waits until the first is gone. The highest index is
     ``desired_nodes``, so a replacement that arrives before its predecessor is gone waits for that index.

@@ -10,7 +10,7 @@ from typing import Final
 
 from bootstrap.cluster.records import NodeRecord
 
-HOLD_S: Final = 60.0
+MIN_CHANGE_INTERVAL_S: Final = 60.0
 """Seconds between two changes by one node. Draining is exempt: a spot notice leaves only two minutes."""
 
 
@@ -22,7 +22,7 @@ class _Accepted:
 
 
 class RecordRateLimit:
-    """Limits each node to one change per HOLD_S: until then, its last accepted record stays in force."""
+    """Limits each node to one change per MIN_CHANGE_INTERVAL_S: until then, its last accepted record stays in force."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -43,7 +43,7 @@ def _next(last: _Accepted | None, record: NodeRecord, *, now: float) -> _Accepte
         return _Accepted(record=record, at=-math.inf)
     if last.record == record:
         return last
-    if now - last.at >= HOLD_S:
+    if now - last.at >= MIN_CHANGE_INTERVAL_S:
         return _Accepted(record=record, at=now)
     if record.draining and not last.record.draining:
         return _Accepted(record=replace(last.record, draining=True), at=now)

@@ -1,4 +1,4 @@
-"""Parse the records of the cluster's table; every record is hostile until it has been checked here.
+"""Define and parse the records of the cluster's table; every record is hostile until it has been checked here.
 
 Any process on a node can use the node's role to write records: on a worker the node's own record, on the master also
 the membership. Checked values end up in ssh's command line on an administrator's machine and in files that root writes
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bootstrap.cluster.record_fields import (
+from bootstrap.cluster.record_validation import (
     MAX_GENERATION,
     MAX_INTEGER,
     MAX_NODES,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from botocore.exceptions import ClientError
 
 from bootstrap.cluster.membership import EMPTY, Member, Membership, members_to_json
-from bootstrap.cluster.record_fields import Networks, RecordError
+from bootstrap.cluster.record_validation import Networks, RecordError
 from bootstrap.cluster.records import (
     Item,
     NodeRecord,
@@ -225,7 +225,7 @@ class Table:
     def _batch(self, record_ids: Sequence[str]) -> Iterator[Item]:
         """Read until no key is left; large records, which any node can write, only take more calls.
 
-        Skip keys that the table never processes, unless those are all of them; then raise TableBusyError.
+        Skip keys that the table never processes. If it processes no key at all, raise TableBusyError.
         """
         keys: list[Mapping[str, Any]] = [{TABLE_KEY: {"S": record_id}} for record_id in record_ids]
         total, failed_attempts = len(keys), 0

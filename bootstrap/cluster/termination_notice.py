@@ -76,8 +76,14 @@ def read_notice(host: str = ADDRESS, *, timeout_s: float = TIMEOUT_S) -> Termina
 class TerminationHandler:
     """Sends the node's Auto Scaling group the requests that a notice requires.
 
-    A termination waits until the other nodes have dropped this one, and then for its ranks: at most
-    SIGTERM_DELIVERY_S and their grace period, whose limit is MAX_GRACE_S.
+    A termination by the group passes through these states, and sends heartbeats in the first three:
+
+    1. `_noticed_at`: wait until the membership omits this node, at most DROP_TIMEOUT_S.
+    2. `_dropped_at`: wait MEMBERSHIP_PROPAGATION_S, until every other node has read that membership.
+    3. `_waits_for_ranks`: wait until no rank runs here, at most SIGTERM_DELIVERY_S and the ranks' grace period after
+       the drop. A spot interruption (`_interrupted_at`) ends the wait after SPOT_NOTICE_S.
+    4. `_may_terminate`: complete the lifecycle hook, in each pass until AWS accepts it.
+    5. `_completed`: do nothing more. AWS has accepted, or a heartbeat found that the hook no longer waits.
     """
 
     def __init__(
@@ -101,7 +107,7 @@ class TerminationHandler:
         self._may_terminate = False
         self._completed = False
 
-    def is_urgent(self, notice: TerminationNotice, membership: Membership) -> bool:
+    def must_reconcile_now(self, notice: TerminationNotice, membership: Membership) -> bool:
         """Return True if a draining master must reconcile in this pass.
 
         Once the hosts and workers files omit it, only a termination by the group is urgent, for DROP_TIMEOUT_S: a node

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from bootstrap.contract import (
     BUCKET_VARIABLE,
+    CONNECTION_IDLE_VARIABLE,
     EFS_MOUNT_VARIABLE,
     GPU_COUNT_VARIABLE,
-    KEEP_VARIABLE,
     SHARED_VARIABLE,
     WORKERS_COUNT_VARIABLE,
     WORKERS_FILE,
@@ -77,7 +77,7 @@ VARIABLES: Final = (
     ),
     Variable(EFS_MOUNT_VARIABLE, "the same directory, by its name in deeplearning-cfn", lambda node: node.shared),
     Variable(
-        KEEP_VARIABLE,
+        CONNECTION_IDLE_VARIABLE,
         "set it yourself: seconds for which `launch` keeps connections for the next job; 0 keeps none",
         lambda node: None,
     ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from bootstrap import contract
 from bootstrap.atomic_file import Permissions, write_and_act, write_block, write_file
 from bootstrap.cluster.membership import EMPTY, Member, Membership, member_row
-from bootstrap.cluster.record_fields import Networks, RecordError
+from bootstrap.cluster.record_validation import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.config import NodeConfig
 from bootstrap.errors import ConfigError

@@ -27,7 +27,7 @@ EFA_DRIVER: Final = "efa"
 """Name of the driver that tells the two apart."""
 PROBE_BYTES: Final = 4096
 """Number of bytes that a check writes to a scratch directory and reads back."""
-HEALTH_S: Final = 60.0
+HEALTH_CHECK_INTERVAL_S: Final = 60.0
 """Seconds between health checks of a ready node."""
 FAILURES_BEFORE_REPLACEMENT: Final = 3
 """Number of consecutive health checks that must find this machine broken before the node requests its replacement."""
@@ -46,7 +46,7 @@ class HealthCheckFailure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Health:
+class HealthChecks:
     """The checks of one node."""
 
     root: Path

@@ -1,7 +1,7 @@
 """Detect signs of use on this node: jobs, terminals, CPU, network and GPUs.
 
 Programs outside ``launch`` count by their load. The thresholds separate a working node from one that only runs its
-daemons; those of CPU and network apply to averages since the last sample (report.SAMPLE_S).
+daemons. The thresholds of CPU and network apply to averages since the last sample (report.SAMPLE_S).
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Final
 from bootstrap.contract import SETUP_RUNNING, SETUP_STATE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
-from bootstrap.idle.watch import SILENT_AFTER_S
+from bootstrap.idle.detector import SILENT_AFTER_S
 from bootstrap.jobs.job_directories import JOBS, entries, is_locked
 
 BUSY_CORES: Final = 0.5
@@ -94,7 +94,7 @@ class Load:
         )
 
     def _load_since_last(self) -> str:
-        """Compare the counters with those of the last sample; the first sample finds nothing."""
+        """Compare the counters with the last sample's; the first sample finds nothing."""
         last, self._last = self._last, self._read_counters()
         if last is None or (elapsed := self._last.at - last.at) <= 0:
             return ""

@@ -42,13 +42,13 @@ class Notices:
 
     def __init__(
         self,
-        wall: Callable[[str], None],
+        broadcast_to_terminals: Callable[[str], None],
         *,
         losing: Callable[[], JobsAtRisk] = lambda: JobsAtRisk([], []),
         write: Callable[[str], object] = lambda text: None,
     ) -> None:
         """`losing` returns the jobs whose checkpoints may be lost with the nodes; `write` replaces the file."""
-        self._wall = wall
+        self._broadcast_to_terminals = broadcast_to_terminals
         self._losing = losing
         self._write = write
         self._announced: dict[str, datetime] = {}
@@ -57,7 +57,7 @@ class Notices:
         self._written = ""
 
     def follow(self, record: PauseRecord, *, now: datetime) -> None:
-        """Announce new pauses in the record, and withdraw those it no longer contains."""
+        """Announce new pauses in the record, and withdraw announced pauses that it no longer contains."""
         coming = dict(_coming(record, now))
         for kind, time in coming.items():
             if self._announced.get(kind) != time:
@@ -88,7 +88,7 @@ class Notices:
         log.warning("%s", sentence)
         self._last[kind] = {"sentence": sentence, "is_coming": is_coming}
         try:
-            self._wall(sentence)
+            self._broadcast_to_terminals(sentence)
         except CommandError as error:
             log.warning("%s", error)
 

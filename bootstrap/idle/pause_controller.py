@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 from bootstrap.atomic_file import write_file
 from bootstrap.cluster.discovery import Group
 from bootstrap.cluster.membership import Membership
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
 from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
+from bootstrap.idle.detector import IdleDetector, Verdict
 from bootstrap.idle.load import Load
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord, parse_pause, parse_seconds, parse_time, render_pause
 from bootstrap.idle.report import IdleReporter
-from bootstrap.idle.watch import IdleWatch, Verdict
 from bootstrap.jobs.checkpoints_at_risk import find_jobs_at_risk
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PauseController:
         cluster_name: str,
         report: IdleReporter,
         notices: Notices,
-        watch: IdleWatch,
+        watch: IdleDetector,
         monotonic: Callable[[], float],
         utc_now: Callable[[], datetime],
     ) -> None:
@@ -52,10 +52,10 @@ class PauseController:
         self._monotonic = monotonic
         self._utc_now = utc_now
         self._record = PauseRecord()
-        self._is_read = False
+        self._has_read_stored_record = False
         self._stored: PauseRecord | None = None
         self._next_read = 0.0
-        self._times: dict[float, datetime] = {}
+        self._utc_by_monotonic: dict[float, datetime] = {}
 
     def step(self, cluster: "ClusterSession", membership: Membership) -> None:
         """Write or read the record, announce the pauses in it, and pause the cluster when due."""
@@ -105,20 +105,22 @@ class PauseController:
     def _recorded(self, verdict: Verdict, *, idle_stop_s: int, now: float) -> PauseRecord:
         # Convert each monotonic time to UTC only once, so that jitter of the clocks does not rewrite the record.
         moments = [moment for moment in (verdict.idle_since, verdict.pauses_at) if moment is not None]
-        known, utc = self._times, self._utc_now().replace(microsecond=0)
-        self._times = {moment: known.get(moment) or utc + timedelta(seconds=round(moment - now)) for moment in moments}
+        known, utc = self._utc_by_monotonic, self._utc_now().replace(microsecond=0)
+        self._utc_by_monotonic = {
+            moment: known.get(moment) or utc + timedelta(seconds=round(moment - now)) for moment in moments
+        }
         return PauseRecord(
             idle_stop_s=idle_stop_s,
-            idle_since=None if verdict.idle_since is None else self._times[verdict.idle_since],
-            pauses_at=None if verdict.pauses_at is None else self._times[verdict.pauses_at],
+            idle_since=None if verdict.idle_since is None else self._utc_by_monotonic[verdict.idle_since],
+            pauses_at=None if verdict.pauses_at is None else self._utc_by_monotonic[verdict.pauses_at],
             silent=verdict.silent if idle_stop_s else (),
         )
 
     def _write(self, table: Table) -> None:
         """Write the record if it differs from the table's; if that fails, withdraw the announcement."""
         try:
-            if not self._is_read:
-                self._stored, self._is_read = _stored(table), True
+            if not self._has_read_stored_record:
+                self._stored, self._has_read_stored_record = _stored(table), True
             if self._record != self._stored:
                 table.write_record(PAUSE_ID, render_pause(self._record))
                 if silent := set(self._record.silent) - set(self._stored.silent if self._stored else ()):
@@ -158,11 +160,11 @@ def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> P
             sequence_number=lambda: int(dependencies.utc_now().timestamp()),
         ),
         notices=Notices(
-            dependencies.wall,
+            dependencies.broadcast_to_terminals,
             losing=lambda: find_jobs_at_risk(dependencies.root, config.default_user),
             write=lambda text: write_file(under_root(dependencies.root, PAUSE_NOTICES), text),
         ),
-        watch=IdleWatch(arrival_s=config.bootstrap_timeout_s),
+        watch=IdleDetector(arrival_s=config.bootstrap_timeout_s),
         monotonic=dependencies.monotonic,
         utc_now=dependencies.utc_now,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, cast
 
-from bootstrap.cluster.record_fields import RecordError, check_instance_id, parse_json, shown
+from bootstrap.cluster.record_validation import RecordError, check_instance_id, parse_json, shown
 from bootstrap.contract import RECORD_VERSION, VERSION_FIELD
 
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"

@@ -6,7 +6,7 @@ if it has this hash.
 
 from typing import TYPE_CHECKING
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.records import parse_environment
 from bootstrap.contract import (
     ENVIRONMENT_FIELD,

@@ -15,8 +15,8 @@ from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.archive_hash import HashRecord
 from bootstrap.mxnet_environment.build import Builder
+from bootstrap.mxnet_environment.install_environment import EnvironmentDependencies, install_environment
 from bootstrap.mxnet_environment.progress import EnvironmentProgress, write_progress
-from bootstrap.mxnet_environment.provide import EnvironmentDependencies, provide
 from bootstrap.mxnet_environment.recipe import Recipe, recipe_for_this_machine
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def provide_mxnet_environment(root: Path) -> None:
     try:
         recipe = recipe_for_this_machine(config.mxnet_environment)
         is_master = config.node_type == MASTER
-        provide(
+        install_environment(
             recipe, is_master=is_master, wait_s=config.bootstrap_timeout_s, dependencies=_dependencies(config, root)
         )
     except MxnetEnvironmentError as error:

@@ -17,7 +17,7 @@ from bootstrap.contract import PYTORCH_PYTHON
 from bootstrap.files.paths import under_root
 
 PATTERNS: Final = ("torch/lib/*.so*", "torch/*.so", "nvidia/*/lib/*.so*", "nvidia/*.so*", "triton/_C/*.so")
-"""Libraries below site-packages, those that every import loads first."""
+"""Patterns, below site-packages, of the libraries that every import loads first."""
 MIN_LIBRARY_BYTES: Final = 1024 * 1024
 """Size in bytes of the smallest file that is worth a read."""
 CHUNK: Final = 4 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Find out whether PyTorch is on an EBS volume, which fetches each block from its snapshot at the first touch."""
+"""Find out whether PyTorch is on an EBS volume, which fetches each block from its snapshot on first access."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from bootstrap.files.paths import under_root
 EBS_MODEL: Final = "Amazon Elastic Block Store"
 """Model of an NVMe device of EBS (Amazon EBS User Guide, "Amazon EBS and NVMe")."""
 XEN_DISK: Final = "xvd"
-"""Start of the names of EBS volumes on Xen instances such as p3, which tell no model."""
+"""Start of the names of EBS volumes on Xen instances such as p3, which do not report a model."""
 
 
 def is_pytorch_on_ebs(root: Path) -> bool:

@@ -43,7 +43,7 @@ from bootstrap.contract import (
 )
 from bootstrap.errors import SetupError
 from bootstrap.files.paths import under_root
-from bootstrap.setup.provide import done_marker
+from bootstrap.setup.run_once import done_marker
 
 SERVICES: Final = (
     *(AGENT_SERVICE, SETUP_SERVICE, MXNET_ENVIRONMENT_SERVICE),
@@ -60,7 +60,7 @@ WRITERS: Final = (
 )
 """Units of the system, with users' own systemd, that would write again what is removed."""
 BLOCKS: Final = (HOSTS_FILE, ENVIRONMENT_FILE, KNOWN_HOSTS_FILE)
-"""Files in which only the block between our markers is ours."""
+"""Files of which the product writes only the block between its markers."""
 NODE_STATE_PATTERNS: Final = (
     *(f"/etc/systemd/system/{service}" for service in SERVICES),
     *(ENVIRONMENT_SCRIPT, SYSTEMD_ENVIRONMENT, SSH_CLIENT_CONFIG, SSHD_CONFIG, LAUNCH_COMMAND),

@@ -16,14 +16,14 @@ from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from bootstrap.setup.archive import SetupSource
 from bootstrap.setup.process import run_program
-from bootstrap.setup.provide import SetupDependencies, provide
+from bootstrap.setup.run_once import SetupDependencies, run_setup_once
 
 log = logging.getLogger(__name__)
 
 SHIP_S: Final = 1.0
 """Seconds between calls to the log group; a program with much output must not wait for each."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin:/opt/pytorch/bin"
-"""Search path of the script; the image's own programs precede those of its PyTorch environment."""
+"""Search path of the script; the image's own programs precede the programs of its PyTorch environment."""
 
 
 def serve_setup(root: Path) -> None:
@@ -41,7 +41,7 @@ def serve_setup(root: Path) -> None:
 
     source = SetupSource(url=config.setup, sha256=config.setup_sha256, timeout_s=config.setup_timeout_s)
     dependencies = SetupDependencies(root=root, read=lambda *at: _read(config.region, *at), run=run, flush=output.flush)
-    provide(source, node_type=config.node_type, dependencies=dependencies)
+    run_setup_once(source, node_type=config.node_type, dependencies=dependencies)
 
 
 def build_environment(config: NodeConfig) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from bootstrap.aws.clients import Clients
-from bootstrap.cluster.record_fields import RecordError, check_shared_storage
+from bootstrap.cluster.record_validation import RecordError, check_shared_storage
 from bootstrap.config import NodeConfig
 
 log = logging.getLogger(__name__)

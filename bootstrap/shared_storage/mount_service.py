@@ -67,7 +67,7 @@ class Mounter:
         is_ours: bool,
         directory: Directory,
         start_tunnel: Callable[[StorageTarget], object],
-        ask: Callable[[StorageTarget], None] = probe,
+        probe: Callable[[StorageTarget], None] = probe,
     ) -> None:
         self._root = root
         self._region = region
@@ -75,7 +75,7 @@ class Mounter:
         """True if the stack created the file system, so nobody has chosen its permissions yet."""
         self._directory = directory
         self._start_tunnel = start_tunnel
-        self._ask = ask
+        self._probe = probe
         self._has_tunnel = False
         self._is_open = False
         """True if users may write to it, as far as the node decides that."""
@@ -101,7 +101,7 @@ class Mounter:
         """Check the file system, and mount it if necessary; return the new state and the reason for it."""
         try:
             self._serve(target)
-            self._ask(target)
+            self._probe(target)
             if not self._directory.is_mounted(target):
                 self._directory.mount(target.mount_command)
                 log.info("mounted %s", target.host)

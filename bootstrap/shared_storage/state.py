@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.atomic_file import write_file
-from bootstrap.cluster.record_fields import RecordError, check_mount
+from bootstrap.cluster.record_validation import RecordError, check_mount
 from bootstrap.contract import MOUNT_NOT_KNOWN, MOUNTED, SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
 

@@ -7,7 +7,7 @@ client connects to the tunnel on this node's loopback address. The instance itse
 from dataclasses import dataclass
 from typing import Final
 
-from bootstrap.cluster.record_fields import SHARED_STORAGE, RecordError, check_shared_storage
+from bootstrap.cluster.record_validation import SHARED_STORAGE, RecordError, check_shared_storage
 from bootstrap.contract import SHARED_DIR
 
 NFS_PORT: Final = 2049

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import ALLOW_LIST_OUTPUT, ALLOW_LIST_SIZE
 from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -49,7 +49,7 @@ class AllowedBlock:
     @property
     def request(self) -> Any:
         """Return the entry in EC2's request format."""
-        return {"Cidr": self.cidr, "Description": f"until {iso(self.until)}" if self.until else FOREVER}
+        return {"Cidr": self.cidr, "Description": f"until {format_utc(self.until)}" if self.until else FOREVER}
 
 
 def allow_list_id(cluster: Cluster) -> str:

@@ -84,7 +84,7 @@ class Clients:
     tagging: Any = _client("resourcegroupstaggingapi")
 
 
-def connect(region: str | None) -> Clients:
+def create_clients(region: str | None) -> Clients:
     """Return clients for `region`, or for the region of the environment or profile."""
     session = Session()
     # botocore itself reads only AWS_DEFAULT_REGION; every other tool reads AWS_REGION.
@@ -101,7 +101,7 @@ def connect(region: str | None) -> Clients:
 
 def _region(region: str | None) -> str:
     """Return the name of the region for a message."""
-    return connect(region).region
+    return create_clients(region).region
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _sdk_setting_errors() -> Iterator[None]:
 
 @contextmanager
 def aws_errors(region: str | None) -> Iterator[None]:
-    """Turn boto3's exceptions into ClusterErrors of one line; ``region`` is the argument of connect()."""
+    """Turn boto3's exceptions into ClusterErrors of one line; ``region`` is the argument of create_clients()."""
     try:
         yield
     except NoRegionError as error:

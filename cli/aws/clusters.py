@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.cluster.record_fields import RELEASE, Networks, RecordError, parse_networks, shown
+from bootstrap.cluster.record_validation import RELEASE, Networks, RecordError, parse_networks, shown
 from bootstrap.contract import (
     ALLOW_LIST_OUTPUT,
     CAPACITY_BLOCK_OUTPUT,
@@ -26,6 +26,7 @@ from bootstrap.contract import (
 from cli.aws.stack_history import describe_stack
 from cli.errors import ClusterError, NoClusterError, UsageError
 from cli.stack_states import explain
+from stacks.settings.parsing import format_utc
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -109,17 +110,13 @@ def find_stacks(cloudformation: "CloudFormationClient") -> "Iterator[Cluster | U
                 yield cluster
             elif stack.get("Description") == STACK_DESCRIPTION:
                 yield UnfinishedStack(
-                    name=stack["StackName"], status=stack["StackStatus"], created=_iso(stack["CreationTime"])
+                    name=stack["StackName"], status=stack["StackStatus"], created=format_utc(stack["CreationTime"])
                 )
 
 
 def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
     """Yield every complete cluster of the account and region."""
     return (stack for stack in find_stacks(cloudformation) if isinstance(stack, Cluster))
-
-
-def _iso(time: datetime) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _cluster(stack: "StackTypeDef") -> Cluster | None:
@@ -137,7 +134,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         expires=_expires(outputs.get(EXPIRES_OUTPUT)),
         file_system=outputs.get(SHARED_STORAGE_OUTPUT, ""),
         expiry_action=outputs.get(EXPIRY_ACTION_OUTPUT, "pause"),
-        created=_iso(stack["CreationTime"]),
+        created=format_utc(stack["CreationTime"]),
         setup=outputs.get(SETUP_OUTPUT),
         release=release if RELEASE.fullmatch(release := outputs.get(RELEASE_OUTPUT, "")) else "",
         capacity_block=outputs.get(CAPACITY_BLOCK_OUTPUT),

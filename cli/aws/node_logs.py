@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
-from bootstrap.cluster.record_fields import INSTANCE_ID
+from bootstrap.cluster.record_validation import INSTANCE_ID
 from cli.output import printable
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from bootstrap.cluster.record_fields import Networks, RecordError, check_address, shown
+from bootstrap.cluster.record_validation import Networks, RecordError, check_address, shown
 from bootstrap.cluster.records import MemberRecord, parse_membership
 from bootstrap.contract import (
     CLUSTER_TAG,
@@ -101,7 +101,7 @@ class Instance:
 MAX_FILTER_VALUES: Final = 200
 """Largest number of values in a filter ("List and filter your resources", Amazon EC2 User Guide)."""
 RUNNING: Final = "running"
-STILL_THERE: Final = ("pending", RUNNING, "stopping", "stopped")
+NOT_TERMINATED_STATES: Final = ("pending", RUNNING, "stopping", "stopped")
 TERMINATE_COMMAND: Final = "aws ec2 terminate-instances --instance-ids"
 NO_MASTER: Final = "the cluster has no master now: it may be starting or being replaced"
 GONE: Final = Instance(instance_type="", zone="", public_address="", state="gone")
@@ -148,7 +148,7 @@ def cluster_instances(ec2: "EC2Client", cluster_name: str) -> "dict[str, Instanc
 def is_left_by_bake(instance: Any) -> bool:
     """Return True if an instance was chosen for an image and is in no group, so that nothing but `bake` ends it."""
     is_marked = tag_values(instance, SETUP_TAG) and not tag_values(instance, GROUP_TAG)
-    return bool(is_marked) and instance["State"]["Name"] in STILL_THERE
+    return bool(is_marked) and instance["State"]["Name"] in NOT_TERMINATED_STATES
 
 
 def tag_values(resource: Any, key: str) -> list[str]:

@@ -74,7 +74,7 @@ class ScalingGroups:
     since: datetime
     """Time when the first group was created."""
     protected_instances: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not terminate, each with the reason (reason_to_survive_pause)."""
+    """Instances that scaling in to zero does not terminate, each with the reason (reason_to_survive_pause)."""
     in_block: bool = False
     """True if the nodes run in a Capacity Block, whose dates decide when."""
 
@@ -84,7 +84,7 @@ class ScalingGroups:
 
 
 def reason_to_survive_pause(instance: "InstanceTypeDef") -> str:
-    """Return the reason for which a size of zero does not terminate an instance; empty if it does.
+    """Return the reason for which scaling in to zero does not terminate an instance; empty if it does.
 
     See "Temporarily remove instances from your Auto Scaling group" and "Use instance scale-in protection" (Amazon EC2
     Auto Scaling User Guide).

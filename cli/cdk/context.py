@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from cli.errors import UsageError
+from stacks.settings.base import SettingsError, shown
 from stacks.settings.context import check_settings_are_in_context
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError, shown
 
 APP_FILE: Final = "cdk.json"
 LOOKED_UP_FILE: Final = "cdk.context.json"

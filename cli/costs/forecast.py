@@ -6,7 +6,8 @@ from typing import Final
 
 from cli.aws.clusters import Cluster
 from cli.costs.read import Cost
-from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
+from stacks.settings.lifetime import DELETE, DELETE_AFTER
+from stacks.settings.parsing import format_utc
 
 FORECASTS: Final = (("a day", 24), ("a weekend", 64), ("a month", 730))
 """Periods to forecast, with their hours."""
@@ -43,13 +44,13 @@ def document(cost: Cost, end: End | None = None) -> dict[str, object]:
         "usd_per_hour": cost.rate.total,
         "usd_per_hour_paused": cost.rate.fixed,
         "usd_per_hour_by_kind": cost.rate.by_kind,
-        "since": f"{cost.so_far.since:%Y-%m-%dT%H:%M:%SZ}",
+        "since": format_utc(cost.so_far.since),
         "usd_spent": cost.so_far.total,
         "usd_spent_by_kind": dict(cost.so_far.by_kind),
         "node_hours": cost.so_far.node_hours,
         "prices": {"region": cost.prices.region, "date": cost.prices.date},
         "forecast": {str(hours): cost_ahead(cost, hours, end) for _, hours in FORECASTS},
-        "expires": iso(end.time) if end else None,
+        "expires": format_utc(end.time) if end else None,
         "usd_until_end": cost_ahead(cost, end.hours, end) if end else None,
     }
 

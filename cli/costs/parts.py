@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
+from bootstrap.contract import WORKER
 from cli.aws.deployed_template import DeployedTemplate
 from cli.errors import ClusterError
 from stacks.prices.price_list import HOURS_PER_MONTH, PriceList
@@ -36,7 +37,7 @@ def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSi
         return BilledParts(
             node_counts=counts,
             prepaid_type=prepaid,
-            volume_gib=_volume(node),
+            volume_gib=_volume(_launch_template_data(template, groups[WORKER])),
             nat_gateways=len(nat_gateways),
             # The master's user data contains its address.
             addresses=len(template.named([*nat_gateways.values(), *nodes.values()], _ADDRESS)),

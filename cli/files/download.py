@@ -19,7 +19,7 @@ from typing import IO
 
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError, UsageError
-from cli.ssh.remote import MasterConnection
+from cli.ssh.master_connection import MasterConnection
 
 PART_PREFIX = ".dlcluster-"
 """Prefix of a file's name until the file is complete."""

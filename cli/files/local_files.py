@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.errors import UsageError
-from cli.ssh.remote import last_line
+from cli.ssh.master_connection import last_line
 
 MAX_FILES: Final = 50_000
 MAX_BYTES: Final = 1 << 30

@@ -19,7 +19,7 @@ from typing import Final
 from cli.errors import ClusterError, UsageError
 from cli.files.local_files import LocalFile, find_files, find_ignored
 from cli.output import printable
-from cli.ssh.remote import CommandResult, MasterConnection, last_line
+from cli.ssh.master_connection import CommandResult, MasterConnection, last_line
 
 FOLDER: Final = ".cache/deeplearning/push"
 """Folder of the copies in the login user's home on the master."""

@@ -6,9 +6,9 @@ from cli.cluster_context import ClusterContext
 from cli.cluster_lock import Lock
 from cli.image.baked_workers import terminate_baked_workers, terminating_after
 from cli.image.images import create_image, require_permissions, wait_for_image
-from cli.image.worker import choose_worker, clean, require_idle, take_out
+from cli.image.worker import choose_worker, clean, detach_worker, require_idle
 from cli.sizes.confirm import confirm
-from cli.ssh.remote import MasterConnection
+from cli.ssh.master_connection import MasterConnection
 
 
 def bake(
@@ -27,7 +27,7 @@ def bake(
     # A bake that was killed may have left its worker.
     terminate_baked_workers(ec2, cluster_name=name)
     with terminating_after(ec2, lock, cluster_name=name, detached=worker.instance_id):
-        take_out(selected, worker, setup)
+        detach_worker(selected, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
         wait_for_image(ec2, image_id, keep_alive=lock.acquire_or_renew)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bootstrap.contract import CLUSTER_TAG, GROUP_TAG, SETUP_TAG
-from cli.aws.nodes import STILL_THERE, TERMINATE_COMMAND, tag_values
+from cli.aws.nodes import NOT_TERMINATED_STATES, TERMINATE_COMMAND, tag_values
 from cli.cluster_lock import Lock
 from cli.image.images import pending_images
 
@@ -120,7 +120,7 @@ def _marked(ec2: "EC2Client", cluster_name: str) -> Iterator[Any]:
     filters: Any = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster_name]},
         {"Name": "tag-key", "Values": [SETUP_TAG]},
-        {"Name": "instance-state-name", "Values": [*STILL_THERE]},
+        {"Name": "instance-state-name", "Values": [*NOT_TERMINATED_STATES]},
     ]
     for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
         for reservation in page["Reservations"]:

@@ -19,7 +19,7 @@ from cli.image.baked_workers import mark_chosen, mark_detached, unmark
 from cli.jobs.records import running_jobs
 from cli.output import printable
 from cli.ssh.from_master import bootstrap_command
-from cli.ssh.remote import MasterConnection, last_line
+from cli.ssh.master_connection import MasterConnection, last_line
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -76,7 +76,7 @@ def require_idle(connection: MasterConnection) -> None:
         )
 
 
-def take_out(selected: ClusterContext, worker: ClusterNode, setup: DeployedSetup) -> None:
+def detach_worker(selected: ClusterContext, worker: ClusterNode, setup: DeployedSetup) -> None:
     """Detach a worker from its group, which launches another in its place, and wait until no list names it."""
     clients, cluster = selected.clients, selected.cluster
     _detach(clients, worker, group=group_name(cluster.name, WORKER), sha256=setup.sha256)

@@ -9,14 +9,14 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
 from cli.jobs.advice import log_command, with_dlcluster_commands
 from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
-from cli.ssh.remote import MasterConnection, ending_with_connection
+from cli.ssh.master_connection import MasterConnection, kill_on_disconnect
 
 MAX_EXIT_CODE: Final = 255
 
 
 def show_logs(connection: MasterConnection, words: list[str]) -> int:
     """Forward the output of ``launch logs``; return its exit code."""
-    line = ending_with_connection(["launch", "logs", *words])
+    line = kill_on_disconnect(["launch", "logs", *words])
     return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from cli.errors import ClusterError, UsageError
-from cli.ssh.remote import CommandResult, MasterConnection, last_line
+from cli.ssh.master_connection import CommandResult, MasterConnection, last_line
 
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 WAITING: Final = "WAITING"

@@ -34,7 +34,7 @@ def find_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SCRIPT) else None
 
 
-def check_is_sent(script: Path | None) -> None:
+def require_inside_upload(script: Path | None) -> None:
     """Raise UsageError if a relative path leads out of the directory that is sent."""
     if script is None or script.is_absolute():
         return
@@ -48,7 +48,7 @@ def check_is_sent(script: Path | None) -> None:
             )
 
 
-def check_exists(name: str) -> None:
+def require_script_exists(name: str) -> None:
     """Raise UsageError if the command is a script that the directory does not have, or a shell would not find."""
     if name.endswith(SHELL_SCRIPT) and "/" not in name and Path(name).is_file():
         raise UsageError(f"no program {printable(name)!r}: did you mean bash {printable(name)}?")

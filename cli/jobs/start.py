@@ -19,7 +19,7 @@ from cli.output import printable
 from cli.shared_options import Selection
 from cli.ssh.access import remote_command
 from cli.ssh.master import ssh_target
-from cli.ssh.remote import MasterConnection, ending_with_connection, last_line, run_command
+from cli.ssh.master_connection import MasterConnection, kill_on_disconnect, last_line, run_command
 
 LAUNCHER: Final = "launch"
 JOB_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
@@ -47,7 +47,7 @@ def start_job(
     secret_values = options.secret_values(os.environ)
     sync = [] if uploaded is None else ["--sync-dst-dir", uploaded.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
-    line = _shell_read_variables(secret_values) + ending_with_connection(
+    line = _read_from_stdin_script(secret_values) + kill_on_disconnect(
         ["launch", "--detach", *sync, *options.to_args(), "--", *command]
     )
     try:
@@ -80,7 +80,7 @@ def upload_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     return uploaded
 
 
-def _shell_read_variables(names: Iterable[str]) -> str:
+def _read_from_stdin_script(names: Iterable[str]) -> str:
     """Return shell code that reads variables from the command's input: a command line would show their values."""
     return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from cli.aws.clients import Clients, aws_errors, connect
+from cli.aws.clients import Clients, aws_errors, create_clients
 from cli.errors import ClusterError, CredentialsError, NoAnswerError, UsageError
 from cli.preflight import existing_network, price, sizes, stack
 from cli.preflight.account import kms_key, permissions, prerequisites, service_role, session_manager, volume_key
@@ -56,7 +56,7 @@ def all_findings(region: str | None, props: ClusterProps, cdk_context: Mapping[s
     """Yield the findings of every check in a region, or that there are no credentials."""
     try:
         with aws_errors(region):
-            clients = connect(region)
+            clients = create_clients(region)
     except CredentialsError as error:  # a missing profile
         yield problem("credentials", str(error), error.fix)
         return

@@ -13,7 +13,8 @@ from cli.preflight.account.permissions import execution_role
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, find_current_stack
 from cli.stack_states import BLOCKED, next_step
-from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
+from stacks.settings.lifetime import DELETE, DELETE_AFTER
+from stacks.settings.parsing import format_utc
 from stacks.settings.storage import NO_SHARED_STORAGE
 
 
@@ -89,4 +90,4 @@ def check_expiry_deletion(target: PreflightTarget) -> Iterator[Finding]:
         sentence = f"stack {name} has termination protection: its end cannot delete it"
         yield problem("expiry", sentence, f"{fix} --no-enable-termination-protection")
     else:
-        yield ok("expiry", f"the stack is deleted from {iso(props.expires_at + DELETE_AFTER)} on")
+        yield ok("expiry", f"the stack is deleted from {format_utc(props.expires_at + DELETE_AFTER)} on")

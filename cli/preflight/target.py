@@ -47,7 +47,7 @@ class PreflightTarget:
         return self.caller.split(":")[1]
 
     @property
-    def nodes(self) -> int:
+    def node_count(self) -> int:
         """Return the number of the cluster's instances, the master included."""
         return self.props.worker_count + 1
 
@@ -66,6 +66,6 @@ def find_current_stack(target: PreflightTarget) -> "StackTypeDef | None":
 
 
 def is_deployed(target: PreflightTarget) -> bool:
-    """Return True if the cluster's network already exists."""
+    """Return True if the stack exists and is settled, and thus the cluster's network exists."""
     stack = find_current_stack(target)
     return stack is not None and stack["StackStatus"] in _SETTLED

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from stacks.settings.lifetime import iso, parse_time
+from stacks.settings.parsing import format_utc, parse_time
 
 _BLOCK: Final = re.compile(r"(?P<id>cr-[0-9a-f]{8,17}) (?P<starts>\S+) (?P<pauses>\S+) (?P<ends>\S+)")
 
@@ -24,17 +24,17 @@ class DeployedBlock:
         """Describe the next event, for display."""
         name = f"Capacity Block {self.block_id}"
         if now < self.starts_at:
-            times = f"in {_length(self.starts_at - now)}, at {iso(self.starts_at)}"
+            times = f"in {_length(self.starts_at - now)}, at {format_utc(self.starts_at)}"
             return f"{name} starts {times}; AWS starts the nodes then"
         if now < self.pauses_at:
-            times = f"at {iso(self.pauses_at)}, and the block ends at {iso(self.ends_at)}"
+            times = f"at {format_utc(self.pauses_at)}, and the block ends at {format_utc(self.ends_at)}"
             return f"{name}: AWS pauses the cluster in {_length(self.pauses_at - now)}, {times}"
-        return f"{name} is over for this cluster since {iso(self.pauses_at)}: {NEXT_BLOCK}"
+        return f"{name} is over for this cluster since {format_utc(self.pauses_at)}: {NEXT_BLOCK}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the block as a JSON object."""
         times = {"starts": self.starts_at, "pauses": self.pauses_at, "ends": self.ends_at}
-        return {"id": self.block_id, **{name: iso(time) for name, time in times.items()}}
+        return {"id": self.block_id, **{name: format_utc(time) for name, time in times.items()}}
 
 
 NEXT_BLOCK: Final = "set capacity_reservation to the next one in cdk.json, then cdk deploy"

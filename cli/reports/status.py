@@ -30,7 +30,7 @@ from cli.aws.nodes import (
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 
 MOUNT_REASONS: Final = {
     MOUNT_NOT_KNOWN: "file system ID not known yet",
@@ -58,8 +58,8 @@ class Status:
     """EC2's view of each member, by instance id."""
     desired_nodes: int
     protected_instances: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not end, with the reason."""
-    baked: Sequence[str] = ()
+    """Instances that scaling in to zero does not terminate, with the reason."""
+    bake_workers: Sequence[str] = ()
     """Instances that were chosen for an image and are in no group."""
     expires: datetime | None = None
     """Time from which AWS pauses the cluster."""
@@ -111,10 +111,11 @@ class Status:
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
             outcome = "pauses it, then deletes its stack" if self.deletes_stack else "pauses it"
-            yield f"AWS {outcome} in {hours} h {minutes} min, at {iso(self.expires)}; dlcluster extend 8h postpones it"
+            when = f"in {hours} h {minutes} min, at {format_utc(self.expires)}"
+            yield f"AWS {outcome} {when}; dlcluster extend 8h postpones it"
 
     def idle_lines(self, now: datetime) -> Iterator[str]:
-        """Yield since when a running cluster is idle, when it pauses, and which nodes do not report."""
+        """Yield how long the cluster has been idle, when it pauses, and which nodes do not report."""
         if self.desired_nodes == 0:
             return
         since, pauses_at = self.pause.idle_since, self.idle_pauses_at
@@ -139,19 +140,19 @@ class Status:
         That is an instance in no group, a cluster that outlived `expires` or its Capacity Block, or an instance that a
         pause does not terminate.
         """
-        for instance_id in self.baked:
+        for instance_id in self.bake_workers:
             yield (
-                f"{instance_id} has left its group for an image: if no dlcluster bake is running, run it again or "
-                f"terminate the instance: {TERMINATE_COMMAND} {instance_id}"
+                f"{instance_id} has left its group for an image: if no dlcluster bake is running, run dlcluster bake "
+                f"again, or terminate the instance: {TERMINATE_COMMAND} {instance_id}"
             )
         block = self.capacity_block
         if self.desired_nodes and block is not None and now > block.pauses_at + PAUSE_TOLERANCE:
             advice = "dlcluster pause terminates its nodes"
-            yield f"{self.cluster_name} is not paused though its Capacity Block ends: {advice}"
+            yield f"{self.cluster_name} should have paused by now, because its Capacity Block ends: {advice}"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSE_TOLERANCE:
             yield (
-                f"{self.cluster_name} expired at {iso(self.expires)} and is not paused: most likely the role of its "
-                "schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
+                f"{self.cluster_name} expired at {format_utc(self.expires)} and is not paused: most likely the role of "
+                "its schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
                 "CloudTrail shows; dlcluster pause terminates its nodes"
             )
         if not self.desired_nodes:
@@ -181,10 +182,10 @@ class Status:
             "missing_nodes": self.missing,
             "nodes": [self._node(member) for member in self.membership.members],
             "reasons": list(reasons),
-            "expires": iso(self.expires) if self.expires else None,
+            "expires": format_utc(self.expires) if self.expires else None,
             "capacity_block": self.capacity_block.to_dict() if self.capacity_block else None,
-            "idle_since": iso(self.pause.idle_since) if self.pause.idle_since else None,
-            "idle_pauses_at": iso(self.idle_pauses_at) if self.idle_pauses_at else None,
+            "idle_since": format_utc(self.pause.idle_since) if self.pause.idle_since else None,
+            "idle_pauses_at": format_utc(self.idle_pauses_at) if self.idle_pauses_at else None,
             "warnings": [*self.warnings(now)],
             "shared_storage": self.membership.shared_storage or None,
             "release": {"dlcluster": VERSION, "stack": self.release or None, "differences": self.release_lines()},

@@ -1,6 +1,6 @@
 """Read a cluster's nodes from EC2 and its groups, and the reasons for missing nodes."""
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.contract import PAUSE_ID, TABLE_KEY
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from cli.aws.clients import Clients, aws_errors
@@ -28,7 +28,7 @@ def read_status(selected: ClusterContext) -> tuple[Status, list[str]]:
             instance_id: summarize_instance(described[instance_id]) if instance_id in described else GONE
             for instance_id in ids
         },
-        baked=tuple(instance_id for instance_id, instance in described.items() if is_left_by_bake(instance)),
+        bake_workers=tuple(instance_id for instance_id, instance in described.items() if is_left_by_bake(instance)),
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         protected_instances=groups.protected_instances,

@@ -1,7 +1,6 @@
 """Format the report of ``dlcluster why``, as text and as JSON."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Final
 
 from cli.aws.diagnosis import Diagnosis
@@ -10,6 +9,7 @@ from cli.aws.orphaned_buckets import delete_command
 from cli.aws.scaling import distinct_failures, newest_of_groups
 from cli.aws.stack_history import Event
 from cli.output import printable
+from stacks.settings.parsing import format_utc
 
 MAX_REASONS: Final = 5
 
@@ -35,7 +35,7 @@ def why_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "nodes": diagnosis.presence.sentence or None,
         "failures": [
             {
-                "time": _iso(event.time),
+                "time": format_utc(event.time),
                 "resource": event.logical_id,
                 "type": event.resource_type,
                 "status": event.status,
@@ -45,7 +45,7 @@ def why_document(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         "activities": [
             {
-                "time": _iso(activity.time),
+                "time": format_utc(activity.time),
                 "group": activity.group,
                 "description": activity.description,
                 "status": activity.status,
@@ -58,10 +58,6 @@ def why_document(diagnosis: Diagnosis) -> dict[str, Any]:
         "left_buckets": list(diagnosis.left_buckets),
         "unanswered": list(diagnosis.unknown),
     }
-
-
-def _iso(time: datetime) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _stack(diagnosis: Diagnosis) -> Iterator[str]:
@@ -108,7 +104,7 @@ def _left(diagnosis: Diagnosis) -> Iterator[str]:
     if not diagnosis.left_buckets:
         return
     heading = f"buckets left by earlier clusters named {diagnosis.cluster_name}, not in use"
-    yield f"{heading}; each command deletes one, after a question:"
+    yield f"{heading}; each command deletes one bucket, after asking for confirmation:"
     yield from (f"  {delete_command(bucket, region=diagnosis.region)}" for bucket in diagnosis.left_buckets)
 
 

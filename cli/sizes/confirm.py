@@ -11,7 +11,7 @@ from cli.jobs.records import ENDED, WAITING, Job, read_jobs
 from cli.output import printable
 from cli.shared_options import Selection
 from cli.ssh.master import ssh_target
-from cli.ssh.remote import connect
+from cli.ssh.master_connection import open_connection
 
 MAX_NAMED: Final = 5
 """Largest number of jobs to name; the others are counted."""
@@ -29,24 +29,24 @@ def confirm(question: str, *, yes: bool) -> None:
 def warn_of_running_jobs(selection: Selection) -> None:
     """Name, on standard error, the running jobs and what they lose; report it if the master cannot be reached."""
     try:
-        with connect(ssh_target(find_selected_cluster(selection))) as connection:
+        with open_connection(ssh_target(find_selected_cluster(selection))) as connection:
             running = [job for job in read_jobs(connection) if job.state not in ENDED]
     except ClusterError as error:
-        print(f"dlcluster: cannot tell which jobs run: {printable(str(error))}", file=sys.stderr)
+        print(f"dlcluster: cannot determine which jobs run: {printable(str(error))}", file=sys.stderr)
         return
     for job in running[:MAX_NAMED]:
-        print(f"dlcluster: job {printable(job.id)} {_fate(job)}: {printable(job.line)}", file=sys.stderr)
+        print(f"dlcluster: job {printable(job.id)} {_effect_on_job(job)}: {printable(job.line)}", file=sys.stderr)
     if len(running) > MAX_NAMED:
         print(f"dlcluster: {len(running) - MAX_NAMED} more jobs run and would end", file=sys.stderr)
 
 
-def _fate(job: Job) -> str:
+def _effect_on_job(job: Job) -> str:
     """Describe what happens to an open job whose nodes end."""
-    is_doing = "waits" if job.state == WAITING else "runs"
+    verb = "waits" if job.state == WAITING else "runs"
     if job.local_checkpoints:
         loses = ", and its checkpoints are on the nodes' disks alone"
     elif job.unknown_checkpoints:
         loses = ", and it is unknown whether its checkpoints are in S3 or the shared directory"
     else:
         loses = ""
-    return f"{is_doing} and would {'be interrupted until nodes are back' if job.durable else 'end'}{loses}"
+    return f"{verb} and would {'be interrupted until nodes are back' if job.durable else 'end'}{loses}"

@@ -27,7 +27,7 @@ class GroupState:
     instances: Mapping[str, str]
     """Lifecycle state by instance id."""
     protected_instances: Mapping[str, str] = field(default_factory=dict)
-    """Instances that a size of zero does not terminate, each with the reason."""
+    """Instances that scaling in to zero does not terminate, each with the reason."""
     zones: frozenset[str] = frozenset()
     """Zones of the instances."""
     launch_zones: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ def instance_ids(groups: GroupStates) -> list[str]:
 
 
 def protected_instances(groups: GroupStates) -> dict[str, str]:
-    """Return the instances of both groups that a size of zero does not terminate, each with the reason."""
+    """Return the instances of both groups that scaling in to zero does not terminate, each with the reason."""
     return {
         instance_id: reason
         for node_type in NODE_TYPES
@@ -105,7 +105,7 @@ def pause_groups(clients: Clients, cluster_name: str) -> None:
 
 
 def terminate_instances(clients: Clients, instances: Iterable[str]) -> None:
-    """Terminate instances that a size of zero does not terminate; they drain like any other node."""
+    """Terminate instances that scaling in to zero does not terminate; they drain like any other node."""
     for instance_id in instances:
         # Nothing replaces them: their group's size is zero, and AWS does not decrement it further.
         clients.autoscaling.terminate_instance_in_auto_scaling_group(

@@ -32,8 +32,8 @@ STILL_STARTING: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """Progress of a wait: what is missing, or nothing once it is over."""
+class Readiness:
+    """Readiness of a wait: what is missing, or nothing once it is over."""
 
     missing: str = ""
     failures: tuple[Activity, ...] = ()
@@ -44,14 +44,14 @@ class Progress:
 def wait_until_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
     """Wait until both groups have no instances. Raises ClusterError, even if somebody starts the nodes again."""
 
-    def read_progress() -> Progress:
+    def read_readiness() -> Readiness:
         groups = read_groups(clients.autoscaling, cluster.name)
         if not is_paused(groups):
             raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster pause again")
         left = [f"{name} {state}" for group in groups.values() for name, state in group.instances.items()]
-        return Progress(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
+        return Readiness(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
 
-    _wait(read_progress, timeout_s=timeout_s, advice="dlcluster pause waits again")
+    _wait(read_readiness, timeout_s=timeout_s, advice="dlcluster pause waits again")
 
 
 def wait_until_ready(
@@ -66,31 +66,31 @@ def wait_until_ready(
     if timeout_s is None:
         timeout_s = READY_TIMEOUT_S + (deployed_setup(cluster).timeout_s if cluster.setup else 0)
 
-    def read_progress() -> Progress:
+    def read_readiness() -> Readiness:
         groups = read_groups(clients.autoscaling, cluster.name)
         if sizes_by_node_type(groups) != declared:
             raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster resume again")
         return _readiness(clients, cluster, groups, since=since)
 
     try:
-        return _wait(read_progress, timeout_s=timeout_s, advice=f"dlcluster why shows more; {STILL_STARTING}").members
+        return _wait(read_readiness, timeout_s=timeout_s, advice=f"dlcluster why shows more; {STILL_STARTING}").members
     except KeyboardInterrupt:
         print(f"dlcluster: not all nodes are ready; {STILL_STARTING}", file=sys.stderr)
         raise
 
 
-def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> Progress:
+def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> Readiness:
     desired = sum(group.size.desired for group in groups.values())
     launched = [name for group in groups.values() for name, state in group.instances.items() if state == IN_SERVICE]
     if len(launched) < desired:
         failures = _failed_launches(clients, groups, since=since)
-        return Progress(missing=f"{desired - len(launched)} of {desired} nodes to start", failures=failures)
+        return Readiness(missing=f"{desired - len(launched)} of {desired} nodes to start", failures=failures)
     try:
         membership = read_membership(
             clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
         )
     except ClusterError as error:
-        return Progress(missing=str(error))
+        return Readiness(missing=str(error))
     for member in membership.members:
         if member.instance_id in launched and member.has_failed_setup:
             raise ClusterError(f"the setup of {member.short_name} failed: dlcluster why shows its last lines")
@@ -101,8 +101,8 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
         if member.instance_id in launched and not member.draining and instances[member.instance_id].state == RUNNING
     )
     if len(joined) < desired:
-        return Progress(missing=f"{desired - len(joined)} of {desired} nodes to join the cluster")
-    return Progress(members=joined)
+        return Readiness(missing=f"{desired - len(joined)} of {desired} nodes to join the cluster")
+    return Readiness(members=joined)
 
 
 def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) -> tuple[Activity, ...]:
@@ -115,18 +115,18 @@ def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) 
     return tuple(failure.newest for failure in distinct_failures(activities))
 
 
-def _wait(read_progress: Callable[[], Progress], *, timeout_s: float, advice: str) -> Progress:
+def _wait(read_readiness: Callable[[], Readiness], *, timeout_s: float, advice: str) -> Readiness:
     """Wait until nothing is missing; print each change and each reason on standard error."""
     deadline, last_missing, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
-    while (now := read_progress()).missing:
-        if now.missing != last_missing:
-            print(f"dlcluster: waiting for {now.missing}", file=sys.stderr)
-            last_missing = now.missing
-        for failure in now.failures:
+    while (readiness := read_readiness()).missing:
+        if readiness.missing != last_missing:
+            print(f"dlcluster: waiting for {readiness.missing}", file=sys.stderr)
+            last_missing = readiness.missing
+        for failure in readiness.failures:
             if failure.kind not in failures:
                 print(f"dlcluster: EC2 Auto Scaling: {printable(str(failure))}", file=sys.stderr)
-        failures |= {failure.kind for failure in now.failures}
+        failures |= {failure.kind for failure in readiness.failures}
         if time.monotonic() > deadline:
-            raise ClusterError(f"waited {timeout_s:.0f} s for {now.missing}: {advice}")
+            raise ClusterError(f"waited {timeout_s:.0f} s for {readiness.missing}: {advice}")
         time.sleep(POLL_S)
-    return now
+    return readiness

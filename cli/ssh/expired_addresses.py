@@ -8,7 +8,7 @@ from cli.aws.clients import Clients, aws_errors
 from cli.aws.clusters import Cluster
 from cli.errors import ClusterError
 from cli.output import printable
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 
 
 def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
@@ -27,5 +27,5 @@ def remove_expired_addresses(clients: Clients, cluster: Cluster) -> None:
 def name_expired(expired: tuple[AllowedBlock, ...]) -> None:
     """Print on stderr which addresses were removed."""
     for entry in expired:
-        end = f" at {iso(entry.until)}" if entry.until else ""
+        end = f" at {format_utc(entry.until)}" if entry.until else ""
         print(f"dlcluster: removed {printable(entry.cidr)}, whose time ended{end}", file=sys.stderr)

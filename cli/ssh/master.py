@@ -8,7 +8,7 @@ from cli.aws.nodes import check_instance, master_address
 from cli.cluster_context import ClusterContext, find_selected_cluster
 from cli.shared_options import Selection
 from cli.ssh.access import identity_path
-from cli.ssh.remote import MasterConnection, SshTarget, connect
+from cli.ssh.master_connection import MasterConnection, SshTarget, open_connection
 from cli.ssh.session_manager import start_session
 
 
@@ -16,7 +16,7 @@ from cli.ssh.session_manager import start_session
 def connect_to_master(selection: Selection) -> Iterator[tuple[ClusterContext, MasterConnection]]:
     """Yield the selected cluster and a connection to its master. Raises ClusterError."""
     selected = find_selected_cluster(selection)
-    with connect(ssh_target(selected)) as connection:
+    with open_connection(ssh_target(selected)) as connection:
         yield selected, connection
 
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from bootstrap.cluster.record_fields import Networks, RecordError, parse_networks
-from cli.aws.clients import Clients, connect
+from bootstrap.cluster.record_validation import Networks, RecordError, parse_networks
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import TABLE, TABLE_RULE
 from cli.aws.nodes import ClusterMembership, read_membership
 from cli.errors import UsageError
@@ -35,7 +35,7 @@ def read_named_membership(
 
         selected = find_selected_cluster(replace(selection, cluster=cluster))
         return selected.clients, selected.membership
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     membership = read_membership(
         clients.dynamodb, table=checked_table, networks=checked_networks, cluster_name=cluster or None
     )

@@ -25,7 +25,7 @@ from cli.ssh.access import resolve_access
 from cli.ssh.browser import browser_option
 from cli.ssh.forward import LOOPBACK, forwarding, free_port, poll, wait_until_listening
 from cli.ssh.master import ssh_target
-from cli.ssh.remote import connect, last_line
+from cli.ssh.master_connection import last_line, open_connection
 
 IMAGE_ENVIRONMENT: Final = PYTORCH_PYTHON.removesuffix("/bin/python")
 START_TIMEOUT_S: Final = 180
@@ -108,7 +108,7 @@ def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: 
     environment = venv or IMAGE_ENVIRONMENT
     selected = find_selected_cluster(selection)
     access = resolve_access(selected)
-    with connect(ssh_target(selected)) as connection:
+    with open_connection(ssh_target(selected)) as connection:
         line = shlex.join([f"{environment}/bin/python", "-c", PROBE, app.module, app.directory])
         done = connection.output(line, timeout_s=PROBE_TIMEOUT_S)
     port, has_directory = _parse_probe(done.exit_code, done.stdout, done.stderr, app, environment=environment)

@@ -11,7 +11,7 @@ from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import NODE_TYPES, NodeType
 from cli.aws.clients import Clients
 from cli.aws.clusters import Cluster
-from cli.cluster_lock import Lock, TakenError
+from cli.cluster_lock import Lock, LockHeldError
 from cli.errors import ClusterError
 from cli.sizes.groups import (
     GroupStates,
@@ -51,8 +51,8 @@ class ZoneOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fleet:
-    """Nodes that a cluster should have."""
+class FleetLauncher:
+    """Launches all nodes that a cluster should have in one zone, or terminates those that were launched."""
 
     clients: Clients
     cluster: Cluster
@@ -81,7 +81,7 @@ class Fleet:
                     f"{name} has new nodes that belong to no recorded attempt: run dlcluster up again to continue"
                 )
             if recorded is not None:
-                self.terminate(unanswered=True)
+                self.terminate(may_still_launch=True)
                 groups = self.read()
             attempt = begin_attempt(self.clients, name, zone, self.declared)
         raise_max_sizes(self.clients, groups, self.declared)
@@ -94,10 +94,10 @@ class Fleet:
         )
         try:
             launched = launch.run(groups)
-        except TakenError:
+        except LockHeldError:
             raise
         except Exception as error:  # whatever failed, no node may keep costing money; a killed call is continued later
-            self.terminate(unanswered=not isinstance(error, ClientError))
+            self.terminate(may_still_launch=not isinstance(error, ClientError))
             raise
         failed = next((result for result in launched.values() if result.code), None)
         if failed is not None:
@@ -117,10 +117,10 @@ class Fleet:
         is_there = list_launch_zones(groups) == {attempt.zone} and list_zones(groups) <= {attempt.zone}
         return is_there and (not attempt.is_old or self._has_all(groups))
 
-    def terminate(self, *, unanswered: bool = False) -> None:
+    def terminate(self, *, may_still_launch: bool = False) -> None:
         """Terminate every node, and wait until all are gone. Raises ClusterError."""
         self.lock.acquire_or_renew()
-        terminate_fleet(self.clients, self.cluster, self.lock, unanswered=unanswered)
+        terminate_fleet(self.clients, self.cluster, self.lock, may_still_launch=may_still_launch)
 
     def _has_all(self, groups: GroupStates) -> bool:
         return all(len(groups[node_type].instances) >= self.declared[node_type].desired for node_type in NODE_TYPES)

@@ -67,7 +67,7 @@ Errors they mean that nothing was launched.
 """
 
 
-class UnansweredError(ClusterError):
+class LaunchOutcomeUnknownError(ClusterError):
     """AWS did not report the outcome of a launch: its instances may still arrive."""
 
 
@@ -153,7 +153,9 @@ class Launch:
                     return LaunchResult(count=count)
                 problem = f"{count} of {requested} instances were launched, and EC2 gave no error"
             if time.monotonic() > deadline:
-                raise UnansweredError(f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {problem}")
+                raise LaunchOutcomeUnknownError(
+                    f"waited {ANSWER_TIMEOUT_S:.0f} s for LaunchInstances of {group}: {problem}"
+                )
             if not is_printed:
                 print(f"dlcluster: waiting for LaunchInstances of {group}: {problem}", file=sys.stderr)
                 is_printed = True

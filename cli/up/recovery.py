@@ -7,7 +7,7 @@ from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
 from cli.up.attempt import find_attempt, recorded_attempt
-from cli.up.fleet import Fleet
+from cli.up.fleet import FleetLauncher
 from cli.up.zone_deployer import ZoneDeployer, has_groups, is_placed, zone_parameters
 
 
@@ -32,7 +32,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
     stack = deployer.wait_for_settled_stack()
     if stack is None or not has_groups(stack):
         return ResumePoint()
-    fleet = create_fleet(deployer, declared)
+    fleet = create_launcher(deployer, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
@@ -51,7 +51,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
         if unfinished := _unfinished(deployer, fleet, groups):
             return unfinished
         _refuse_unrecorded(deployer, groups)
-    fleet.terminate(unanswered=recorded_attempt(groups) is not None)
+    fleet.terminate(may_still_launch=recorded_attempt(groups) is not None)
     return ResumePoint()
 
 
@@ -64,9 +64,11 @@ def running_zone(deployer: ZoneDeployer, declared: ClusterSizes) -> str:
     return next(iter(zone_parameters(stack).values()), "") if sizes_by_node_type(groups) == declared else ""
 
 
-def create_fleet(deployer: ZoneDeployer, declared: ClusterSizes) -> Fleet:
+def create_launcher(deployer: ZoneDeployer, declared: ClusterSizes) -> FleetLauncher:
     """Return the stack's fleet. Raises ClusterError."""
-    return Fleet(clients=deployer.clients, cluster=require_cluster(deployer), declared=declared, lock=deployer.lock)
+    return FleetLauncher(
+        clients=deployer.clients, cluster=require_cluster(deployer), declared=declared, lock=deployer.lock
+    )
 
 
 def require_cluster(deployer: ZoneDeployer) -> Cluster:
@@ -75,7 +77,7 @@ def require_cluster(deployer: ZoneDeployer) -> Cluster:
     return find_cluster(clients.cloudformation, name=deployer.name, region=clients.region)
 
 
-def _unfinished(deployer: ZoneDeployer, fleet: Fleet, groups: GroupStates) -> ResumePoint | None:
+def _unfinished(deployer: ZoneDeployer, fleet: FleetLauncher, groups: GroupStates) -> ResumePoint | None:
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from bootstrap.contract import MASTER, WORKER, NodeType
-from cli.output import aligned, filled
+from cli.output import align_columns, fill_cells
 from cli.up.fleet import ZoneOutcome
 from stacks.prices.price_list import PriceList
 from stacks.prices.rate import price_line
@@ -72,7 +72,7 @@ def table(
     if scores is not None:
         score_cells = [SCORE, *(str(scores.get(zone, "none")) for zone, *_ in rows)]
         lines = [(zone, score, *others) for score, (zone, *others) in zip(score_cells, lines, strict=True)]
-    return aligned([lines[0], *filled(lines[1:])])
+    return align_columns([lines[0], *fill_cells(lines[1:])])
 
 
 def scores_line(zones: Sequence[str], scores: Mapping[str, int]) -> str:

@@ -6,10 +6,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NoReturn
 
-from cli.cluster_lock import TakenError, interruptible
+from cli.cluster_lock import LockHeldError
 from cli.costs.parts import paused_line
 from cli.errors import ClusterError
 from cli.output import printable
+from cli.signals import interruptible
 from cli.sizes.groups import instance_ids, is_paused, read_groups
 from cli.up.attempt import recorded_attempt
 from cli.up.fleet import ZoneOutcome
@@ -43,7 +44,7 @@ def start_fleet_in_first_zone(
     try:
         zone = _start(deployer, props, zones_without_type, until=until, prices=prices, scores=scores)
     except BaseException as error:
-        if not isinstance(error, (TakenError, OtherSizesError)):
+        if not isinstance(error, (LockHeldError, OtherSizesError)):
             _warn_of_cost(deployer, props, prices)
         if isinstance(error, (Exception, KeyboardInterrupt)):
             deployer.lock.release()

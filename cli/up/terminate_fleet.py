@@ -24,7 +24,7 @@ TERMINATION_TIMEOUT_S: Final = 600.0
 """Timeout for a fleet to terminate, in seconds.
 
 It is shorter than a pause's: no ranks save on an incomplete fleet, and the lock would become stale
-(cli.cluster_lock.STALE_S).
+(cli.cluster_lock.LEASE_S).
 """
 LATE_TIMEOUT_S: Final = 600.0
 """Timeout for the termination of instances that arrived late, in seconds."""
@@ -32,10 +32,10 @@ CHANGE_TIMEOUT_S: Final = 120.0
 _BUSY: Final = ("ScalingActivityInProgress", "ResourceContention")
 
 
-def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswered: bool = False) -> None:
+def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, may_still_launch: bool = False) -> None:
     """Terminate every node, and wait until all are gone. Raises ClusterError.
 
-    After an ``unanswered`` launch, keep watching for two minutes, because instances may still arrive.
+    With ``may_still_launch``, keep watching for two minutes, because an unanswered launch may still start instances.
     """
     groups = read_groups(clients.autoscaling, cluster.name)
     attempt = recorded_attempt(groups)
@@ -43,14 +43,14 @@ def terminate_fleet(clients: Clients, cluster: Cluster, lock: Lock, *, unanswere
         print(f"dlcluster: terminating {', '.join(instances)}", file=sys.stderr)
     if not is_paused(groups):
         _pause(clients, cluster.name)
-        lock.acquire_or_renew()  # all waits together are longer than cli.cluster_lock.STALE_S
+        lock.acquire_or_renew()  # all waits together are longer than cli.cluster_lock.LEASE_S
     if survivors := protected_instances(groups):
         raise ClusterError(
             f"{', '.join(survivors)} would keep running: run dlcluster pause to terminate them, then dlcluster up"
         )
     wait_until_gone(clients, cluster, timeout_s=TERMINATION_TIMEOUT_S)
     lock.acquire_or_renew()
-    _wait_for_late_instances(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if unanswered else 1)
+    _wait_for_late_instances(clients, cluster, attempt, polls=EMPTY_POLLS_REQUIRED if may_still_launch else 1)
     lock.acquire_or_renew()  # the tag is the next owner's if one took over during the wait
     forget_attempt(clients, cluster.name)
 

@@ -24,7 +24,7 @@ ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
 """Timeout for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
 POLL_S: Final = 5.0
-_ONLY_BEGUN: Final = "REVIEW_IN_PROGRESS"
+_CHANGE_SET_ONLY: Final = "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class ZoneDeployer:
             if status.startswith("DELETE_"):
                 advice = "wait until it is gone, then run dlcluster up to create it again"
                 raise ClusterError(f"stack {self.name} is {status}: {advice}")
-            if not status.endswith("_IN_PROGRESS") or status == _ONLY_BEGUN:
+            if not status.endswith("_IN_PROGRESS") or status == _CHANGE_SET_ONLY:
                 return stack
             if time.monotonic() > deadline:
                 raise ClusterError(f"waited {self.settle_timeout_s:.0f} s for stack {self.name}, which is {status}")
@@ -71,13 +71,13 @@ class ZoneDeployer:
                 raise ClusterError(f"{self.name} has nodes now, which a deploy cannot move: {advice}")
         others = [candidate for candidate in self.zones if candidate != zone]
         cdk_options = [*self.cdk_options, f"zones={','.join((zone, *others))}", f"{ZONE}="]
-        self._deploy(cdk_options, self._guard(NO_ZONE))
+        self._deploy(cdk_options, self._zone_parameter_override(NO_ZONE))
 
     def deploy_in(self, zone: str) -> None:
         """Write the zone to cdk.json and deploy: the template then declares the nodes that run there."""
         self.lock.acquire_or_renew()
         self.write_zone(zone)
-        self._deploy(self.cdk_options, self._guard(zone))
+        self._deploy(self.cdk_options, self._zone_parameter_override(zone))
 
     def write_zone(self, zone: str) -> None:
         """Write the zone to cdk.json; without it, a later deploy would be refused."""
@@ -87,7 +87,7 @@ class ZoneDeployer:
         """Remove the zone from cdk.json, because the nodes may start in another."""
         write_setting(Path.cwd() / APP_FILE, ZONE, None)
 
-    def _guard(self, value: str) -> Mapping[str, str]:
+    def _zone_parameter_override(self, value: str) -> Mapping[str, str]:
         """Return the parameter that otherwise keeps the zone immutable; none before the stack exists."""
         return dict.fromkeys(zone_parameters(describe_stack(self.clients.cloudformation, self.name)), value)
 

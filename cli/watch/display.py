@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from cli.jobs.records import utc_now
-from cli.output import aligned, filled, is_terminal, print_json_line, rich_table
+from cli.output import align_columns, fill_cells, is_terminal, print_json_line, rich_table
 from cli.watch.snapshot import Snapshot
 
 Show = Callable[[Snapshot], None]
@@ -33,7 +33,8 @@ def _print_block(snapshot: Snapshot) -> None:
     columns, rows = snapshot.table()
     below = "".join(f"{line}\n" for line in snapshot.lines())
     print(
-        f"{utc_now():{TIME_FORMAT}} {snapshot.status.summary}\n{aligned([columns, *filled(rows)])}{below}", flush=True
+        f"{utc_now():{TIME_FORMAT}} {snapshot.status.summary}\n{align_columns([columns, *fill_cells(rows)])}{below}",
+        flush=True,
     )
 
 

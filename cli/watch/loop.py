@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import NoReturn
 
-from cli.aws.clients import aws_errors, connect
+from cli.aws.clients import aws_errors, create_clients
 from cli.cluster_context import look_up
 from cli.errors import ClusterError, CredentialsError, NoClusterError, UsageError
 from cli.output import printable
@@ -19,7 +19,7 @@ def watch(
     selection: Selection, *, interval_s: float, as_json: bool, sleep: Callable[[float], None] = time.sleep
 ) -> NoReturn:
     """Take a snapshot every `interval_s` seconds until Ctrl-C. Raises ClusterError if further ones would be useless."""
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     with display(as_json=as_json) as show, closing(Watcher()) as watcher:
         # If the first snapshot fails, fail like status, because nothing has been shown yet.
         show(watcher.take_snapshot(look_up(selection, clients)))

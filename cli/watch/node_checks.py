@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bootstrap.contract import AGENT_SERVICE, WORKER_HOST_PREFIX
 from cli.ssh.config import WATCH_CONNECT_TIMEOUT_S
-from cli.ssh.remote import MasterConnection
+from cli.ssh.master_connection import MasterConnection
 
 NODE_TIMEOUT_S: Final = 8
 """Timeout for one node's answer, in seconds: a login, and nvidia-smi, which hangs when a GPU is lost."""

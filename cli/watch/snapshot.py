@@ -14,7 +14,7 @@ from cli.output import printable
 from cli.reports.status import Status
 from cli.reports.status_reader import read_status
 from cli.ssh.master import ssh_target
-from cli.ssh.remote import MasterConnection, connect
+from cli.ssh.master_connection import MasterConnection, open_connection
 from cli.watch.node_checks import NodeCheck, check_nodes
 
 COLUMNS: Final = ("INDEX", "NODE", "INSTANCE", "TYPE", "STATE", "AGENT", "SSHD")
@@ -108,6 +108,6 @@ class Watcher:
         if self._connection is None or master != self._master:
             self.close()
             with aws_errors(selected.clients.region):
-                self._connection = self._open.enter_context(connect(ssh_target(selected)))
+                self._connection = self._open.enter_context(open_connection(ssh_target(selected)))
             self._master = master
         return self._connection

@@ -15,7 +15,7 @@ from typing import NoReturn
 from launcher.detached.request import DetachedJob, DurableStart
 from launcher.errors import LaunchError
 from launcher.history.key_name import key_name
-from launcher.history.record_upload import UPLOADS_S
+from launcher.history.record_upload import UPLOADS_TIMEOUT_S
 from launcher.history.recorder import jobs_directory, user_name
 from launcher.history.records import new_job_id, read_record
 from launcher.transport.protocol import AFTER_GRACE_S
@@ -120,7 +120,7 @@ def runtime_directory() -> Path:
 
 def stop_timeout_s(grace_s: float) -> float:
     """Return the seconds that a launcher may take to end its job, including unresponsive nodes and uploads."""
-    return grace_s + 2 * AFTER_GRACE_S + UPLOADS_S
+    return grace_s + 2 * AFTER_GRACE_S + UPLOADS_TIMEOUT_S
 
 
 def _start_unit(job_id: str, program: Sequence[str], *, stop_s: float, environment: Mapping[str, str]) -> str:

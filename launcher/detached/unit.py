@@ -21,7 +21,7 @@ from launcher.spec import JobSpec
 from launcher.transport.protocol import FrameType
 
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
-SYSTEMD_S = 10.0
+SYSTEMD_TIMEOUT_S = 10.0
 """Timeout for the user's systemd to answer, in seconds."""
 
 
@@ -97,7 +97,7 @@ def systemd_is_stopping() -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=SYSTEMD_S,
+            timeout=SYSTEMD_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired, LaunchError):

@@ -21,8 +21,10 @@ CHUNK = 1 << 20
 def scan_source(source: Path, request: SyncRequest) -> Manifest:
     """List the files that a sync would send. Raises LaunchError if they are too large to store."""
     destination = destination_path(request.directory or ".", home=Path.home()).resolve()
-    without = source / destination.relative_to(source) if source in destination.parents else None
-    manifest = scan(source, ignore=read_ignore(source, excludes=request.excludes), without=without)
+    excluded_directory = source / destination.relative_to(source) if source in destination.parents else None
+    manifest = scan(
+        source, ignore=read_ignore(source, excludes=request.excludes), excluded_directory=excluded_directory
+    )
     size = sum(entry.size for _, entry in manifest.files)
     if size > MAX_SIZE:
         raise LaunchError(

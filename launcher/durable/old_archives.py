@@ -22,11 +22,11 @@ log = logging.getLogger("launch")
 
 KEPT: Final = timedelta(days=14)
 """Time for which an archive stays at least: a job that is submitted again finds its own."""
-ROUND_S: Final = 86400.0
-BUSY_S: Final = 60.0
+ROUND_INTERVAL_S: Final = 86400.0
+BUSY_RETRY_DELAY_S: Final = 60.0
 """Seconds after which a round that met a submission begins again."""
 LOCK: Final = "archives.lock"
-LOCK_S: Final = 120.0
+LOCK_TIMEOUT_S: Final = 120.0
 """Timeout for a submission to get the lock, in seconds; its holder lists and deletes archives."""
 POLL_S: Final = 0.05
 
@@ -34,11 +34,11 @@ POLL_S: Final = 0.05
 @contextmanager
 def archives_in_use() -> Iterator[None]:
     """Keep all archives until the job that needs one is stored. Raises LaunchError at the deadline."""
-    until = time.monotonic() + LOCK_S
+    until = time.monotonic() + LOCK_TIMEOUT_S
     with _lock_file() as lock:
         while not _try_lock(lock, fcntl.LOCK_SH):
             if time.monotonic() > until:
-                raise LaunchError(f"waited {LOCK_S:g} s for the service that deletes old archives of jobs")
+                raise LaunchError(f"waited {LOCK_TIMEOUT_S:g} s for the service that deletes old archives of jobs")
             time.sleep(POLL_S)
         yield
 
@@ -54,11 +54,11 @@ class OldArchives:
         """Delete old archives, if that is due and no job is being submitted."""
         if self._clock() < self._due:
             return
-        self._due = self._clock() + BUSY_S
+        self._due = self._clock() + BUSY_RETRY_DELAY_S
         try:
             with _lock_file() as lock:
                 if _try_lock(lock, fcntl.LOCK_EX):
-                    self._due = self._clock() + ROUND_S
+                    self._due = self._clock() + ROUND_INTERVAL_S
                     # An adopted bucket may have a rule that expires records of open jobs.
                     kept = {record.files for record in mirror.open_jobs() if record.files is not None}
                     count = open_bucket().delete_files(before=datetime.now(timezone.utc) - KEPT, kept=kept)

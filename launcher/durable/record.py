@@ -30,7 +30,7 @@ class DurableRecord:
     files: str | None
     """SHA-256 of the job directory's archive; None if the job synced no directory."""
     short_attempts: int = 0
-    """Number of consecutive short attempts, up to the last one (launcher.durable.short_attempts)."""
+    """Number of consecutive short attempts, up to the last one (launcher.durable.crash_loop)."""
 
     def next_attempt(self) -> "DurableRecord":
         """Return the record for another attempt."""

@@ -16,7 +16,7 @@ SESSION = re.compile(
     r"|DBUS_\w+|XDG_\w+|SSH_\w+|SUDO_\w+|LC_\w+|LANG\w*|BASH_FUNC_.*|PS[0-9]|MOTD_SHOWN|INVOCATION_ID|JOURNAL_STREAM"
 )
 """Variables that belong to a login session rather than to the user."""
-LOGIN_S = 10.0
+LOGIN_TIMEOUT_S = 10.0
 """Timeout for a login shell to print its environment, in seconds."""
 MAX_NAMED = 12
 """Largest number of variables named in one line."""
@@ -72,7 +72,7 @@ def login_environment() -> dict[str, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=LOGIN_S,
+            timeout=LOGIN_TIMEOUT_S,
             check=True,
         ).stdout
     except (OSError, subprocess.SubprocessError):

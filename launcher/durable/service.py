@@ -16,10 +16,10 @@ from bootstrap.contract import BUCKET_VARIABLE
 from launcher.detached.detach import UNIT, runtime_directory
 from launcher.durable import mirror, readiness
 from launcher.durable.bucket import JobBucket, open_bucket, read_bucket_location
+from launcher.durable.crash_loop import CrashLoopBackoff, save
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
-from launcher.durable.short_attempts import ShortAttempts, save
 from launcher.durable.unreadable import UnreadableJobs
 from launcher.durable_state import is_unreadable
 from launcher.errors import LaunchError
@@ -32,13 +32,13 @@ from launcher.hosts.cluster_size import setup_seconds
 log = logging.getLogger("launch")
 
 POLL_S = 5.0
-SUBMISSION_S = 60.0
+SUBMISSION_TIMEOUT_S = 60.0
 """Seconds until a stored job without a job record is restarted, because its submission was killed."""
-READY_S = 1800.0
+READY_TIMEOUT_S = 1800.0
 """Seconds to wait for the cluster to be complete before an attempt, without the nodes' setup."""
-START_S = 3600.0
+START_TIMEOUT_S = 3600.0
 """Seconds to wait for an attempt to start, including its copies."""
-SYSTEMD_S = 10.0
+SYSTEMD_TIMEOUT_S = 10.0
 PROGRAM = Path(__file__).with_name("__main__.py")
 
 
@@ -62,9 +62,9 @@ class DurableJobService:
         self._has_minimum = has_minimum
         self._setup_seconds = setup_seconds
         self._clock = clock
-        self._short_attempts = ShortAttempts(clock=clock, save=save)
+        self._crash_loop_backoff = CrashLoopBackoff(clock=clock, save=save)
         self._unreadable = UnreadableJobs(clock=clock)
-        self._ready_s = READY_S
+        self._ready_s = READY_TIMEOUT_S
         self._deadline: float | None = None
         self._last_reason: str | None = None
 
@@ -83,8 +83,7 @@ class DurableJobService:
 
     def step(self) -> None:
         """Start every open job that is not running, if the cluster is complete."""
-        idle = [record for record in mirror.open_jobs() if self._update_and_check_due(record)]
-        jobs = [record for record in idle if not self._short_attempts.end_if_exhausted(record)]
+        jobs = self._end_crash_loops(self._update_open_jobs())
         if not jobs:
             self._deadline = self._last_reason = None
             return
@@ -94,21 +93,37 @@ class DurableJobService:
         for record in jobs:
             self._start_attempt(record)
 
+    def _update_open_jobs(self) -> list[DurableRecord]:
+        """Update the open jobs' counts of short attempts; return the jobs whose next attempt is due."""
+        due = []
+        for record in mirror.open_jobs():
+            is_due = self._update_and_check_due(record)
+            due += [record] if is_due else []
+        return due
+
+    def _end_crash_loops(self, records: list[DurableRecord]) -> list[DurableRecord]:
+        """Fail the jobs with too many short attempts; return the others."""
+        others = []
+        for record in records:
+            has_failed = self._crash_loop_backoff.end_if_exhausted(record)
+            others += [] if has_failed else [record]
+        return others
+
     def _update_and_check_due(self, record: DurableRecord) -> bool:
         """Update the job's count of short attempts; return True if its next attempt is due."""
         if not self._check_submitted(record):
             return False
         is_running = self._is_running(record.job.id)
         if is_running and mirror.is_queued(record.job.id):
-            self._short_attempts.record_start(record)
+            self._crash_loop_backoff.record_start(record)
             return False
-        self._short_attempts.observe(record, is_running=is_running)
-        return not is_running and self._short_attempts.is_due(record)
+        self._crash_loop_backoff.observe(record, is_running=is_running)
+        return not is_running and self._crash_loop_backoff.is_due(record)
 
     def _check_submitted(self, record: DurableRecord) -> bool:
         """Return False for a job that is still being submitted; list one whose submission was killed."""
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
-            if not mirror.is_older(record.job.id, SUBMISSION_S):
+            if not mirror.is_older(record.job.id, SUBMISSION_TIMEOUT_S):
                 return False
             mirror.list_as_waiting(record, jobs_directory())
         return True
@@ -117,7 +132,7 @@ class DurableJobService:
         """Return True after the deadline, if the cluster has its minimum; the first call sets the deadline."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._deadline is None:
-            self._ready_s = READY_S + self._setup_seconds()
+            self._ready_s = READY_TIMEOUT_S + self._setup_seconds()
             self._deadline = self._clock() + self._ready_s
         if self._clock() >= self._deadline:
             self._deadline = self._last_reason = None
@@ -134,15 +149,15 @@ class DurableJobService:
         job_id, number = record.job.id, record.job.attempt + 1
         log.info("job %s: attempt %d", job_id, number)
         try:
-            record = self._short_attempts.count(record)
+            record = self._crash_loop_backoff.count(record)
             error = self._start(job_id)
         except (LaunchError, OSError) as start_error:
             error = str(start_error)
         if error is None:
-            self._short_attempts.record_start(record)
+            self._crash_loop_backoff.record_start(record)
             log.info("job %s runs: attempt %d", job_id, number)
             return
-        backoff_s = self._short_attempts.record_failed_start(record, error)
+        backoff_s = self._crash_loop_backoff.record_failed_start(record, error)
         log.error("job %s: attempt %d did not start: %s; retrying in %g s", job_id, number, error, backoff_s)
 
 
@@ -220,7 +235,7 @@ def is_running(job_id: str) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=SYSTEMD_S,
+            timeout=SYSTEMD_TIMEOUT_S,
             check=False,
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired, LaunchError):
@@ -238,10 +253,10 @@ def start_in_login_environment(job_id: str) -> str | None:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            timeout=START_S,
+            timeout=START_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {START_S:g} s"
+        return f"no answer within {START_TIMEOUT_S:g} s"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     return None if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")

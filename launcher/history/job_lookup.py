@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launcher.durable_state import DIRECTORY, RECORD, UNREADABLE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
-from launcher.history.lock import is_alive
+from launcher.history.lock import launcher_is_alive
 from launcher.history.record_upload import upload
 from launcher.history.recorder import jobs_directory
 from launcher.history.records import JobRecord, JobState, read_record, write_record
@@ -39,7 +39,7 @@ def current(directory: Path) -> JobRecord | None:
     """Return a job's record with its actual state; if its launcher died, close the record first."""
     record = read_record(directory)
     try:
-        lives = record is None or is_alive(directory, record)
+        lives = record is None or launcher_is_alive(directory, record)
     except LaunchError:
         # The file system cannot tell: keep the last state that the launcher recorded.
         lives = True

@@ -27,7 +27,7 @@ def acquire_lock(directory: Path) -> None:
     fcntl.flock(os.open(directory, os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH)
 
 
-def announce_ranks(directory: Path, grace_s: float) -> None:
+def write_grace_period(directory: Path, grace_s: float) -> None:
     """Write into the lock file that the job has ranks with this grace period; 0 for none. Raises OSError."""
     lock = os.open(directory / LOCK_FILE, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -37,7 +37,7 @@ def announce_ranks(directory: Path, grace_s: float) -> None:
 
 
 def is_held(directory: Path) -> bool:
-    """Return True if the job's launcher is alive; LaunchError if the file system cannot tell."""
+    """Return True if a process on this machine holds the job's lock; LaunchError if the file system cannot tell."""
     try:
         fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -63,8 +63,8 @@ def mark_lock_stale(directory: Path) -> None:
     os.utime(directory / LOCK_FILE, (0, 0))
 
 
-def is_alive(directory: Path, record: JobRecord) -> bool:
-    """Return True if the job's launcher is alive, here or on another machine; LaunchError if that is unknown."""
+def launcher_is_alive(directory: Path, record: JobRecord) -> bool:
+    """Return True if the job's launcher is alive, on this machine or another; LaunchError if that is unknown."""
     return is_held(directory) or (is_on_other_machine(record) and lock_is_fresh(directory))
 
 
@@ -83,7 +83,7 @@ def boot_id() -> str | None:
 
 def signal_launcher(directory: Path, record: JobRecord, number: signal.Signals) -> None:
     """Send a signal to the job's launcher if it is alive, and never to another process with its id."""
-    if is_on_other_machine(record) and is_alive(directory, record):
+    if is_on_other_machine(record) and launcher_is_alive(directory, record):
         raise LaunchError(f"job {record.id} runs on {record.machine}: stop it there")
     with suppress(ProcessLookupError):
         launcher = os.pidfd_open(record.pid)

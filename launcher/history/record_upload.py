@@ -11,7 +11,7 @@ from launcher.history.records import RECORD_FILE
 from launcher.hosts.node_region import chosen_region, node_region, read_node_config
 
 TIMEOUT_S = 15.0
-UPLOADS_S = 2 * TIMEOUT_S
+UPLOADS_TIMEOUT_S = 2 * TIMEOUT_S
 """Seconds after the job's end that the launcher waits for a running upload and the final one."""
 
 

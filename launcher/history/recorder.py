@@ -17,15 +17,15 @@ from launcher.history.git import RevisionQuery
 from launcher.history.lock import (
     TOUCH_INTERVAL_S,
     acquire_lock,
-    announce_ranks,
     boot_id,
     mark_lock_stale,
     touch_lock,
+    write_grace_period,
 )
 from launcher.history.record_upload import RecordUpload, start_upload, upload
 from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.job.failure import Failure, FailureCause
-from launcher.job.gpu_check import claimed_gpus
+from launcher.job.gpu_check import allocated_gpus
 from launcher.job_directories import KEPT_JOBS, remove_old_jobs
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
@@ -73,7 +73,7 @@ class JobRecorder:
             boot_id=boot_id(),
             submitted_at=submitted_at or now(),
             detached=detached,
-            gpus=claimed_gpus(job),
+            gpus=allocated_gpus(job),
             waits=job.queue_policy is not None,
             local_checkpoints=location is CheckpointLocation.LOCAL,
             unknown_checkpoints=job.durable and location is CheckpointLocation.UNKNOWN,
@@ -125,7 +125,7 @@ class JobRecorder:
 
     def on_turn(self, job: JobSpec) -> None:
         """Record that the job's turn has come, before it connects to its nodes."""
-        self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
+        self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=allocated_gpus(job))
 
     def on_turn_lost(self) -> None:
         """Record that the job is queued again."""
@@ -152,18 +152,18 @@ class JobRecorder:
             starting=False,
             restarts=restart_count,
         )
-        self._announce_ranks(self._record.grace_s)
+        self._write_grace_period(self._record.grace_s)
         if not is_restart:
             self._report_start()
             asyncio.get_running_loop().call_later(UPLOAD_AFTER_S, self._begin_upload)
 
     def on_restart(self) -> None:
         """Note that the job has no processes until it has found nodes for a restart."""
-        self._announce_ranks(0)
+        self._write_grace_period(0)
 
-    def _announce_ranks(self, grace_s: float) -> None:
+    def _write_grace_period(self, grace_s: float) -> None:
         with suppress(OSError):
-            announce_ranks(self._directory, grace_s)
+            write_grace_period(self._directory, grace_s)
 
     def on_synced(self, digest: str) -> None:
         """Record the digest of the synced files."""

@@ -41,8 +41,8 @@ class JobState(str, enum.Enum):
     """The launcher is connecting to its nodes."""
     RUNNING = "RUNNING"
     WAITING = "WAITING"
-    """The job is in the queue (its position is `JobRecord.queue_position`); or it is durable, its nodes are gone, and
-    no launcher runs it (`queue_position` is None)."""
+    """The job has no nodes yet: its launcher is in the queue; or the job is durable and no launcher runs it, for
+    example because its nodes are gone (`JobRecord.is_suspended`)."""
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -108,13 +108,13 @@ class JobRecord:
     gpus: dict[str, list[str] | None] = field(default_factory=dict)
     """GPUs that the job takes on each host; None for all."""
     waits: bool = False
-    """True if the job queues for nodes in use; False if it is refused instead."""
+    """True if the job may queue for nodes in use (``--wait``); False if it is refused instead."""
     queue_position: int | None = None
-    """Position in the queue, from 1; None if not queued."""
+    """Position in the queue, from 1; None if the job is not in the queue."""
     waiting: str | None = None
-    """Position in the queue and what the job waits for, as a sentence for the user."""
+    """What a WAITING job waits for, as a sentence for the user; None if nothing more is known."""
     starting: bool = False
-    """True while a job whose turn has come connects to its nodes and copies files; it already owns its GPUs."""
+    """True while a job whose turn has come connects to its nodes and copies files; the job already owns its GPUs."""
     local_checkpoints: bool = False
     """True if its checkpoints are only on the nodes' disks, as far as the command shows."""
     unknown_checkpoints: bool = False
@@ -122,6 +122,11 @@ class JobRecord:
     durable: bool = False
     attempt: int = 1
     """Number of times that a master has started the job; for durable jobs."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Return True if the job is durable, waits, and no launcher runs it: it is not in this master's queue."""
+        return self.state is JobState.WAITING and (self.waiting is None or not self.pid)
 
     def to_bytes(self) -> bytes:
         """Return the record as JSON for people and programs."""

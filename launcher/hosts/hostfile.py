@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from launcher.errors import UsageError
+from launcher.errors import NodeError, UsageError
 from launcher.validate import whole_number
 
 FORMS = "HOST, HOST:PORT or HOST slots=N"
@@ -39,13 +39,15 @@ def first_and_others(hosts: Sequence[Host | str]) -> str:
     return f"{hosts[0]} and {len(hosts) - 1} more" if len(hosts) > 1 else str(hosts[0])
 
 
-def merge_reasons(reasons: Iterable[str]) -> str:
-    """Join reasons of the form ``HOST: WHY`` on one line, merging hosts with the same WHY."""
-    hosts: dict[str, list[Host | str]] = {}
-    for reason in reasons:
-        host, _, cause = reason.partition(": ")
-        hosts.setdefault(cause, []).append(host)
-    return "; ".join(": ".join(filter(None, (first_and_others(names), cause))) for cause, names in hosts.items())
+def merge_errors(errors: Iterable[BaseException]) -> str:
+    """Join the messages of errors on one line, merging nodes with the same error."""
+    hosts: dict[str, list[str]] = {}
+    for error in errors:
+        if isinstance(error, NodeError):
+            hosts.setdefault(error.cause, []).append(error.host)
+        else:
+            hosts.setdefault(str(error), [])
+    return "; ".join(f"{first_and_others(names)}: {cause}" if names else cause for cause, names in hosts.items())
 
 
 def parse_hosts(text: str, *, source: str) -> tuple[Host, ...]:

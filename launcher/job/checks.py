@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bootstrap.contract import SETUP_HASH_LENGTH, SETUP_RUNNING, WORKER_HOST_PREFIX
 from launcher.errors import BusyError, LaunchError, RefusedError, UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI
-from launcher.hosts.hostfile import Host, first_and_others, merge_reasons
+from launcher.hosts.hostfile import Host, first_and_others, merge_errors
 from launcher.job.framework_check import check_framework, check_venv
 from launcher.job.gpu_check import check_gpus
 from launcher.spec import JobSpec
@@ -81,7 +81,7 @@ async def read_secrets_on_nodes(job: JobSpec, connections: Sequence[RunnerConnec
     if not job.secrets:
         return
     # Imported late: most jobs have no secrets.
-    from launcher.sync.rpc import RemoteError, call
+    from launcher.transport.rpc import RemoteError, call
 
     parameters = sum(reference.startswith("ssm:") for reference in {*job.secrets.values()})
 
@@ -97,5 +97,5 @@ async def read_secrets_on_nodes(job: JobSpec, connections: Sequence[RunnerConnec
             raise error
     if errors:
         # A lost connection does not mean that the node refused.
-        kind = RefusedError if all(isinstance(error, RemoteError) for error in errors) else LaunchError
-        raise kind(f"nothing started, {merge_reasons(map(str, errors))}")
+        error_type = RefusedError if all(isinstance(error, RemoteError) for error in errors) else LaunchError
+        raise error_type(f"nothing started, {merge_errors(errors)}")

@@ -8,18 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bootstrap.contract import CLUSTER_KEY_FILE, NODE_CONFIG, WORKER_HOST_PREFIX
-from launcher.errors import (
-    LOGIN_DENIED,
-    NO_KEY_EXCHANGE,
-    OTHER_VERSION,
-    SILENT_SSH,
-    UNKNOWN_HOST,
-    UNKNOWN_HOST_KEY,
-    LaunchError,
-    UnreachableError,
-)
+from launcher.errors import ErrorKind, LaunchError, NodeError, UnreachableError
 from launcher.hosts.addresses import address_for_peers, check_reachable, is_own_address, resolve_address
-from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_reasons
+from launcher.hosts.hostfile import LOCAL_HOST, Host, merge_errors
 from launcher.job.login_environment import session_environment
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
@@ -29,9 +20,17 @@ MAX_CONCURRENT = 32
 READY_TIMEOUT_S = 30.0
 """Timeout for logging in and starting the runner, in seconds; also caps launcher.transport.ssh.CONNECT_TIMEOUT_S."""
 KEX_ADVICE = "; launch disables curve25519 between nodes; allow ecdh-sha2-nistp256 in sshd_config"
-PERMANENT_ERRORS = frozenset((UNKNOWN_HOST, UNKNOWN_HOST_KEY, LOGIN_DENIED, OTHER_VERSION, NO_KEY_EXCHANGE))
+PERMANENT_ERRORS = frozenset(
+    (
+        ErrorKind.UNKNOWN_HOST,
+        ErrorKind.UNKNOWN_HOST_KEY,
+        ErrorKind.LOGIN_DENIED,
+        ErrorKind.OTHER_VERSION,
+        ErrorKind.NO_KEY_EXCHANGE,
+    )
+)
 """Kinds of errors that a retry cannot fix, except KEY_ERRORS between the nodes of a cluster."""
-KEY_ERRORS = frozenset((UNKNOWN_HOST_KEY, LOGIN_DENIED))
+KEY_ERRORS = frozenset((ErrorKind.UNKNOWN_HOST_KEY, ErrorKind.LOGIN_DENIED))
 """Kinds that a retry may fix if the host is a node: a new node is listed before it knows all keys."""
 
 
@@ -59,24 +58,29 @@ def lacks_cluster_key(config: Path = Path(NODE_CONFIG), key: Path = Path(CLUSTER
 
 def is_permanent(error: BaseException) -> bool:
     """Return True if a retry is useless."""
-    if not isinstance(error, LaunchError):
+    if not isinstance(error, NodeError):
         return False
-    is_node = str(error).startswith(WORKER_HOST_PREFIX)
-    return error.kind in (PERMANENT_ERRORS - KEY_ERRORS if is_node else PERMANENT_ERRORS)
+    is_worker = error.host.startswith(WORKER_HOST_PREFIX)
+    return error.kind in (PERMANENT_ERRORS - KEY_ERRORS if is_worker else PERMANENT_ERRORS)
 
 
-def with_advice(error: BaseException) -> str:
-    """Return the error's message, with advice if an option of launch or a hosts file for MXNet caused the failure.
+def with_advice(error: BaseException) -> BaseException:
+    """Return the error, with advice if an option of launch, the machine or a hosts file for MXNet is its cause."""
+    if not isinstance(error, NodeError):
+        return error
+    return NodeError(error.host, error.cause + _advice(error), kind=error.kind)
 
-    Advice exists for a key exchange that CLUSTER_OPTIONS disables, and for hosts files that were written for MXNet's
-    tools/launch.py and contain localhost.
-    """
-    reason, kind = str(error), error.kind if isinstance(error, LaunchError) else ""
-    if kind == UNKNOWN_HOST_KEY and reason.startswith(f"{LOCAL_HOST}:"):
-        return f"{reason} No key is known for that name: use its host name instead, for example {socket.gethostname()}"
-    if kind == LOGIN_DENIED and reason.startswith(WORKER_HOST_PREFIX) and lacks_cluster_key():
-        return f"{reason} Only the master has the cluster's key: run launch there"
-    return reason + KEX_ADVICE if kind == NO_KEY_EXCHANGE and reason.startswith(WORKER_HOST_PREFIX) else reason
+
+def _advice(error: NodeError) -> str:
+    """Return the advice to add to the error's message; empty if there is none."""
+    is_worker = error.host.startswith(WORKER_HOST_PREFIX)
+    # Hosts files that were written for MXNet's tools/launch.py contain localhost.
+    if error.kind == ErrorKind.UNKNOWN_HOST_KEY and error.host.partition(":")[0] == LOCAL_HOST:
+        return f" No key is known for that name: use its host name instead, for example {socket.gethostname()}"
+    if error.kind == ErrorKind.LOGIN_DENIED and is_worker and lacks_cluster_key():
+        return " Only the master has the cluster's key: run launch there"
+    # CLUSTER_OPTIONS disables some key exchanges.
+    return KEX_ADVICE if error.kind == ErrorKind.NO_KEY_EXCHANGE and is_worker else ""
 
 
 async def connect_all(
@@ -87,10 +91,9 @@ async def connect_all(
     if not errors:
         return connections
     await close_connections(connections)
-    reasons = map(with_advice, errors)
     permanent = any(map(is_permanent, errors))
     raise UnreachableError(
-        f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_reasons(reasons)}",
+        f"cannot reach {len(errors)} of {len(hosts)} nodes, nothing started: {merge_errors(map(with_advice, errors))}",
         permanent=permanent,
     )
 
@@ -134,8 +137,8 @@ async def start_runner(
     """Start a runner; if ssh fails without a message, retry once with a higher log level."""
     try:
         return await RunnerConnection.open(host, command, timeout_s=timeout_s, environment=environment)
-    except LaunchError as error:
-        if error.kind != SILENT_SSH:
+    except NodeError as error:
+        if error.kind != ErrorKind.SILENT_SSH:
             raise
     return await RunnerConnection.open(host, with_verbose_ssh(command), timeout_s=timeout_s, environment=environment)
 

@@ -8,7 +8,7 @@ from enum import Enum
 from launcher.errors import LaunchError, QueueTimeoutError, RefusedError
 from launcher.hosts.hostfile import Host
 
-NODE_LOST = 1
+NODE_LOST_EXIT_CODE = 1
 """Exit code of a job that lost a node."""
 
 

@@ -33,7 +33,7 @@ async def check_venv(job: JobSpec, connections: Sequence[RunnerConnection]) -> N
     if job.venv is None:
         return
     # Import only now: most jobs name none.
-    from launcher.sync.rpc import call
+    from launcher.transport.rpc import call
 
     answers = await asyncio.gather(
         *(call(connection, operation="venv", directory=job.venv) for connection in connections)
@@ -54,7 +54,7 @@ async def nodes_without_framework(
     if framework is None or "PATH" in job.environment or not _uses_cluster_environment(job):
         return framework, []
     # Imported late: jobs of PyTorch do not need it.
-    from launcher.sync.rpc import call
+    from launcher.transport.rpc import call
 
     answers = await asyncio.gather(*(call(connection, operation="frameworks") for connection in connections))
     pairs = zip(connections, (answer["frameworks"] for answer in answers), strict=True)

@@ -25,7 +25,7 @@ def select_gpus(job: JobSpec, host: Host) -> Gpus:
     return None if takes_all else tuple(map(str, range(host.slots)))
 
 
-def claimed_gpus(job: JobSpec) -> dict[str, list[str] | None]:
+def allocated_gpus(job: JobSpec) -> dict[str, list[str] | None]:
     """Return the GPUs that the job takes on each host, by host name."""
     return {str(host): None if (gpus := select_gpus(job, host)) is None else list(gpus) for host in job.hosts}
 
@@ -51,12 +51,12 @@ def check_gpus(job: JobSpec, in_use: Sequence[GpusInUse]) -> None:
         raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
 
 
-def _conflicts(claimed: Gpus, report: GpusInUse) -> list[str]:
-    """Return the jobs, or if there are none the processes, that use the claimed GPUs."""
-    jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(claimed, gpus)]
+def _conflicts(allocated: Gpus, report: GpusInUse) -> list[str]:
+    """Return the jobs, or if there are none the processes, that use the allocated GPUs."""
+    jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(allocated, gpus)]
     if jobs:
         return jobs
-    return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(claimed, index, uuid)]
+    return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(allocated, index, uuid)]
 
 
 def overlap(one: Gpus, other: Gpus) -> bool:
@@ -67,5 +67,5 @@ def overlap(one: Gpus, other: Gpus) -> bool:
     return bool(set(one) & set(other))
 
 
-def _includes(claimed: Gpus, index: str, uuid: str) -> bool:
-    return claimed is None or index in claimed or any(uuid.startswith(prefix) for prefix in claimed)
+def _includes(allocated: Gpus, index: str, uuid: str) -> bool:
+    return allocated is None or index in allocated or any(uuid.startswith(prefix) for prefix in allocated)

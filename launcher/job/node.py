@@ -11,7 +11,7 @@ from launcher.errors import LaunchError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import close_connections
 from launcher.job.exit_hints import exit_hint
-from launcher.job.failure import NODE_LOST, Failure, FailureCause, set_first_failure
+from launcher.job.failure import NODE_LOST_EXIT_CODE, Failure, FailureCause, set_first_failure
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node_loss import watch_for_node_loss
 from launcher.output.prefixes import ProcessOutput
@@ -25,12 +25,12 @@ SERVER_EXIT_S = 5.0
 """Seconds for which parameter servers, which exit without a request, may outlive their workers."""
 READER_CHECK_S = 1.0
 """Seconds between checks that the job's output still has a reader."""
-OUTPUT_LOST = 128 + signal.SIGPIPE
+OUTPUT_LOST_EXIT_CODE = 128 + signal.SIGPIPE
 """Exit code of a job whose output has lost its reader."""
 
 
-class Node:
-    """A node of a running job: its connection, its processes and their output."""
+class NodeRun:
+    """One run of a job on one node: the node's connection, processes and output."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Node:
         try:
             await self.connection.send_spec(self._spec)
         except LaunchError as error:
-            set_first_failure(first_failure, Failure(exit_code=NODE_LOST, reason=str(error)))
+            set_first_failure(first_failure, Failure(exit_code=NODE_LOST_EXIT_CODE, reason=str(error)))
 
     async def follow(self, first_failure: "asyncio.Future[Failure]") -> None:
         """Forward output until the runner ends; report the first failure."""
@@ -74,12 +74,13 @@ class Node:
                 await self._on_frame(frame, first_failure)
         except LaunchError as error:
             set_first_failure(first_failure, Failure(exit_code=error.exit_code, reason=str(error)))
+        # A node that ended without an answer counts as having the directory.
         await self._missing_cwd.record_answer(self.connection.host, cwd_missing=False)
         for output in self._outputs:
             await output.finish()
         if self._running:
             reason = f"{self.connection.host}: lost: {await self.connection.end_reason()}"
-            set_first_failure(first_failure, Failure(exit_code=NODE_LOST, reason=reason))
+            set_first_failure(first_failure, Failure(exit_code=NODE_LOST_EXIT_CODE, reason=reason))
 
     def stop(self) -> None:
         """Ask the runner to end the processes; frames arrive until they have ended."""
@@ -140,7 +141,7 @@ class Node:
 
 
 async def supervise_nodes(
-    nodes: Sequence[Node], hosts: Sequence[Host], stdout: Sink, *, grace_s: float
+    nodes: Sequence[NodeRun], hosts: Sequence[Host], stdout: Sink, *, grace_s: float
 ) -> Failure | None:
     """Start the processes, wait for the end or the first failure, then end the remaining ones."""
     first_failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
@@ -168,7 +169,7 @@ async def supervise_nodes(
     return blame_crashed_node(blame_lost_node(outcome, nodes), nodes)
 
 
-def blame_lost_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+def blame_lost_node(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
     """Change a process exit to a node loss if a node was lost: ranks on other nodes fail before the loss is noticed."""
     if outcome is None or outcome.cause is not FailureCause.PROCESS_EXIT:
         return outcome
@@ -176,7 +177,7 @@ def blame_lost_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure |
     return replace(outcome, cause=FailureCause.NODE_LOSS) if lost else outcome
 
 
-def blame_crashed_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failure | None:
+def blame_crashed_node(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
     """Change a preemption to a node loss if the departed host has not answered the stop request.
 
     A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
@@ -188,7 +189,7 @@ def blame_crashed_node(outcome: Failure | None, nodes: Sequence[Node]) -> Failur
     return replace(outcome, cause=FailureCause.NODE_LOSS) if outcome.departed_host in crashed else outcome
 
 
-async def _wait_for_required_processes(nodes: Sequence[Node]) -> None:
+async def _wait_for_required_processes(nodes: Sequence[NodeRun]) -> None:
     for node in nodes:
         await node.required_processes_ended.wait()
 
@@ -206,11 +207,13 @@ def output_failure(stdout: Sink) -> Failure | None:
     if stdout.write_error is None:
         return None
     return Failure(
-        exit_code=OUTPUT_LOST, reason=f"cannot write the output any more: {stdout.write_error}", permanent=True
+        exit_code=OUTPUT_LOST_EXIT_CODE,
+        reason=f"cannot write the output any more: {stdout.write_error}",
+        permanent=True,
     )
 
 
-async def end_nodes(nodes: Sequence[Node], follows: Sequence["asyncio.Task[None]"], *, timeout_s: float) -> None:
+async def end_nodes(nodes: Sequence[NodeRun], follows: Sequence["asyncio.Task[None]"], *, timeout_s: float) -> None:
     """Ask every runner to end its processes; cut the connections of those that exceed the deadline."""
     for node in nodes:
         if not node.connection.is_idle:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from bootstrap.contract import MASTER_HOST, NODE_STATE, WORKER_HOST_PREFIX, worker_host
 from launcher.hosts.hostfile import Host
-from launcher.job.failure import NODE_LOST, Failure, FailureCause, set_first_failure
+from launcher.job.failure import NODE_LOST_EXIT_CODE, Failure, FailureCause, set_first_failure
 from launcher.output.notes import note
 from launcher.output.sink import Sink
 
 POLL_S = 1.0
 """Seconds between reads of the file."""
-LOSS_S = 60.0
+NODE_LOSS_TIMEOUT_S = 60.0
 """Seconds after a process's failure within which its node may leave the cluster: the master polls EC2 every 45 s."""
-TERMINATED = 128 + signal.SIGTERM
+TERMINATED_EXIT_CODE = 128 + signal.SIGTERM
 """Exit code of a process that SIGTERM has ended."""
 
 
@@ -87,7 +87,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
     """
     if not view.has(view.own_instance):
         reason = "this node is leaving the cluster, which ends the launcher"
-        return Failure(exit_code=NODE_LOST, reason=reason, permanent=True)
+        return Failure(exit_code=NODE_LOST_EXIT_CODE, reason=reason, permanent=True)
     for host, instance in hosts.items():
         if instance is None and not host.name.startswith(WORKER_HOST_PREFIX):
             continue  # a machine outside the cluster
@@ -96,7 +96,7 @@ def node_loss_failure(hosts: Mapping[Host, str | None], view: ClusterView) -> Fa
                 reason, cause = f"{host} is draining", FailureCause.PREEMPTION
             else:
                 reason, cause = f"{host} was lost", FailureCause.NODE_LOSS
-            return Failure(exit_code=NODE_LOST, reason=reason, cause=cause, departed_host=host)
+            return Failure(exit_code=NODE_LOST_EXIT_CODE, reason=reason, cause=cause, departed_host=host)
     return None
 
 
@@ -114,13 +114,15 @@ async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStat
     """
     if failure.cause is not FailureCause.PROCESS_EXIT or failure.permanent:
         return failure
-    if failure.exit_code == TERMINATED:
+    if failure.exit_code == TERMINATED_EXIT_CODE:
         return replace(failure, cause=FailureCause.NODE_LOSS)
     reader = reader or NodeStateReader()
     clock = asyncio.get_running_loop().time
-    until = clock() + LOSS_S
+    until = clock() + NODE_LOSS_TIMEOUT_S
     if failure.instances:
-        await stderr.send(note(f"{failure.reason}; waiting at most {LOSS_S:g} s to see whether a node is lost"))
+        await stderr.send(
+            note(f"{failure.reason}; waiting at most {NODE_LOSS_TIMEOUT_S:g} s to see whether a node is lost")
+        )
     while failure.instances and (view := reader.read()) is not None:
         if (lost := node_loss_failure(failure.instances, view)) is not None:
             return replace(failure, cause=FailureCause.NODE_LOSS, reason=f"{failure.reason}; {lost.reason}")

@@ -29,18 +29,27 @@ LAST_ATTEMPT_S = float(CONNECT_TIMEOUT_S)
 """Timeout in seconds for the last attempt, however late it starts: ssh's timeout for a host that does not answer."""
 MAX_NAMED = 8
 """Maximum number of hosts named in one line."""
-JOINING_S = 60.0
+JOIN_TIMEOUT_S = 60.0
 """Seconds that a new node has to answer once the cluster's lists contain it."""
 
 
-class RestartHostChooser(Protocol):
-    """Choice of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+class RestartHostAllocator(Protocol):
+    """Allocation of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
 
     def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""
 
-    async def claim(self, job: JobSpec) -> str:
-        """Claim the hosts of `job`; return the reason if another job has just taken one."""
+    async def allocate(self, job: JobSpec) -> str:
+        """Allocate its hosts to `job`; return the reason if another job has just taken one."""
+
+
+class NotRestartedError(Exception):
+    """Too few nodes are available for a restart."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+        """The job's failure, which is permanent."""
 
 
 async def reconnect(
@@ -49,9 +58,9 @@ async def reconnect(
     failure: Failure,
     *,
     label: str,
-    restart_hosts: RestartHostChooser | None = None,
-) -> list[RunnerConnection] | Failure:
-    """Connect to the nodes for the restart after `failure`; return a permanent failure if there are too few."""
+    restart_hosts: RestartHostAllocator | None = None,
+) -> list[RunnerConnection]:
+    """Connect to the nodes for the restart after `failure`. Raises NotRestartedError if there are too few."""
     stderr = streams[FrameType.STDERR]
     waiting = (
         f"waiting at most {_describe_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
@@ -64,7 +73,7 @@ async def reconnect(
         available = f"{count_nodes(len(connections))} available"
         shortage = f"not restarted: {available}, at least {job.restart_policy.min_nodes} needed"
         reason = "; ".join([failure.reason, shortage, *reachable.reasons])
-        return replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True)
+        raise NotRestartedError(replace(failure, reason=reason, cause=FailureCause.OTHER, permanent=True))
     hosts = [connection.host for connection in connections]
     await stderr.send(note(f"{label} on {describe_hosts(hosts, requested=job.hosts)}"))
     return connections
@@ -93,22 +102,24 @@ class ReachableNodes:
 
     connections: list[RunnerConnection]
     reasons: list[str]
+    were_tried: bool = True
+    """False if too few nodes were listed to connect to any."""
 
 
 class Deadline:
     """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
 
     def __init__(self, policy: RestartPolicy, *, now: float) -> None:
-        self.end = now + policy.rejoin_s
-        self._latest = self.end + policy.setup_s
+        self.end = now + policy.node_wait_s
+        self._latest = self.end + policy.extra_setup_wait_s
 
     def refresh_seconds_left(self, *, now: float) -> float:
         """Extend the wait if a new node is on its way, and return the seconds left.
 
-        Read the hosts afterwards, so that they contain a node that arrived.
+        Call this before reading the hosts file; a node that arrives in between is then listed.
         """
-        if now + JOINING_S > self.end and node_is_arriving():
-            self.end = min(self._latest, now + JOINING_S)
+        if now + JOIN_TIMEOUT_S > self.end and node_is_arriving():
+            self.end = min(self._latest, now + JOIN_TIMEOUT_S)
         return self.end - now
 
 
@@ -121,48 +132,57 @@ def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
 
 
 def _describe_longest_wait(policy: RestartPolicy) -> str:
-    longer = f" ({policy.rejoin_s + policy.setup_s:g} s if one is being set up)" if policy.setup_s else ""
-    return f"{policy.rejoin_s:g} s{longer}"
+    if not policy.extra_setup_wait_s:
+        return f"{policy.node_wait_s:g} s"
+    return f"{policy.node_wait_s:g} s ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
 
 
 async def gather_nodes(
-    job: JobSpec, streams: Streams, restart_hosts: RestartHostChooser | None = None
+    job: JobSpec, streams: Streams, restart_hosts: RestartHostAllocator | None = None
 ) -> ReachableNodes:
     """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = Deadline(job.restart_policy, now=clock())
-    is_retried = False
+    is_extra_attempt = False
     while True:
         left = deadline.refresh_seconds_left(now=clock())
-        listed, reasons = _listed(job)
-        hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
-        reasons += left_out
-        # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
-        worth_trying = bool(hosts) and (len(hosts) >= len(job.hosts) or left <= 0)
-        reachable = ReachableNodes(connections=[], reasons=reasons)
-        if worth_trying:
-            timeout_s = min(READY_TIMEOUT_S, max(left, LAST_ATTEMPT_S))
-            reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
-            await _drop_nodes_without_framework(job, reachable)
-            # Ranks follow the order of the list.
-            reachable.connections.sort(key=lambda connection: listed.index(connection.host))
-        is_last = left <= 0 or (worth_trying and clock() >= deadline.end) or streams[FrameType.STDOUT].reader_has_gone()
-        if len(reachable.connections) >= len(job.hosts) or is_last:
-            is_claimed = restart_hosts is None or await _claim_hosts(job, reachable, restart_hosts)
-            # After the deadline, try once more without the nodes that another job took: fewer may be enough.
-            if is_claimed or (is_last and is_retried):
+        reachable = await _connect_once(job, restart_hosts, seconds_left=left)
+        is_over = left <= 0 or (reachable.were_tried and clock() >= deadline.end)
+        is_over = is_over or streams[FrameType.STDOUT].reader_has_gone()
+        if is_over or len(reachable.connections) >= len(job.hosts):
+            if restart_hosts is None or await _allocate_hosts(job, reachable, restart_hosts):
                 return reachable
-            is_retried = is_last
+            # After the deadline, try once more without the nodes that another job took: fewer may be enough.
+            if is_over and is_extra_attempt:
+                return reachable
+            is_extra_attempt = is_over
         await close_connections(reachable.connections)
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
-async def _claim_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostChooser) -> bool:
-    """Take the hosts that answered; if another job was faster, close the connections and return False."""
+async def _connect_once(
+    job: JobSpec, restart_hosts: RestartHostAllocator | None, *, seconds_left: float
+) -> ReachableNodes:
+    """Connect to the first available hosts once, or to none while too few are listed and some time is left."""
+    listed, reasons = _listed(job)
+    hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
+    # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
+    if not hosts or (len(hosts) < len(job.hosts) and seconds_left > 0):
+        return ReachableNodes(connections=[], reasons=[*reasons, *left_out], were_tried=False)
+    timeout_s = min(READY_TIMEOUT_S, max(seconds_left, LAST_ATTEMPT_S))
+    reachable = await _connect_first(hosts, len(job.hosts), is_local=job.is_local, timeout_s=timeout_s)
+    await _drop_nodes_without_framework(job, reachable)
+    # Ranks follow the order of the list.
+    reachable.connections.sort(key=lambda connection: listed.index(connection.host))
+    return reachable
+
+
+async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostAllocator) -> bool:
+    """Allocate the hosts that answered; if another job was faster, close the connections and return False."""
     connections, reachable.connections = reachable.connections, []
     try:
         hosts = tuple(connection.host for connection in connections)
-        reason = await restart_hosts.claim(job.with_hosts(hosts)) if hosts else ""
+        reason = await restart_hosts.allocate(job.with_hosts(hosts)) if hosts else ""
     except LaunchError as error:
         reason = str(error)
     except BaseException:  # Also after a signal.

@@ -20,9 +20,9 @@ from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Node, output_failure, supervise_nodes
+from launcher.job.node import NodeRun, output_failure, supervise_nodes
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
-from launcher.job.restarts import RestartHostChooser, reconnect
+from launcher.job.restarts import NotRestartedError, RestartHostAllocator, reconnect
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeSpec
 from launcher.transport.connection import RunnerConnection
@@ -58,21 +58,23 @@ class JobContext:
     cwd: str
     streams: Streams
     observer: JobObserver
-    restart_hosts: RestartHostChooser | None = None
-    """Chooses the hosts of a restart; None: the first that answer."""
+    restart_hosts: RestartHostAllocator | None = None
+    """Allocates the hosts of a restart; None: the first that answer."""
     pool: ConnectionPool | None = None
     """Keeps the connections of a successful job; None: they are closed."""
+    has_waited: bool = False
+    """True if the job has waited in the queue, to which it returns if a node does not answer."""
 
 
-async def run_with_restarts(job: JobSpec, context: JobContext, *, has_waited: bool = False) -> Failure | None:
+async def run_with_restarts(job: JobSpec, context: JobContext) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
-    Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue (`has_waited`),
-    also if one does not answer.
+    Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue, also if a node
+    does not answer.
     """
     max_restarts = job.restart_policy.max_restarts
     restart_count = counted_restarts = 0
-    failure = await connect_and_run(job, context, has_waited=has_waited)
+    failure = await connect_and_run(job, context)
     while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
         if failure.cause is FailureCause.PREEMPTION:
@@ -97,12 +99,12 @@ def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -
     return failure.cause is FailureCause.PREEMPTION or counted_restarts < max_restarts
 
 
-async def connect_and_run(job: JobSpec, context: JobContext, *, has_waited: bool) -> Failure | None:
+async def connect_and_run(job: JobSpec, context: JobContext) -> Failure | None:
     """Run `job` on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)
     except UnreachableError as error:
-        if has_waited and not error.permanent:
+        if context.has_waited and not error.permanent:
             raise BusyError(str(error), detail=str(error)) from error
         return Failure(exit_code=error.exit_code, reason=str(error), permanent=error.permanent)
     return await run_once(job, connections, context, restart_count=0)
@@ -113,9 +115,10 @@ async def restart_job(
 ) -> Failure | None:
     """Restart `job` after `failure`, on the nodes that answer in time."""
     context.observer.on_restart()
-    connections = await reconnect(job, context.streams, failure, label=label, restart_hosts=context.restart_hosts)
-    if isinstance(connections, Failure):
-        return connections
+    try:
+        connections = await reconnect(job, context.streams, failure, label=label, restart_hosts=context.restart_hosts)
+    except NotRestartedError as error:
+        return error.failure
     try:
         job = job.with_hosts(tuple(connection.host for connection in connections))
         return await run_once(job, connections, context, restart_count=restart_count)
@@ -185,7 +188,7 @@ async def check_and_run(
         )
         missing_cwd = MissingCwd(job.hosts, cwd=cwd, stderr=context.streams[FrameType.STDERR])
         nodes = [
-            Node(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
+            NodeRun(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
             for connection, spec in zip(connections, specs, strict=True)
         ]
         failure = await supervise_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)

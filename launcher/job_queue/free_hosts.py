@@ -8,18 +8,18 @@ from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
-from launcher.job.gpu_check import claimed_gpus
+from launcher.job.gpu_check import allocated_gpus
 from launcher.job_queue.queue import jobs_on_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.spec import JobSpec
 
 
-def with_claims(record: JobRecord, job: JobSpec) -> JobRecord:
-    """Return the job's record with the hosts and GPUs that the job would take."""
-    return replace(record, hosts=tuple(map(str, job.hosts)), gpus=claimed_gpus(job))
+def with_allocation(record: JobRecord, job: JobSpec) -> JobRecord:
+    """Return the job's record with the hosts and GPUs that it would have if `job` got them."""
+    return replace(record, hosts=tuple(map(str, job.hosts)), gpus=allocated_gpus(job))
 
 
-def choose_free(
+def select_free_nodes(
     job: JobSpec,
     record: JobRecord,
     others: Sequence[JobRecord],
@@ -47,11 +47,11 @@ def choose_free(
 
 
 def _jobs_using(host: Host, job: JobSpec, record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    return jobs_on_nodes_of(with_claims(record, job.with_hosts((host,))), others)
+    return jobs_on_nodes_of(with_allocation(record, job.with_hosts((host,))), others)
 
 
-class HostClaims:
-    """Claims on hosts, which keep two jobs from restarting on the same nodes."""
+class HostAllocator:
+    """Allocator of hosts, which keeps two jobs from restarting on the same nodes."""
 
     def __init__(self, job_id: str, *, jobs: Path, record: Callable[[JobSpec], None]) -> None:
         """`record` writes the nodes that the job takes into its record (TurnObserver.on_turn)."""
@@ -80,13 +80,13 @@ class HostClaims:
             return [], [f"{reasons[first]}, and mpirun runs there"]
         return _put_first([*own_hosts, *free_hosts], first), [*reasons.values()]
 
-    async def claim(self, job: JobSpec) -> str:
+    async def allocate(self, job: JobSpec) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
         async with locked_queue(self._jobs):
             own_record, others = self._read()
             users = []
             if own_record is not None and not _shares_nodes(job):
-                users = jobs_on_nodes_of(with_claims(own_record, job), others)
+                users = jobs_on_nodes_of(with_allocation(own_record, job), others)
             if users:
                 return f"job {users[0].id} has taken a node"
             self._record(job)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.history.lock import is_alive
+from launcher.history.lock import launcher_is_alive
 from launcher.history.records import JobRecord, JobState, read_record
 from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
@@ -27,7 +27,7 @@ def _is_live(directory: Path, record: JobRecord) -> bool:
     if record.state.is_terminal:
         return False
     with suppress(LaunchError):  # If the file system cannot tell, keep the position.
-        return is_alive(directory, record)
+        return launcher_is_alive(directory, record)
     return True
 
 
@@ -64,11 +64,11 @@ def jobs_overtaken_by(record: JobRecord, others: Sequence[JobRecord]) -> list[Jo
 
 def share_nodes(record: JobRecord, other: JobRecord) -> bool:
     """Return True if two jobs take the same GPUs of a node, or both have ranks on a node without GPUs."""
-    claims, other_claims = _claims(record), _claims(other)
-    return any(overlap(gpus, other_claims[host]) for host, gpus in claims.items() if host in other_claims)
+    own_gpus, other_gpus = _allocation(record), _allocation(other)
+    return any(overlap(gpus, other_gpus[host]) for host, gpus in own_gpus.items() if host in other_gpus)
 
 
-def _claims(record: JobRecord) -> dict[str, tuple[str, ...] | None]:
+def _allocation(record: JobRecord) -> dict[str, tuple[str, ...] | None]:
     # A record of an earlier release names no GPUs, which means all of them.
     gpus_by_host = ((_canonical(host), record.gpus.get(host)) for host in record.hosts)
     return {host: None if gpus is None else tuple(gpus) for host, gpus in gpus_by_host}

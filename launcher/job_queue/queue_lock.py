@@ -1,4 +1,4 @@
-"""Lock the queue, so that no two jobs claim the same free nodes: each checks and claims them under this lock."""
+"""Lock the queue, so that no two jobs get the same free nodes: each selects and allocates nodes under this lock."""
 
 import asyncio
 import fcntl
@@ -14,7 +14,7 @@ LOCK = "line.lock"
 
 It is beside the directory of jobs, because that one is cleaned of old entries.
 """
-LOCK_S = 60.0
+LOCK_TIMEOUT_S = 60.0
 """Timeout for acquiring the lock, in seconds; its holder writes only one record."""
 POLL_S = 0.05
 
@@ -38,14 +38,14 @@ async def locked_queue(jobs: Path) -> AsyncIterator[None]:
 
 async def _acquire(lock: int, path: Path) -> None:
     clock = asyncio.get_running_loop().time
-    until = clock() + LOCK_S
+    until = clock() + LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if clock() > until:
-                raise LaunchError(f"{path}: another launch holds it for more than {LOCK_S:g} s") from None
+                raise LaunchError(f"{path}: another launch holds it for more than {LOCK_TIMEOUT_S:g} s") from None
         except OSError:
             return  # The file system does not support locks.
         await asyncio.sleep(POLL_S)

@@ -12,7 +12,7 @@ from launcher.history.records import JobRecord, JobState
 from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.restarts import count_nodes, describe_hosts
-from launcher.job_queue.free_hosts import choose_free, with_claims
+from launcher.job_queue.free_hosts import select_free_nodes, with_allocation
 from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
 from launcher.output.notes import print_note
@@ -52,8 +52,8 @@ class QueueContext:
     observer: TurnObserver
 
 
-def assign_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
-    """Assign nodes to a job without --wait: free ones if there are enough.
+def select_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
+    """Select the nodes of a job without --wait: free ones if there are enough.
 
     Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
     for a job that starts at the same moment as this one.
@@ -65,8 +65,8 @@ def assign_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
     local = [record for record in others if not is_on_other_machine(record)]
     # While a job waits, the free nodes may be those that it waits for.
     if job.has_gpus and not any(_waits_in_queue(record) for record in local):
-        job = choose_free(job, own_record, local)
-    own_record = with_claims(own_record, job)
+        job = select_free_nodes(job, own_record, local)
+    own_record = with_allocation(own_record, job)
     if overtaken := jobs_overtaken_by(own_record, others):
         raise LaunchError(
             f"nothing started: {name_job(overtaken[0])} is waiting for these nodes (--wait queues the job behind it, "
@@ -83,10 +83,10 @@ def _waits_in_queue(record: JobRecord) -> bool:
     return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
 
 
-async def take_nodes(job: JobSpec, queue_context: QueueContext) -> JobSpec:
-    """Take the nodes of a job without --wait at once; return the job with them."""
+async def allocate_nodes(job: JobSpec, queue_context: QueueContext) -> JobSpec:
+    """Allocate the nodes of a job without --wait at once: record that the job has them. Return the job on its nodes."""
     async with locked_queue(queue_context.jobs):
-        chosen = job if job.force else assign_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
+        chosen = job if job.force else select_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
         queue_context.observer.on_turn(chosen)
     if chosen.hosts != job.hosts:
         await print_note(describe_choice(chosen, requested=job.hosts), queue_context.streams[FrameType.STDERR])
@@ -126,8 +126,8 @@ class Turn:
         self._was_refused = True
         self._queue_context.observer.on_turn_lost()
 
-    async def take(self) -> JobSpec:
-        """Wait for the turn and take it; return the job with its current nodes.
+    async def allocate_nodes(self) -> JobSpec:
+        """Wait for the turn and allocate the nodes; return the job with its current nodes.
 
         Raises QueueTimeoutError at the deadline.
         """
@@ -158,12 +158,12 @@ class Turn:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         if self._clock() >= self._retry_at:
             self._in_use, self._delay = {}, ""
-        ahead = jobs_ahead_of(with_claims(record, job), others)
+        ahead = jobs_ahead_of(with_allocation(record, job), others)
         if not (ahead or unready_reason or self._policy.nodes is None):
             # Jobs that may share nodes start on all that they ask for.
             min_nodes = self._policy.nodes[0] if self._policy.exclusive else None
-            job = choose_free(job, record, others, in_use=self._in_use, min_nodes=min_nodes)
-        record = with_claims(record, job)
+            job = select_free_nodes(job, record, others, in_use=self._in_use, min_nodes=min_nodes)
+        record = with_allocation(record, job)
         blocking = jobs_on_nodes_of(record, others) if self._policy.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from bootstrap.contract import GPU_COUNT_VARIABLE, KEEP_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
+from bootstrap.contract import CONNECTION_IDLE_VARIABLE, GPU_COUNT_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.cluster_size import setup_seconds
@@ -34,11 +34,14 @@ from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
 FRAMEWORK_CHOICES = tuple(name for name in FRAMEWORKS if name != LAUNCHED_BY_MPI)
-REJOIN_S = 600
-"""Seconds for a replacement to boot from its image, without setup; also torchrun's timeout for nodes that join."""
-KEEP_S = 60
-"""Seconds to keep connections: long enough to edit and rerun, shorter than an idle runner waits
-(launcher.runner.idle)."""
+DEFAULT_NODE_WAIT_S = 600
+"""Default wait for missing nodes, in seconds: a replacement needs so long to boot from its image, without setup. It is
+also torchrun's timeout for nodes that join.
+"""
+MAX_KEEP_S = 60
+"""Default and longest time to keep connections, in seconds. It is long enough to edit and rerun a job, and shorter than
+an idle runner waits (launcher.runner.idle).
+"""
 MAX_SECONDS = 86400
 MAX_RESTARTS = 1000
 MAX_SERVERS = 1024
@@ -130,7 +133,8 @@ def _add_restart_options(parser: _Parser) -> None:
     parser.add_argument(
         "--rejoin-timeout",
         metavar="S",
-        help=f"seconds to wait for missing nodes before a restart (default: {REJOIN_S}, plus a new node's setup)",
+        help="seconds to wait for missing nodes before a restart "
+        f"(default: {DEFAULT_NODE_WAIT_S}, plus a new node's setup)",
     )
     grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
@@ -261,13 +265,13 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
         min_nodes=whole_number(
             str(min_nodes) if options.min_nodes is None else options.min_nodes, name="--min-nodes", maximum=nodes
         ),
-        rejoin_s=whole_number(
-            str(REJOIN_S) if options.rejoin_timeout is None else options.rejoin_timeout,
+        node_wait_s=whole_number(
+            str(DEFAULT_NODE_WAIT_S) if options.rejoin_timeout is None else options.rejoin_timeout,
             name="--rejoin-timeout",
             minimum=0,
             maximum=MAX_SECONDS,
         ),
-        setup_s=setup_seconds() if options.rejoin_timeout is None else 0,
+        extra_setup_wait_s=setup_seconds() if options.rejoin_timeout is None else 0,
     )
 
 
@@ -276,5 +280,5 @@ def _grace_seconds(options: argparse.Namespace) -> float:
 
 
 def _connection_idle_seconds(environ: Mapping[str, str]) -> int:
-    seconds = environ.get(KEEP_VARIABLE) or str(KEEP_S)
-    return whole_number(seconds, name=f"${KEEP_VARIABLE}", minimum=0, maximum=KEEP_S)
+    seconds = environ.get(CONNECTION_IDLE_VARIABLE) or str(MAX_KEEP_S)
+    return whole_number(seconds, name=f"${CONNECTION_IDLE_VARIABLE}", minimum=0, maximum=MAX_KEEP_S)

@@ -12,7 +12,7 @@ from _collections_abc import Callable  # importing collections is slow
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.transport.protocol import HEARTBEAT_TIMEOUT_S, WAKE, FrameType, encode
 
-IDLE_S = 75.0
+IDLE_TIMEOUT_S = 75.0
 """Seconds to wait for a job; the pool (launcher.transport.pool) drops the connection earlier."""
 FILES = (
     "/etc/passwd",
@@ -71,7 +71,7 @@ def report_idle(*, sink: int = 1) -> bool:
 
 
 def wait_for_wake(
-    channel: RunnerChannel, *, seconds: float = IDLE_S, clock: Callable[[], float] = time.monotonic
+    channel: RunnerChannel, *, seconds: float = IDLE_TIMEOUT_S, clock: Callable[[], float] = time.monotonic
 ) -> bool:
     """Wait until a launch wakes this runner; return False if none does in time."""
     received, until = b"", clock() + seconds

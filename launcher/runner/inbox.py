@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from launcher.spec import NodeSpec
-    from launcher.sync.messages import Request
+    from launcher.transport.messages import Request
 
 
 class Inbox:

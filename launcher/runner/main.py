@@ -14,7 +14,7 @@ from launcher.runner.logs import JobLogs, ProcessLog
 from launcher.runner.port import claim_port
 from launcher.runner.process.environment import check_interfaces, process_environment, working_directory
 from launcher.runner.process.processes import adopt_orphans, rename
-from launcher.runner.process.reaper import RUN_ANOTHER
+from launcher.runner.process.reaper import RUN_ANOTHER_EXIT_CODE
 from launcher.runner.process.supervisor import Supervisor
 from launcher.runner.route import interface_to
 from launcher.runner.run_lock import acquire_run_lock
@@ -23,7 +23,7 @@ from launcher.transport.protocol import PREAMBLE, FrameType
 
 if TYPE_CHECKING:
     from launcher.spec import NodeSpec
-    from launcher.sync.messages import Request
+    from launcher.transport.messages import Request
 
 EFA_DEVICES = "/sys/class/infiniband"
 """Directory with an entry for each Elastic Fabric Adapter and, on some instance types, each NVSwitch's adapter.
@@ -40,9 +40,10 @@ BUSY_NAME = "launch-runner"
 
 
 def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
-    """Run this node's part of a job; return RUN_ANOTHER if another job may follow, else 0 even if ranks failed.
+    """Run this node's part of a job; return RUN_ANOTHER_EXIT_CODE if another job may follow, else 0.
 
-    `at_login` is the session's fingerprint; `is_reused` means that this session has run a job before.
+    It is 0 even if ranks failed, because the launcher gets their exit codes in frames. `at_login` is the session's
+    fingerprint; `is_reused` means that this session has run a job before.
     """
     channel = RunnerChannel(source=sys.stdin.fileno(), sink=sys.stdout.fileno())
     if not is_reused:
@@ -56,7 +57,7 @@ def main(at_login: SessionFingerprint, *, is_reused: bool) -> int:
         return 0
     adopt_orphans()
     all_succeeded = run_ranks(spec, channel)
-    return RUN_ANOTHER if spec.stays_idle and all_succeeded else 0
+    return RUN_ANOTHER_EXIT_CODE if spec.stays_idle and all_succeeded else 0
 
 
 def wait_for_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> bool:

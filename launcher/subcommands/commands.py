@@ -139,7 +139,7 @@ def close(_: argparse.Namespace) -> int:
 
 
 def duration(job: JobRecord) -> str:
-    """Format the duration of a job, so far if it runs; empty if its end was not recorded."""
+    """Format the duration of a job, so far if it runs; a dash if its end was not recorded."""
     if job.end is None and job.state.is_terminal:
         return "-"
     seconds = int((_seconds(job.end) if job.end else time.time()) - _seconds(job.submitted_at))

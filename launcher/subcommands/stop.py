@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from launcher.errors import LaunchError, UsageError
 from launcher.history import job_lookup
-from launcher.history.lock import is_alive, is_held, signal_launcher
-from launcher.history.record_upload import UPLOADS_S, upload
+from launcher.history.lock import is_held, launcher_is_alive, signal_launcher
+from launcher.history.record_upload import UPLOADS_TIMEOUT_S, upload
 from launcher.history.records import JobRecord, JobState, now, read_record, write_record
 from launcher.transport.protocol import AFTER_GRACE_S
 
@@ -27,10 +27,10 @@ def stop(options: argparse.Namespace) -> int:
         raise UsageError(f"job {job.id} has already ended: {job.state.value}")
     if job.durable:
         options.end_durable(job.id)
-    if job.state is JobState.WAITING and (job.waiting is None or not job.pid):
+    if job.is_suspended:
         # A launcher that has started since then checks for the mark after it has written its record.
         begun = _wait_for_record(job)
-        if not is_alive(directory, job):
+        if not launcher_is_alive(directory, job):
             return _cancel_suspended(job)
         job = begun or job
     if job.pid:
@@ -39,7 +39,7 @@ def stop(options: argparse.Namespace) -> int:
     ended = _wait_for_end(job, 2 * (job.grace_s + AFTER_GRACE_S))
     if not ended and _latest_record(job).state.is_terminal:
         # The launcher is uploading the record.
-        ended = _wait_for_end(job, UPLOADS_S)
+        ended = _wait_for_end(job, UPLOADS_TIMEOUT_S)
     if not ended:
         _kill(job)
     last = job_lookup.current(directory)

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from launcher.output.sink import Sink
-from launcher.sync.messages import request_line
+from launcher.sync.all_nodes import Deadline, run_on_all
 from launcher.sync.progress import FetchProgress, show_progress
 from launcher.sync.request import Fetch
-from launcher.sync.rpc import Deadline, receive_answer, run_on_all
 from launcher.transport.connection import RunnerConnection
+from launcher.transport.messages import request_line
+from launcher.transport.rpc import receive_answer
 
-EARLIER_S = 2.0
+NODE_MARGIN_S = 2.0
 """Seconds by which a node's deadline comes before the launcher's."""
 
 
@@ -26,7 +27,7 @@ async def fetch_on_all(
         shard = [index, len(connections)] if fetch.is_sharded else None
         request = partial(request_line, "fetch", source=fetch.source, directory=fetch.directory, shard=shard)
         # The node gives up first, because it knows what it waits for.
-        await connection.send(request(timeout_s=max(0.9 * deadline.left, deadline.left - EARLIER_S)))
+        await connection.send(request(timeout_s=max(0.9 * deadline.left, deadline.left - NODE_MARGIN_S)))
         while "progress" in (answer := await receive_answer(connection)):
             progress.update(index, answer["progress"])
         progress.update(index, answer["fetched"])

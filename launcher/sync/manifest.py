@@ -70,14 +70,18 @@ class Manifest:
 
 
 def scan(
-    source: Path, *, ignore: Ignore, without: Path | None = None, is_stopped: Callable[[], bool] = lambda: False
+    source: Path,
+    *,
+    ignore: Ignore,
+    excluded_directory: Path | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Manifest:
-    """Scan `source` without following links, except what `ignore` excludes and the directory `without`.
+    """Scan `source` without following links, except what `ignore` excludes and `excluded_directory`.
 
     Skip sockets, devices and pipes. Raises LaunchError once `is_stopped` returns True.
     """
     entries: list[Entry] = []
-    excluded = str(without.relative_to(source)) if without else None
+    excluded_path = str(excluded_directory.relative_to(source)) if excluded_directory else None
     above = [""]
     while above:
         parent = above.pop()
@@ -86,7 +90,7 @@ def scan(
                 raise LaunchError(f"{source} was not scanned")
             path = f"{parent}{item.name}"
             is_directory = item.is_dir(follow_symlinks=False)
-            if path == excluded or ignore.matches(path, is_directory=is_directory):
+            if path == excluded_path or ignore.matches(path, is_directory=is_directory):
                 continue
             entry = _entry(item, path)
             if entry is not None:

@@ -10,8 +10,8 @@ from launcher.output.sink import Sink
 
 Counts: TypeAlias = dict[str, int]
 """A node's counts of a download: files that are whole, bytes that have arrived, and the total of bytes to come."""
-REDRAW_S = 0.2
-LINE_S = 10.0
+REDRAW_INTERVAL_S = 0.2
+LINE_INTERVAL_S = 10.0
 WIDTH = 24
 CLEAR = "\r\x1b[K"
 """See "CSI sequences" in console_codes(4)."""
@@ -99,7 +99,7 @@ async def show_progress(progress: Progress, sink: Sink) -> AsyncIterator[None]:
 
 async def _show(progress: Progress, sink: Sink) -> None:
     while True:
-        await asyncio.sleep(REDRAW_S if sink.is_terminal else LINE_S)
+        await asyncio.sleep(REDRAW_INTERVAL_S if sink.is_terminal else LINE_INTERVAL_S)
         await sink.send((progress.bar() if sink.is_terminal else progress.line()).encode())
 
 

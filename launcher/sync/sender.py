@@ -14,11 +14,11 @@ from pathlib import Path
 from launcher.errors import LaunchError, UsageError
 from launcher.output.notes import note
 from launcher.output.sink import Sink
+from launcher.sync.all_nodes import Deadline, run_on_all
 from launcher.sync.certificate import new_sync_key
 from launcher.sync.fetching import fetch_on_all
 from launcher.sync.ignore import Ignore, read_ignore
 from launcher.sync.manifest import Manifest, scan
-from launcher.sync.messages import Answer, data_piece, from_ranges, request_line, to_ranges
 from launcher.sync.progress import Progress, megabytes, plural, show_progress
 from launcher.sync.request import (
     IGNORE_FILE,
@@ -29,14 +29,15 @@ from launcher.sync.request import (
     SyncRequest,
     destination_path,
 )
-from launcher.sync.rpc import Deadline, call, receive_answer, run_on_all
 from launcher.sync.stream import SourceStream
 from launcher.transport.connection import RunnerConnection
+from launcher.transport.messages import Answer, data_piece, from_ranges, request_line, to_ranges
+from launcher.transport.rpc import call, receive_answer
 
 SHOWN = 3
 """Number of changed files, and of nodes per file, that an error names."""
-ROUNDS = 3
-"""Number of rescans of a source that changes while it is being sent."""
+MAX_SCANS = 3
+"""Number of scans of a source that changes while it is being sent."""
 
 
 async def sync(
@@ -102,11 +103,11 @@ class _DirectorySync:
 
     async def send_until_unchanged(self) -> str:
         """Send until a pass finds the source unchanged."""
-        without = self._within_source() if self.local else None
+        excluded_directory = self._within_source() if self.local else None
         on_changed = KEEP_RESULTS if self.on_changed == REFUSE and self._is_in_place() else self.on_changed
-        for _ in range(ROUNDS):
+        for _ in range(MAX_SCANS):
             ignore = read_ignore(self.source, excludes=self.excludes)
-            manifest = await self._scan(ignore, without)
+            manifest = await self._scan(ignore, excluded_directory)
             answers = await self._compare(manifest, ignore, on_changed)
             chain = self._chain(answers, manifest)
             changed = await self._send(manifest, chain) if chain else []
@@ -115,10 +116,12 @@ class _DirectorySync:
                 return manifest.digest
         raise LaunchError(f"nothing started: {self.source / changed[0]} keeps changing; exclude it (--sync-exclude)")
 
-    async def _scan(self, ignore: Ignore, without: Path | None) -> Manifest:
+    async def _scan(self, ignore: Ignore, excluded_directory: Path | None) -> Manifest:
         stopped = threading.Event()
         try:
-            scan_source = partial(scan, self.source, ignore=ignore, without=without, is_stopped=stopped.is_set)
+            scan_source = partial(
+                scan, self.source, ignore=ignore, excluded_directory=excluded_directory, is_stopped=stopped.is_set
+            )
             return await asyncio.to_thread(scan_source)
         finally:
             # Otherwise a cancelled task would wait for the thread: minutes for a directory of millions of files.

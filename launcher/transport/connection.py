@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from launcher.errors import OTHER_VERSION, SILENT_SSH, LaunchError
+from launcher.errors import ErrorKind, NodeError
 from launcher.hosts.hostfile import Host
 from launcher.spec import NodeSpec
 from launcher.transport.gpus_in_use import GpusInUse
@@ -22,7 +22,7 @@ from launcher.transport.protocol import (
     Frame,
     FrameType,
 )
-from launcher.transport.ssh import SSH_FAILED, error_kind
+from launcher.transport.ssh import SSH_FAILED_EXIT_CODE, error_kind
 from launcher.transport.stderr_tail import StderrTail, last_line
 
 MAX_UNREAD = 1 << 20
@@ -71,7 +71,7 @@ class RunnerConnection:
         try:
             process = PipedProcess.start(command, environment=environment)
         except OSError as error:
-            raise LaunchError(f"{host}: cannot run {command[0]}: {error.strerror}") from error
+            raise NodeError(str(host), f"cannot run {command[0]}: {error.strerror}") from error
         connection = cls(host, process)
         await connection._handshake(connection._read_preamble_and_ready, timeout_s=timeout_s)
         return connection
@@ -80,7 +80,7 @@ class RunnerConnection:
     async def resume(cls, host: Host, process: PipedProcess, *, timeout_s: float) -> "RunnerConnection":
         """Reuse an idle runner of an earlier launch, which this launch has woken (launcher.transport.protocol.WAKE).
 
-        Raises LaunchError if the runner is gone or its session is out of date.
+        Raises NodeError if the runner is gone or its session is out of date.
         """
         connection = cls(host, process)
         await connection._handshake(connection._read_ready_again, timeout_s=timeout_s)
@@ -92,7 +92,7 @@ class RunnerConnection:
             await asyncio.wait_for(read_answer(), timeout_s)
         except asyncio.TimeoutError as error:
             await self.kill()
-            raise LaunchError(f"{self.host}: no answer within {timeout_s:g} s") from error
+            raise self._error(f"no answer within {timeout_s:g} s") from error
         except BaseException:
             await self.kill()
             raise
@@ -113,8 +113,8 @@ class RunnerConnection:
             version = (await self._stdout.readline()).decode(errors="replace").strip()
             if version != PROTOCOL_VERSION:
                 # After a deploy, nodes may run different releases.
-                reason = f"{self.host}: its runner speaks version {version} and not {PROTOCOL_VERSION}"
-                raise LaunchError(reason, kind=OTHER_VERSION)
+                cause = f"its runner speaks version {version} and not {PROTOCOL_VERSION}"
+                raise self._error(cause, kind=ErrorKind.OTHER_VERSION)
             self._on_ready(await self._read_frame())
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             raise await self._end_error() from error
@@ -132,7 +132,7 @@ class RunnerConnection:
             frame = await asyncio.wait_for(self._read_frame(), WAKE_TIMEOUT_S)
             self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
         except asyncio.IncompleteReadError as error:
-            raise LaunchError(f"{self.host}: its idle runner has gone") from error
+            raise self._error("its idle runner has gone") from error
 
     def _on_ready(self, frame: Frame) -> None:
         values = json.loads(frame.payload)
@@ -152,7 +152,7 @@ class RunnerConnection:
             self._stdin.write(data)
             await self._stdin.drain()
         except ConnectionError as error:
-            raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
+            raise self._error(await self.end_reason()) from error
 
     async def frames(self) -> AsyncIterator[Frame]:
         """Yield the runner's frames until it or the connection ends, or it waits for another job."""
@@ -164,12 +164,12 @@ class RunnerConnection:
             return
 
     async def receive(self, kind: int) -> bytes:
-        """Return the payload of the next frame of a kind, skipping others; LaunchError if the runner ends first."""
+        """Return the payload of the next frame of a kind, skipping others; NodeError if the runner ends first."""
         try:
             while (frame := await self._read_frame()).kind != kind:
                 pass
         except asyncio.IncompleteReadError as error:
-            raise LaunchError(f"{self.host}: {await self.end_reason()}") from error
+            raise self._error(await self.end_reason()) from error
         return frame.payload
 
     async def _keep_alive(self) -> None:
@@ -197,7 +197,7 @@ class RunnerConnection:
     async def _receive_frame(self) -> Frame:
         kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))
         if kind not in FRAME_TYPES or size > MAX_PAYLOAD:
-            raise LaunchError(f"{self.host}: sent an invalid frame (kind {kind}, {size} bytes)")
+            raise self._error(f"sent an invalid frame (kind {kind}, {size} bytes)")
         payload = await self._stdout.readexactly(size)
         return Frame(kind=kind, process=process, payload=payload)
 
@@ -231,12 +231,15 @@ class RunnerConnection:
         is_clean = self.is_idle and not self._stdin.is_closing() and not self._process.has_ended()
         return self._process if is_clean and not self._stdout.at_eof() else None
 
-    async def _end_error(self, *, output: bytes = b"") -> LaunchError:
+    def _error(self, cause: str, *, kind: str = ErrorKind.OTHER) -> NodeError:
+        return NodeError(str(self.host), cause, kind=kind)
+
+    async def _end_error(self, *, output: bytes = b"") -> NodeError:
         """Return the error of a connection that ended before the runner was ready."""
         reason = await self.end_reason(output=output)
         has_message = bool(self._stderr_tail.last_line() or last_line(output))
-        is_silent = self._process.returncode == SSH_FAILED and not has_message
-        return LaunchError(f"{self.host}: {reason}", kind=SILENT_SSH if is_silent else error_kind(reason))
+        is_silent = self._process.returncode == SSH_FAILED_EXIT_CODE and not has_message
+        return self._error(reason, kind=ErrorKind.SILENT_SSH if is_silent else error_kind(reason))
 
     async def end_reason(self, *, output: bytes = b"") -> str:
         """Return why the connection ended: the last line on stderr of ssh or the runner, or else of `output`."""

@@ -1,9 +1,9 @@
 """Define the protocol of launcher and runner: frames one way, lines the other.
 
 The runner writes frames with a fixed header to its standard output. They are length-prefixed, so that binary output and
-unfinished lines arrive unchanged. On its standard input it reads lines: requests about files, each followed by pieces
-of data (launcher.sync.messages); the node's spec, in JSON; empty lines, which are the launcher's heartbeats; and, when
-it is idle after a job, the line that wakes it for another.
+unfinished lines arrive unchanged. On its standard input it reads lines: requests, some followed by pieces of files
+(launcher.transport.messages); the node's spec, in JSON; empty lines, which are the launcher's heartbeats; and, when the
+runner is idle after a job, the line that wakes it for another.
 """
 
 import struct
@@ -30,7 +30,7 @@ CANNOT_RUN, NOT_FOUND = 126, 127
 HEARTBEAT = b"\n"
 REQUEST = b"sync "
 DATA = b"data "
-"""First words of the lines of requests and of their data; see launcher.sync.messages."""
+"""First words of the lines of requests of any kind and of their data; see launcher.transport.messages."""
 WAKE = b"again\n"
 """Line that wakes an idle runner, which then reports ready, or ends if its session is out of date."""
 
@@ -55,8 +55,8 @@ class FrameType:
     CWD = 7
     """Working directory of the processes, sent once before they start: empty for the spec's directory, or ``home`` if
     the node lacks it and they start in the home directory."""
-    SYNC = 8
-    """Answer to a request before the spec: files, frameworks, venv or secrets (launcher.sync.messages)."""
+    ANSWER = 8
+    """Answer to a request before the spec: files, frameworks, venv or secrets (launcher.transport.messages)."""
 
 
 FRAME_TYPES = frozenset(value for name, value in vars(FrameType).items() if name.isupper())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.contract import CLUSTER_KEY_FILE, WORKER_HOST_PREFIX
-from launcher.errors import LOGIN_DENIED, NO_KEY_EXCHANGE, UNKNOWN_HOST, UNKNOWN_HOST_KEY
+from launcher.errors import ErrorKind
 from launcher.hosts.hostfile import Host
 
 QUIET, LOUD = "ERROR", "INFO"
@@ -43,13 +43,13 @@ CLUSTER_OPTIONS = {
 GIVEN_KEY_ONLY = "IdentitiesOnly=yes"
 """Option that keeps ssh from offering the agent's other keys."""
 
-SSH_FAILED = 255
+SSH_FAILED_EXIT_CODE = 255
 """Exit code of ssh for errors of its own; see EXIT STATUS in ssh(1)."""
 ERROR_KINDS = {
-    "Could not resolve hostname": UNKNOWN_HOST,
-    "Host key verification failed": UNKNOWN_HOST_KEY,
-    "Permission denied": LOGIN_DENIED,
-    "no matching key exchange method": NO_KEY_EXCHANGE,
+    "Could not resolve hostname": ErrorKind.UNKNOWN_HOST,
+    "Host key verification failed": ErrorKind.UNKNOWN_HOST_KEY,
+    "Permission denied": ErrorKind.LOGIN_DENIED,
+    "no matching key exchange method": ErrorKind.NO_KEY_EXCHANGE,
 }
 """Kind of an error by a part of ssh's message."""
 
@@ -68,8 +68,8 @@ def ssh_command(host: Host) -> list[str]:
 
 
 def error_kind(message: str) -> str:
-    """Return the kind of LaunchError that a message of ssh stands for; empty for other messages."""
-    return next((kind for part, kind in ERROR_KINDS.items() if part in message), "")
+    """Return the ErrorKind that a message of ssh stands for."""
+    return next((kind for part, kind in ERROR_KINDS.items() if part in message), ErrorKind.OTHER)
 
 
 def with_verbose_ssh(command: Sequence[str]) -> list[str]:

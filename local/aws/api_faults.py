@@ -126,7 +126,7 @@ def write_faults(path: Path, faults: Iterable[ApiFault]) -> None:
 
 
 class ApiFaults:
-    """Applies the current rules, with a random generator for each."""
+    """Makes nodes' requests fail by the current rules, each of which has a random generator."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -146,12 +146,12 @@ class ApiFaults:
     def _refresh(self) -> None:
         """Reread the file if it has changed; unchanged rules keep their random generators."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except FileNotFoundError:
             self._read, self._dice = None, {}
             return
-        if self._read != (found.st_ino, found.st_mtime_ns):
-            kept = self._dice
+        if self._read != (status.st_ino, status.st_mtime_ns):
+            old = self._dice
             # Not for secrets: a run must be reproducible.
-            self._dice = {f: kept.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
-            self._read = (found.st_ino, found.st_mtime_ns)
+            self._dice = {f: old.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
+            self._read = (status.st_ino, status.st_mtime_ns)

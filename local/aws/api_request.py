@@ -85,8 +85,8 @@ class ApiRequest:
     @cached_property
     def query(self) -> dict[str, str]:
         """Return the URL's parameters without the signature."""
-        found = parse_qsl(self.environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        return {name: value for name, value in found if not name.lower().startswith("x-amz-")}
+        parameters = parse_qsl(self.environ.get("QUERY_STRING", ""), keep_blank_values=True)
+        return {name: value for name, value in parameters if not name.lower().startswith("x-amz-")}
 
     @cached_property
     def parameters(self) -> dict[str, Any]:

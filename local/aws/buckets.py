@@ -40,13 +40,15 @@ def install() -> None:
     wrap(FakeBucket, "create_from_cloudformation_json", _create)
     wrap(FakeBucket, "update_from_cloudformation_json", _update)
     wrap(S3Backend, "delete_bucket", _delete)
-    wrap(ResourceGroupsTaggingAPIBackend, "_get_resources_generator", _of_region)
+    wrap(ResourceGroupsTaggingAPIBackend, "_get_resources_generator", _get_regional_resources)
 
 
-def _of_region(original: Any, backend: ResourceGroupsTaggingAPIBackend, **kwargs: Any) -> Iterator[TaggedResource]:
+def _get_regional_resources(
+    original: Any, backend: ResourceGroupsTaggingAPIBackend, **kwargs: Any
+) -> Iterator[TaggedResource]:
     buckets = s3_backends[backend.account_id][backend.partition].buckets.values()
-    elsewhere = {bucket.arn for bucket in buckets if bucket.region_name != backend.region_name}
-    return (found for found in original(backend, **kwargs) if found.arn not in elsewhere)
+    other_regions = {bucket.arn for bucket in buckets if bucket.region_name != backend.region_name}
+    return (resource for resource in original(backend, **kwargs) if resource.arn not in other_regions)
 
 
 def _create(original: Any, name: str, definition: _Properties, account: str, region: str, **kwargs: Any) -> FakeBucket:

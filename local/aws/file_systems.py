@@ -34,9 +34,9 @@ def install() -> None:
 def _create(
     original: Any, name: str, definition: dict[str, Any], account: str, region: str, **kwargs: Any
 ) -> FileSystem:
-    made: FileSystem = original(name, definition, account, region, **kwargs)
-    _put_policy(efs_backends[account][region], made, definition["Properties"])
-    return made
+    file_system: FileSystem = original(name, definition, account, region, **kwargs)
+    _put_policy(efs_backends[account][region], file_system, definition["Properties"])
+    return file_system
 
 
 def check_update(old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -46,18 +46,18 @@ def check_update(old: dict[str, Any], new: dict[str, Any]) -> None:
         raise ValidationError(message=f"the local AWS cannot change {', '.join(changed)} of a file system")
 
 
-def update(made: FileSystem, old: dict[str, Any], new: dict[str, Any]) -> None:
+def update(file_system: FileSystem, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Update tags and policy in place."""
-    backend: EFSBackend = made._context
-    backend.untag_resource(made.file_system_id, [each["Key"] for each in old.get(_TAGS, [])])
-    backend.tag_resource(made.file_system_id, {each["Key"]: each["Value"] for each in new.get(_TAGS, [])})
-    _put_policy(backend, made, new)
+    backend: EFSBackend = file_system._context
+    backend.untag_resource(file_system.file_system_id, [tag["Key"] for tag in old.get(_TAGS, [])])
+    backend.tag_resource(file_system.file_system_id, {tag["Key"]: tag["Value"] for tag in new.get(_TAGS, [])})
+    _put_policy(backend, file_system, new)
 
 
-def _put_policy(backend: EFSBackend, made: FileSystem, properties: dict[str, Any]) -> None:
+def _put_policy(backend: EFSBackend, file_system: FileSystem, properties: dict[str, Any]) -> None:
     if policy := properties.get(_POLICY):
         backend.put_file_system_policy(
-            made.file_system_id, json.dumps(policy), bypass_policy_lockout_safety_check=False
+            file_system.file_system_id, json.dumps(policy), bypass_policy_lockout_safety_check=False
         )
 
 

@@ -42,9 +42,9 @@ def _create(original: Any, backend: FSxBackend, **kwargs: Any) -> Any:
     ec2: EC2Backend = ec2_backends[backend.account_id][backend.region_name]
     subnet = _subnet(ec2, kwargs["subnet_ids"] or ())
     groups = _groups(ec2, subnet, kwargs["security_group_ids"] or ())
-    own: Any = backend
+    owner: Any = backend
     interface = ec2.create_network_interface(
-        subnet, [subnet.get_available_subnet_ip(own)], group_ids=[group.id for group in groups], description="AWS FSx"
+        subnet, [subnet.get_available_subnet_ip(owner)], group_ids=[group.id for group in groups], description="AWS FSx"
     )
     file_system: Any = original(backend, **kwargs)
     configuration = kwargs["lustre_configuration"] or {}
@@ -92,20 +92,23 @@ def _subnet(ec2: EC2Backend, subnet_ids: Sequence[str]) -> Subnet:
     """Return the only subnet that a file system of Lustre may have."""
     if len(subnet_ids) != 1:
         raise JsonRESTError("BadRequest", f"exactly one subnet must be provided, got {len(subnet_ids)}")
-    found = [zone[subnet_ids[0]] for zone in ec2.subnets.values() if subnet_ids[0] in zone]
-    if not found:
+    subnets = [zone[subnet_ids[0]] for zone in ec2.subnets.values() if subnet_ids[0] in zone]
+    if not subnets:
         raise JsonRESTError("InvalidNetworkSettings", f"The subnet ID '{subnet_ids[0]}' does not exist")
-    return found[0]
+    return subnets[0]
 
 
 def _groups(ec2: EC2Backend, subnet: Subnet, group_ids: Collection[str]) -> list[SecurityGroup]:
-    """Return the interface's groups, by default the VPC's own; they must let the servers reach each other."""
-    of_vpc = list(ec2.groups[subnet.vpc_id].values())
-    groups = [g for g in of_vpc if (g.id in group_ids if group_ids else g.name == "default")]
+    """Return the interface's security groups, by default the VPC's default one.
+
+    Raises JsonRESTError unless they let the file system's servers reach each other.
+    """
+    vpc_groups = list(ec2.groups[subnet.vpc_id].values())
+    groups = [g for g in vpc_groups if (g.id in group_ids if group_ids else g.name == "default")]
     if missing := set(group_ids) - {group.id for group in groups}:
         raise JsonRESTError("InvalidNetworkSettings", f"The security group '{min(missing)}' does not exist in the VPC")
-    own = {group.id for group in groups}
-    if not any(_admits_servers(rule, own, subnet) for group in groups for rule in group.ingress_rules):
+    file_system_groups = {group.id for group in groups}
+    if not any(_admits_servers(rule, file_system_groups, subnet) for group in groups for rule in group.ingress_rules):
         raise JsonRESTError(
             "InvalidNetworkSettings",
             "The file system cannot be created because the default security group in the subnet provided or the "
@@ -114,11 +117,11 @@ def _groups(ec2: EC2Backend, subnet: Subnet, group_ids: Collection[str]) -> list
     return groups
 
 
-def _admits_servers(rule: SecurityGroupRule, own: Collection[str], subnet: Subnet) -> bool:
+def _admits_servers(rule: SecurityGroupRule, group_ids: Collection[str], subnet: Subnet) -> bool:
     """Return True if the rule opens LNet's port to the groups themselves or to the whole subnet."""
     in_range = rule.ip_protocol == "tcp" and (rule.from_port or 0) <= LNET_PORT <= (rule.to_port or 0)
     if rule.ip_protocol != "-1" and not in_range:
         return False
-    if rule.source_group.get("GroupId") in own:
+    if rule.source_group.get("GroupId") in group_ids:
         return True
     return bool(rule.cidr_ipv4) and ip_network(subnet.cidr_block).subnet_of(ip_network(str(rule.cidr_ipv4)))  # type: ignore[arg-type]

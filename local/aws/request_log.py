@@ -33,19 +33,19 @@ class RequestLog:
 
     def write(self, request: ApiRequest, authorization: Authorization) -> None:
         """Append one request and the result of its authorization."""
-        noted = entry(request, datetime.now(timezone.utc))
+        logged = entry(request, datetime.now(timezone.utc))
         if application := _APPLICATION.search(request.header("user-agent")):
-            noted["application"] = application[1]
+            logged["application"] = application[1]
         if caller := authorization.caller:
-            noted["caller"] = {
+            logged["caller"] = {
                 "role_arn": caller.principal_arn,
                 "user_id": caller.user_id,
                 "policies": len(caller.documents),
             }
-            noted["needs"] = [_permission_entry(permission) for permission in authorization.required]
+            logged["needs"] = [_permission_entry(permission) for permission in authorization.required]
             if authorization.refused:
-                noted["refused"] = _permission_entry(authorization.refused)
-        self._file.write(json.dumps(noted) + "\n")
+                logged["refused"] = _permission_entry(authorization.refused)
+        self._file.write(json.dumps(logged) + "\n")
 
 
 def entry(request: ApiRequest, now: datetime) -> dict[str, Any]:

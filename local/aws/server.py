@@ -27,8 +27,8 @@ from local.aws.autoscaling import (
     health,
     launch_instances_api,
     lifecycle_hooks,
-    member_launches,
     size_limits,
+    template_launches,
     termination,
 )
 from local.aws.cloudformation import (
@@ -73,11 +73,11 @@ _WRAPPED_IN_ORDER: Final[Mapping[str, tuple[ModuleType, ...]]] = {
     "CloudFormationBackend.create_stack": (stacks, template_rules),
     "CloudFormationBackend.update_stack": (stack_updates, template_rules),
     "FakeAutoScalingGroup.create_from_cloudformation_json": (lifecycle_hooks, group_checks),
-    "FakeAutoScalingGroup._set_launch_configuration": (member_launches, group_checks),
+    "FakeAutoScalingGroup._set_launch_configuration": (template_launches, group_checks),
     # The last records what the first does.
-    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (member_launches, activities),
+    "FakeAutoScalingGroup.replace_autoscaling_group_instances": (template_launches, activities),
     # The last disassociates the address of what the first terminates.
-    "Instance.terminate": (member_launches, elastic_ips),
+    "Instance.terminate": (template_launches, elastic_ips),
     "EC2Backend.run_instances": (
         capacity,  # counts running instances
         network_interfaces,  # completes the request

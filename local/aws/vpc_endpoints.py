@@ -1,9 +1,9 @@
 """Decide which calls of nodes arrive: through an endpoint of their VPC, or over a route to the internet.
 
-A service's name leads to the VPC's interface endpoint wherever there is one with private DNS names, and a gateway
-endpoint is a route of its tables ("Access an AWS service using an interface VPC endpoint", "Gateway endpoints", AWS
+A service's name resolves to the VPC's interface endpoint if there is one with private DNS names; a gateway endpoint is
+a route in the VPC's route tables ("Access an AWS service using an interface VPC endpoint", "Gateway endpoints", AWS
 PrivateLink). All services have one address here, so that the firewall cannot tell them apart: it lets nodes without
-a way to the internet through with a source address of their own, and each call is judged here.
+a way to the internet through with a source address of their own, and this module judges each of their calls.
 """
 
 import select
@@ -33,13 +33,13 @@ def install() -> None:
 
 def _create(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> VPCEndPoint:
     """Give an endpoint EC2's defaults; moto gives private DNS names to gateway endpoints too."""
-    made: VPCEndPoint = original(backend, *args, **kwargs)
-    made.vpc_endpoint_type = made.vpc_endpoint_type or "Gateway"
-    if not _is_interface(made):
-        made.private_dns_enabled = False
-    elif not made.security_group_ids:
-        made.security_group_ids = [g.id for g in backend.groups[made.vpc_id].values() if g.name == "default"]
-    return made
+    endpoint: VPCEndPoint = original(backend, *args, **kwargs)
+    endpoint.vpc_endpoint_type = endpoint.vpc_endpoint_type or "Gateway"
+    if not _is_interface(endpoint):
+        endpoint.private_dns_enabled = False
+    elif not endpoint.security_group_ids:
+        endpoint.security_group_ids = [g.id for g in backend.groups[endpoint.vpc_id].values() if g.name == "default"]
+    return endpoint
 
 
 def arrives(request: ApiRequest) -> bool:
@@ -55,7 +55,7 @@ def arrives(request: ApiRequest) -> bool:
         if (endpoint.vpc_id, endpoint.service_name, endpoint.state) == (subnet.vpc_id, service_name, "available")
     ]
     named = [e for e in endpoints if _is_interface(e) and e.private_dns_enabled]
-    if named:  # The name leads nowhere else, even where a NAT gateway would.
+    if named:  # The name resolves to nothing else, even if a NAT gateway could reach the service.
         return any(_lets_in(endpoint, instance) for endpoint in named)
     if ip_address(request.environ["REMOTE_ADDR"]) not in ENDPOINT_SOURCES:
         return True
@@ -87,15 +87,15 @@ def _is_interface(endpoint: VPCEndPoint) -> bool:
 def _route_table(backend: EC2Backend, subnet: Any) -> str | None:
     """Return the subnet's own route table, or its VPC's main one."""
     tables = [table for table in backend.route_tables.values() if table.vpc_id == subnet.vpc_id]
-    own = [t.id for t in tables if any(a.get("SubnetId") == subnet.id for a in t.associations)]
+    explicit = [t.id for t in tables if any(a.get("SubnetId") == subnet.id for a in t.associations)]
     main = [t.id for t in tables if t.main_association_id]
-    return next(iter(own + main), None)
+    return next(iter(explicit + main), None)
 
 
 def _lets_in(endpoint: VPCEndPoint, instance: Instance) -> bool:
     """Return True if the endpoint has an interface, and one of its groups lets the instance in."""
-    of_vpc: Mapping[str, SecurityGroup] = instance.ec2_backend.groups[endpoint.vpc_id]
-    groups = [group for group in of_vpc.values() if group.id in endpoint.security_group_ids]
+    vpc_groups: Mapping[str, SecurityGroup] = instance.ec2_backend.groups[endpoint.vpc_id]
+    groups = [group for group in vpc_groups.values() if group.id in endpoint.security_group_ids]
     return bool(endpoint.subnet_ids) and any(
         _permits(rule, instance) for group in groups for rule in group.ingress_rules
     )

@@ -67,7 +67,7 @@ class JobFault:
         return self.node_index == 1 and self.kind in ("kill", "reboot")
 
     def __str__(self) -> str:
-        jobs = ", ".join(f"{each.phase} at {each.fraction:.2f} ({each.policy})" for each in self.cases)
+        jobs = ", ".join(f"{case.phase} at {case.fraction:.2f} ({case.policy})" for case in self.cases)
         return f"{self.kind} {alias_of_index(self.node_index)}; {jobs}"
 
 
@@ -76,9 +76,9 @@ def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[
     rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     faults: list[JobFault] = []
     kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, node_indexes)
-    while left := cases - sum(len(fault.cases) for fault in faults):
+    while missing := cases - sum(len(fault.cases) for fault in faults):
         policies = rng.sample(POLICIES, len(POLICIES))
-        phases = rng.sample(PHASES, len(PHASES)) if left < len(PHASES) else list(PHASES)
+        phases = rng.sample(PHASES, len(PHASES)) if missing < len(PHASES) else list(PHASES)
         jobs = [
             JobCase(
                 phase=phase,
@@ -89,7 +89,7 @@ def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[
             )
             for phase, policy in zip(phases, policies, strict=True)
         ]
-        faults.append(JobFault(kind=next(kinds), node_index=next(targets), cases=tuple(jobs[:left])))
+        faults.append(JobFault(kind=next(kinds), node_index=next(targets), cases=tuple(jobs[:missing])))
     return tuple(faults)
 
 
@@ -101,7 +101,7 @@ def _in_turn(rng: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedEnd:
-    """The end that a job's record states."""
+    """End of a job according to its record."""
 
     state: str
     exit_code: int | None
@@ -109,7 +109,7 @@ class RecordedEnd:
 
 @dataclass(kw_only=True, slots=True)
 class JobOutcome:
-    """What was observed of a job, in seconds from the fault."""
+    """Observations of a job; times are in seconds from the fault."""
 
     lines: list[tuple[float, str]] = field(default_factory=list)
     """Lines of its output, both streams."""

@@ -95,23 +95,25 @@ class FaultRun:
                     job.close()
         pool_error = fill_connection_pool(self._user)
         problems = [f"the next job: {pool_error}"] if pool_error else []
-        known = recorded_ends(self._user)
+        ends = recorded_ends(self._user)
         for job, outcome in outcomes:
-            outcome.recorded_end = known.get(job.token)
+            outcome.recorded_end = ends.get(job.token)
             problems += self._judge(job.case, outcome, recovered_s=recovered_s)
         problems += [line for lines in orphans for line in lines.result()]
         return problems + self._leftovers(until=max(fault_at + REACTION_TIMEOUT_S, time.monotonic() + CLEANUP_S))
 
     def _orphaned_ranks(self, job: Job, *, fault_at: float) -> list[str]:
         """List ranks that run too long, on any node: from the failed attempt, and after the end of the job."""
-        answered, orphans = fault_at + REACTION_TIMEOUT_S, []
-        if not job.wait_for_end(until=answered):
+        reaction_deadline, orphans = fault_at + REACTION_TIMEOUT_S, []
+        if not job.wait_for_end(until=reaction_deadline):
             orphans = find_ranks(job.token, before=fault_at)
-            job.wait_for_end(until=answered + 2 * RECOVERY_TIMEOUT_S)
-        until = max(answered, time.monotonic() + CLEANUP_S)
-        while (left := find_ranks(job.token)) and time.monotonic() < until:
+            job.wait_for_end(until=reaction_deadline + 2 * RECOVERY_TIMEOUT_S)
+        until = max(reaction_deadline, time.monotonic() + CLEANUP_S)
+        while (remaining := find_ranks(job.token)) and time.monotonic() < until:
             time.sleep(POLL_S)
-        return [f"{job.case.phase} ({job.case.policy}): outlives its job: {line}" for line in sorted({*orphans, *left})]
+        return [
+            f"{job.case.phase} ({job.case.policy}): outlives its job: {line}" for line in sorted({*orphans, *remaining})
+        ]
 
     def _fill_connection_pool(self) -> None:
         if errors := fill_connection_pool(self._user):

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.runner.idle import IDLE_S
+from launcher.runner.idle import IDLE_TIMEOUT_S
 
 TOKEN = "FAULTS_TOKEN"  # noqa: S105  (marks the processes of one fault's jobs)
 LAUNCHER = b"deeplearning/current/launcher"
@@ -16,7 +16,7 @@ DURABLE_SERVICE = LAUNCHER + b"/durable/__main__.py\0serve"
 POOL_DAEMON = LAUNCHER + b"/transport/pool/daemon.py"
 """Part of the command line of the connection pool's daemon (docs/decisions/018)."""
 IDLE = b"launch-idle"
-MAX_IDLE_S = IDLE_S + 15.0
+MAX_IDLE_S = IDLE_TIMEOUT_S + 15.0
 """Seconds that an idle process may wait for the next launch; the margin is for a busy machine."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

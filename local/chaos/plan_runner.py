@@ -67,10 +67,10 @@ def run_plan(
 
 def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tuple[str, ...]:
     """Return the instances that the fault's targets currently denote, each at most once. Raises LocalError."""
-    left, names = dict(instances), []
+    remaining, targeted = dict(instances), []
     for target in fault.targets:
-        node_index = target.pick_from(left)
+        node_index = target.pick_from(remaining)
         if node_index is None:
             raise LocalError(f"no instance {target}")
-        names.append(left.pop(node_index))
-    return tuple(names)
+        targeted.append(remaining.pop(node_index))
+    return tuple(targeted)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bootstrap.contract import KEEP_VARIABLE, MASTER_HOST
+from bootstrap.contract import CONNECTION_IDLE_VARIABLE, MASTER_HOST
 from local.chaos import job_script
 from local.chaos.job_cases import OPTIONS, REACTION_TIMEOUT_S, JobCase, JobOutcome, RecordedEnd
 from local.chaos.leftovers import TOKEN
@@ -93,7 +93,11 @@ def _command(job_case: JobCase, *, token: str) -> str:
     if job_case.is_detached:
         return f"exec 2>&1; job=$({shlex.join(['launch', '--detach', *options, *script])}) && exec launch logs -f $job"
     launch = shlex.join(["launch", *options, *script])
-    return f"exec 2>&1; {launch}" if job_case.uses_idle_connections else f"exec 2>&1; {KEEP_VARIABLE}=0 {launch}"
+    return (
+        f"exec 2>&1; {launch}"
+        if job_case.uses_idle_connections
+        else f"exec 2>&1; {CONNECTION_IDLE_VARIABLE}=0 {launch}"
+    )
 
 
 def recorded_ends(user: User) -> Mapping[str, RecordedEnd]:

@@ -23,7 +23,7 @@ class Invocation:
     target: str
     options: dict[str, Any] = field(default_factory=dict)
     report: str | None = None
-    """Report once the fault has begun; None for that of the fault's type."""
+    """Report once the fault has begun; None to use the report of the fault's type."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

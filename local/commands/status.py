@@ -94,9 +94,9 @@ def status_text(run_dir: Path, now: datetime) -> str:
     """Describe the current local AWS."""
     reservations = boto3.client("ec2").describe_instances()["Reservations"]
     instances = [i for r in reservations for i in r["Instances"] if is_shown(i, now)]
-    alias_of = aliases(members_by_cluster(run_dir))
+    alias_by_instance = aliases(members_by_cluster(run_dir))
     rows = [
-        row(i, node=node_handle(run_dir, i["InstanceId"]), alias=alias_of.get(i["InstanceId"], "-"), now=now)
+        row(i, node=node_handle(run_dir, i["InstanceId"]), alias=alias_by_instance.get(i["InstanceId"], "-"), now=now)
         for i in sorted(instances, key=lambda i: i["LaunchTime"])
     ]
     waiting = sum(line[COLUMNS.index("NODE")] == "waiting" for line in rows)

@@ -1,6 +1,6 @@
 """Run the data plane of the local AWS.
 
-python -m local.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.session)
+python -m local.dataplane RUN_DIR CGROUP LAYERS     (inside the sandbox; started by local.run.startup)
 """
 
 import logging

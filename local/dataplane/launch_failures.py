@@ -21,7 +21,7 @@ BOOT_TIMEOUT_S: Final = 300.0
 
 
 class LaunchAttempts:
-    """Tracks each instance that has not booted yet: since when, what prevents it, and when to try again."""
+    """Tracks each instance that has not booted yet: its first attempt, its last failure, its next attempt."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

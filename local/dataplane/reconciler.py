@@ -96,7 +96,7 @@ class DataPlane:
         self._nodes: dict[str, Node] = {}
         self._metadata: dict[tuple[str, str], metadata.Metadata] = {}
         self._exports = Exports(run_dir)
-        self._vpcs = Vpcs(self.metadata_of, self._exports)
+        self._vpcs = Vpcs(self.find_metadata, self._exports)
         self._storage_faults = StorageFaults()
         self._inventory: Inventory | None = None
         self._reboot_requested: set[str] = set()
@@ -104,7 +104,7 @@ class DataPlane:
         self._launch_attempts = launch_failures.LaunchAttempts()
         self._errors = DataplaneErrors(run_dir)
 
-    def metadata_of(self, vpc_id: str, address: str) -> metadata.Metadata | None:
+    def find_metadata(self, vpc_id: str, address: str) -> metadata.Metadata | None:
         """Return the metadata of the instance that has a private address in a VPC."""
         return self._metadata.get((vpc_id, address))
 
@@ -135,7 +135,7 @@ class DataPlane:
         desired = {instance.instance_id: instance for instance in inventory.instances}
         for instance_id in self._nodes.keys() - desired.keys() - inventory.unreadable:
             self._stop(instance_id)
-        self._vpcs.reconcile(inventory, kept={node.instance.vpc_id for node in self._nodes.values()})
+        self._vpcs.reconcile(inventory, occupied={node.instance.vpc_id for node in self._nodes.values()})
         for instance_id, instance in desired.items():
             with self._errors.recorded(instance_id):
                 if instance_id in self._nodes:

@@ -32,8 +32,11 @@ class Vpcs:
         self._endpoint_sources: dict[str, str] = {}
         """By VPC: the address at which AWS's API sees the nodes that come through endpoints."""
 
-    def reconcile(self, inventory: Inventory, *, kept: Collection[str]) -> None:
-        """Create missing routers, load changes, remove the other routers except those of the ``kept`` VPCs."""
+    def reconcile(self, inventory: Inventory, *, occupied: Collection[str]) -> None:
+        """Create missing routers, load changes, and remove the routers of VPCs without instances.
+
+        ``occupied`` VPCs keep theirs, because they still have nodes.
+        """
         desired = {instance.vpc_id for instance in inventory.instances}
         for vpc_id in sorted(desired - self._routers.keys()):
             self._create(vpc_id)
@@ -42,7 +45,7 @@ class Vpcs:
             self._load_rules(vpc_id, firewall.render_rules(inventory, vpc_id, endpoint_source=sources.get(vpc_id)))
         self._load_routes(public_addresses(inventory) | {source: vpc_id for vpc_id, source in sources.items()})
         self._exports.reconcile(inventory.mount_targets, vpcs=desired)
-        for vpc_id in sorted(self._routers.keys() - desired - set(kept)):
+        for vpc_id in sorted(self._routers.keys() - desired - set(occupied)):
             self._delete(vpc_id)
 
     def _create(self, vpc_id: str) -> None:

@@ -14,8 +14,8 @@ def add_fault(run_dir: Path, fault: ApiFault) -> None:
 
 def remove_fault(run_dir: Path, fault: ApiFault) -> None:
     """Deactivate a fault, whatever its fraction of requests."""
-    left = [other for other in read_faults(run_dir / FILE) if _scope(other) != _scope(fault)]
-    write_faults(run_dir / FILE, left)
+    others = [other for other in read_faults(run_dir / FILE) if _scope(other) != _scope(fault)]
+    write_faults(run_dir / FILE, others)
 
 
 def remove_all_faults(run_dir: Path) -> None:

@@ -25,8 +25,8 @@ def limit_capacity(run_dir: Path, instance_type: str, zone: str, count: int | No
 def set_quota(run_dir: Path, quota: str, limit: int | None) -> None:
     """Set a quota by its name in QUOTAS; None lifts it."""
     file = run_dir / QUOTA_FILE
-    kept = {name: count for name, count in read_quotas(file).items() if name != quota}
-    write_quotas(file, kept if limit is None else kept | {quota: limit})
+    others = {name: count for name, count in read_quotas(file).items() if name != quota}
+    write_quotas(file, others if limit is None else others | {quota: limit})
 
 
 def lift_limits(run_dir: Path) -> None:

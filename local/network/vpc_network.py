@@ -126,12 +126,12 @@ def delete_router(vpc_id: str) -> None:
 
 
 def add_router_address(vpc_id: str, address: str) -> None:
-    """Give a VPC's router an address in the VPC, at which it serves what has no node of its own."""
+    """Give a VPC's router an address in the VPC, for servers that no node runs, such as mount targets."""
     _ip([f"addr replace {address}/32 dev lo"], namespace=vpc_id)
 
 
 def delete_router_address(vpc_id: str, address: str) -> None:
-    """Remove such an address."""
+    """Remove an address that ``add_router_address`` gave a router."""
     _ip([f"addr delete {address}/32 dev lo"], namespace=vpc_id, check=False)
 
 
@@ -200,7 +200,7 @@ def delete_node(instance_id: str) -> None:
         _ip([f"netns delete {instance_id}"])
 
 
-def router_of(instance_id: str) -> str:
+def find_router(instance_id: str) -> str:
     """Return the router that has a node's link. Raises LocalError."""
     for router in routers():
         show = ["ip", "-n", router, "link", "show", link_name(instance_id)]

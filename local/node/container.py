@@ -120,7 +120,7 @@ def _boot(instance: Instance, *, directory: Path, cgroup: Path, layers: list[Pat
 def install_simulated_nvidia_smi(disk: Path, *, instance_id: str, models: Sequence[str]) -> None:
     """Install a simulated nvidia-smi, with which software counts GPUs, and the list that it prints."""
     uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
-    lines = [f"NVIDIA {model}\tGPU-{own}\n" for model, own in zip(models, uuids, strict=True)]
+    lines = [f"NVIDIA {model}\tGPU-{gpu_uuid}\n" for model, gpu_uuid in zip(models, uuids, strict=True)]
     listing, command = disk / nvidia_smi.GPUS, disk / "usr/bin/nvidia-smi"
     for directory in (listing.parent, command.parent):
         directory.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ def start_node(
         disk = create_disk(directory)
         if gpu_models:
             install_simulated_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
-        install_simulated_efa(disk, count=sum(each.has_efa for each in instance.interfaces))
+        install_simulated_efa(disk, count=sum(interface.has_efa for interface in instance.interfaces))
         install_storage_client(disk, authority=authority)
         vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id
@@ -221,11 +221,11 @@ def _remove_cgroup(cgroup: Path) -> None:
             time.sleep(0.02)
 
 
-def save_start_logs(directory: Path, kept: Path) -> None:
+def save_start_logs(directory: Path, target: Path) -> None:
     """Copy the logs that show why a node did not start, to keep them after the node is gone."""
     for name in KEPT_LOGS:
         with contextlib.suppress(OSError):
-            shutil.copy(directory / name, kept / f"{directory.name}.{Path(name).name}")
+            shutil.copy(directory / name, target / f"{directory.name}.{Path(name).name}")
 
 
 def destroy_node(node: Node) -> None:

@@ -35,7 +35,10 @@ def create_disk(node_directory: Path) -> Path:
 
 
 def unmount_disk(node_directory: Path) -> None:
-    """Unmount it. Nodes started later have a copy of the mount, which disappears when the directory is removed."""
+    """Unmount a node's disk.
+
+    Nodes started later have a copy of the mount, which disappears when the directory is removed.
+    """
     subprocess.run(["umount", "-n", "--quiet", "--lazy", node_directory / "disk"], check=False)
 
 

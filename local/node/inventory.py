@@ -60,7 +60,7 @@ class Instance:
     interfaces: tuple[Interface, ...] = ()
     """Its network interfaces, the primary one first."""
     life_cycle: str = "on-demand"
-    """How it was bought, in the metadata's words."""
+    """Purchasing option, in the metadata's words: on-demand, spot or capacity-block."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +107,7 @@ def _rule(permission: Mapping[str, Any], listed: Mapping[str, tuple[str, ...]]) 
             sorted(
                 {
                     *(r["CidrIp"] for r in permission.get("IpRanges", [])),
-                    *(cidr for each in permission.get("PrefixListIds", []) for cidr in listed[each["PrefixListId"]]),
+                    *(cidr for peer in permission.get("PrefixListIds", []) for cidr in listed[peer["PrefixListId"]]),
                 }
             )
         ),
@@ -143,28 +143,28 @@ def _nat_addresses(ec2: "EC2Client") -> dict[str, str]:
 
 
 def target_state(lifecycle_state: str) -> str:
-    """Return the steady state in which a member of a group is, or to which it is moving."""
+    """Return the steady state of a group's instance, or the one to which it is moving."""
     state = lifecycle_state.partition(":")[0]
     return _TARGETS.get(state, state)
 
 
 def _target_states(autoscaling: "AutoScalingClient") -> dict[str, str]:
-    members = autoscaling.describe_auto_scaling_instances()["AutoScalingInstances"]
-    return {member["InstanceId"]: target_state(member["LifecycleState"]) for member in members}
+    instances = autoscaling.describe_auto_scaling_instances()["AutoScalingInstances"]
+    return {instance["InstanceId"]: target_state(instance["LifecycleState"]) for instance in instances}
 
 
 def _vpcs_with_endpoints(ec2: "EC2Client") -> frozenset[str]:
     endpoints = ec2.describe_vpc_endpoints()["VpcEndpoints"]
-    return frozenset(each["VpcId"] for each in endpoints if each["State"].lower() == "available")
+    return frozenset(endpoint["VpcId"] for endpoint in endpoints if endpoint["State"].lower() == "available")
 
 
 def _listed(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """Return the blocks of the prefix lists that rules name, by list."""
     named = {
-        each["PrefixListId"]
+        peer["PrefixListId"]
         for group in groups
         for permission in (*group["IpPermissions"], *group["IpPermissionsEgress"])
-        for each in permission.get("PrefixListIds", [])
+        for peer in permission.get("PrefixListIds", [])
     }
     return {
         name: tuple(e["Cidr"] for e in ec2.get_managed_prefix_list_entries(PrefixListId=name)["Entries"])
@@ -211,17 +211,17 @@ def _instance(
 def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
     described = (
         Interface(
-            interface_id=each["NetworkInterfaceId"],
-            mac=each["MacAddress"],
-            network_card=each["Attachment"]["NetworkCardIndex"],
-            device=each["Attachment"]["DeviceIndex"],
-            kind=each["InterfaceType"],
-            address=each.get("PrivateIpAddress") or None,
-            group_ids=tuple(sorted(g["GroupId"] for g in each["Groups"])),
+            interface_id=interface["NetworkInterfaceId"],
+            mac=interface["MacAddress"],
+            network_card=interface["Attachment"]["NetworkCardIndex"],
+            device=interface["Attachment"]["DeviceIndex"],
+            kind=interface["InterfaceType"],
+            address=interface.get("PrivateIpAddress") or None,
+            group_ids=tuple(sorted(g["GroupId"] for g in interface["Groups"])),
         )
-        for each in item["NetworkInterfaces"]
+        for interface in item["NetworkInterfaces"]
     )
-    return tuple(sorted(described, key=lambda each: (each.network_card, each.device)))
+    return tuple(sorted(described, key=lambda interface: (interface.network_card, interface.device)))
 
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
@@ -265,10 +265,10 @@ def read_user_data(ec2: "EC2Client", instance_id: str) -> bytes:
 def read_gpu_models(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
     """Return the model of each NVIDIA GPU of an instance type."""
     # The client's type lists only the instance types known at its release.
-    wanted: list[Any] = [instance_type]
+    instance_types: list[Any] = [instance_type]
     gpus = [
         gpu
-        for description in ec2.describe_instance_types(InstanceTypes=wanted)["InstanceTypes"]
+        for description in ec2.describe_instance_types(InstanceTypes=instance_types)["InstanceTypes"]
         for gpu in description.get("GpuInfo", {}).get("Gpus", [])
     ]
     return tuple(gpu["Name"] for gpu in gpus if gpu["Manufacturer"] == "NVIDIA" for _ in range(gpu["Count"]))

@@ -46,23 +46,23 @@ class Metadata:
 
 
 def _interfaces(metadata: Metadata) -> Tree:
-    """Return the network interfaces by MAC address; one for EFA only has no address of the subnet."""
+    """Return the network interfaces by MAC address; an EFA-only interface has no address."""
     instance = metadata.instance
     tree: dict[str, Any] = {}
-    for each in instance.interfaces:
-        tree[each.mac] = {
-            "device-number": str(each.device),
-            "interface-id": each.interface_id,
-            "mac": each.mac,
-            "network-card": str(each.network_card),
+    for interface in instance.interfaces:
+        tree[interface.mac] = {
+            "device-number": str(interface.device),
+            "interface-id": interface.interface_id,
+            "mac": interface.mac,
+            "network-card": str(interface.network_card),
             "owner-id": metadata.account,
-            "security-group-ids": "\n".join(each.group_ids),
+            "security-group-ids": "\n".join(interface.group_ids),
             "subnet-id": instance.subnet_id,
             "vpc-id": instance.vpc_id,
         }
-        if each.address is not None:
-            tree[each.mac] |= {
-                "local-ipv4s": each.address,
+        if interface.address is not None:
+            tree[interface.mac] |= {
+                "local-ipv4s": interface.address,
                 "local-hostname": f"{host_name(instance)}.ec2.internal",
                 "subnet-ipv4-cidr-block": str(instance.address.network),
             }

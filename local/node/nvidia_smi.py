@@ -43,10 +43,10 @@ def main(arguments: list[str] | None = None, root: Path = Path("/")) -> int:
     parser = argparse.ArgumentParser(
         prog="nvidia-smi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("-L", "--list-gpus", action="store_true")
-    asked.add_argument("--query-gpu", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
-    asked.add_argument("--query-compute-apps", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
+    queries = parser.add_mutually_exclusive_group(required=True)
+    queries.add_argument("-L", "--list-gpus", action="store_true")
+    queries.add_argument("--query-gpu", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
+    queries.add_argument("--query-compute-apps", metavar="FIELDS", type=lambda text: text.replace(" ", "").split(","))
     parser.add_argument("--format", default="", type=lambda text: text.replace(" ", "").split(","))
     options = parser.parse_args(arguments)
     gpus = read_gpus(root)

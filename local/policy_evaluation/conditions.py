@@ -88,7 +88,7 @@ class Operator:
             return any(_equal_ignoring_case(str(not actual), value) for value in expected)
         if not actual:
             return self.every or self.if_exists or (self.negated and not self.any_value)
-        verdicts = [any(self.test(value, each) for each in expected) is not self.negated for value in actual]
+        verdicts = [any(self.test(value, pattern) for pattern in expected) is not self.negated for value in actual]
         if self.any_value:
             return any(verdicts)
         # A key with several values needs a set operator; without one, only a single value can match.

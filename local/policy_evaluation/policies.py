@@ -111,7 +111,7 @@ def parse(document: Mapping[str, Any], *, of_resource: bool = False) -> tuple[St
     _check_keys(document, {"Version", "Statement", "Id"} if of_resource else {"Version", "Statement"}, "policy")
     if document.get("Version") != VERSION:
         raise PolicyError(f"version must be {VERSION}, got {document.get('Version')!r}")
-    return tuple(_statement(each, of_resource=of_resource) for each in _list(document["Statement"]))
+    return tuple(_statement(statement, of_resource=of_resource) for statement in _list(document["Statement"]))
 
 
 def _statement(document: Mapping[str, Any], *, of_resource: bool) -> Statement:
@@ -217,7 +217,7 @@ def _values_or_negated(document: Mapping[str, Any], name: str) -> tuple[tuple[st
 
 
 def _texts(document: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    values = [str(each).lower() if isinstance(each, bool) else each for each in _list(document.get(name, []))]
+    values = [str(value).lower() if isinstance(value, bool) else value for value in _list(document.get(name, []))]
     if not values or not all(isinstance(value, str) for value in values):
         raise PolicyError(f"{name} must be text or a list of it, got {document.get(name)!r}")
     return tuple(values)

@@ -1,1 +1,1 @@
-"""Run a local AWS: its sandbox, its session, and the shell in which a person works."""
+"""Run a local AWS: its sandbox, what starts inside, and the shell in which a person works."""

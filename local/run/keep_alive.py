@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from local.run.local_aws import announce
-from local.run.session import REPOSITORY, session_variables
+from local.run.startup import REPOSITORY, run_variables
 from local.run.user import USER_SETTINGS, temporary_user
 from local.run_dir import current_run_dir
 
@@ -27,7 +27,7 @@ def main() -> None:
     write_settings(Path.home())
     with temporary_user() as user:
         agent = {"SSH_AUTH_SOCK": user.environment["SSH_AUTH_SOCK"]}
-        announce(run_dir, checkout=REPOSITORY, variables=session_variables(run_dir) | agent)
+        announce(run_dir, checkout=REPOSITORY, variables=run_variables(run_dir) | agent)
         sys.stdout.write(f"{run_dir.name}\n")
         sys.stdout.flush()
         if "--forever" in sys.argv[1:]:

@@ -1,6 +1,6 @@
 """List, enter and end every local AWS on this machine.
 
-Each has a directory: ``owner`` and ``sandbox`` identify processes, ``session.json`` appears when its control plane
+Each has a directory: ``owner`` and ``sandbox`` identify processes, ``run.json`` appears when its control plane
 answers and contains what entering requires.
 """
 
@@ -30,7 +30,7 @@ END_TIMEOUT_S = 300.0
 IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && exec "$@"')
 """Command line that runs another one in the checkout.
 
-The remount drops what the overlay remembers of files that were replaced outside since (local.run.session).
+The remount makes the overlay forget files that have been replaced outside (local.run.startup).
 """
 
 
@@ -76,16 +76,16 @@ def new_name() -> str:
 
 def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> None:
     """Publish what others need in order to enter a local AWS."""
-    partial = run_dir / "session.json.partial"
+    partial = run_dir / "run.json.partial"
     partial.write_text(json.dumps({"checkout": str(checkout), "variables": dict(variables)}))
-    partial.rename(run_dir / "session.json")
+    partial.rename(run_dir / "run.json")
 
 
 def read_local_aws(directory: Path) -> LocalAws | None:
     """Read the local AWS of a directory; None if it is starting, ending or gone."""
     owner, sandbox = read_process(directory / "owner"), read_process(directory / "sandbox")
     try:
-        session: Mapping[str, Any] = json.loads((directory / "session.json").read_text())
+        run: Mapping[str, Any] = json.loads((directory / "run.json").read_text())
     except OSError:
         return None
     if owner is None or sandbox is None:
@@ -94,8 +94,8 @@ def read_local_aws(directory: Path) -> LocalAws | None:
         directory=directory,
         owner=owner,
         sandbox=sandbox,
-        checkout=Path(session["checkout"]),
-        variables=session["variables"],
+        checkout=Path(run["checkout"]),
+        variables=run["variables"],
     )
 
 

@@ -1,10 +1,27 @@
-"""Identify processes in files by id and start time, because the system reuses ids, and wait for the end of one."""
+"""Identify processes, wait for their end, and end one with its parent.
 
+A file identifies a process by its id and its start time, because the system reuses ids.
+"""
+
+import ctypes
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 from local.errors import LocalError
+
+PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None).prctl
+"""prctl(2), looked up before a fork, after which another thread's lock could block the search."""
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, however that ends; for Popen's ``preexec_fn``.
+
+    The parent is the thread that called Popen (PR_SET_PDEATHSIG, prctl(2)), so call that in a thread that lasts.
+    """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:

@@ -6,7 +6,6 @@ sandbox's parent is gone, so that even a ``kill -9`` leaves nothing behind.
 """
 
 import contextlib
-import ctypes
 import logging
 import os
 import shutil
@@ -20,19 +19,14 @@ from types import FrameType
 from local.cache import locked
 from local.node.cgroups import remove_cgroup, run_cgroup
 from local.run.local_aws import new_name, runs_dir
-from local.run.processes import read_process, record_process, wait_for_end
+from local.run.processes import die_with_parent, read_process, record_process, wait_for_end
 
 log = logging.getLogger(__name__)
-PR_SET_PDEATHSIG = 1
 REAP_TIMEOUT_S = 240.0
 UNSHARE = ("unshare", "--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--mount", "--net", "--ipc", "--uts",
            "--propagation", "private")  # fmt: skip
 # As the namespace's first process, bash waits for any child, so that orphans of nodes do not stay as zombies.
 FIRST_PROCESS = ("bash", "-c", '"$@"; exit $?', "sandbox")
-
-
-def _die_with_parent(signum: int) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
 
 
 def remove_run(run_dir: Path) -> None:
@@ -85,7 +79,7 @@ def run_in_sandbox(command: Sequence[str], *, run_dir: Path, environment: Mappin
     process = subprocess.Popen(
         [*UNSHARE, *FIRST_PROCESS, *command],
         env=dict(environment),
-        preexec_fn=lambda: _die_with_parent(signal.SIGKILL),
+        preexec_fn=die_with_parent,
     )
 
     def stop(signum: int, _frame: FrameType | None) -> None:

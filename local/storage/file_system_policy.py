@@ -15,14 +15,14 @@ def parse_policy(policy: Mapping[str, Any]) -> tuple[Statement, ...]:
     """Parse a file system's policy, whose statements may leave out the resource. Raises PolicyError."""
     statements = policy.get("Statement", [])
     statements = statements if isinstance(statements, list) else [statements]
-    complete = [each if "NotResource" in each else {"Resource": "*", **each} for each in statements]
+    complete = [s if "NotResource" in s else {"Resource": "*", **s} for s in statements]
     return parse({**policy, "Statement": complete}, of_resource=True)
 
 
 def admits(policy: Mapping[str, Any], arn: str, *, encrypted: bool) -> bool:
     """Return True if a client without IAM may mount the file system through a mount target, with or without TLS.
 
-    It has no ARN, so of all principals only the star is it.
+    Such a client has no ARN, so that only statements about every principal ("*") apply to it.
     """
     keys = {"aws:SecureTransport": str(encrypted).lower(), "elasticfilesystem:AccessedViaMountTarget": "true"}
     context = {key: (value,) for key, value in keys.items()}

@@ -45,7 +45,7 @@ class MountError(Exception):
 
 def main(arguments: list[str]) -> int:
     """Mount a file system, or print why not; return the error number, like Lustre's mount helper."""
-    source, directory, *rest = [each for each in arguments if each not in ("-o", "-n", "-s", "-v")]
+    source, directory, *rest = [argument for argument in arguments if argument not in ("-o", "-n", "-s", "-v")]
     options = set(",".join(rest).split(",")) - {""}
     try:
         host, name = parse_source(source)

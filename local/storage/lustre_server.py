@@ -32,7 +32,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Idle(socketserver.BaseRequestHandler):
-    """Accepts connections to the ports over which nothing is asked."""
+    """Accepts connections to LNet's other ports, over which clients send no request."""
 
 
 def start_lustre_server(target: MountTarget) -> Callable[[], None]:

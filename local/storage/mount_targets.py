@@ -24,11 +24,11 @@ class MountTarget:
     vpc_id: str
     group_ids: tuple[str, ...]
     admits_tls: bool = True
-    """True if a client without IAM may mount through TLS; the policy of EFS's file system decides."""
+    """True if a client without IAM may mount with TLS, according to the EFS file system's policy."""
     admits_plaintext: bool = True
-    """Likewise without TLS."""
+    """True if a client without IAM may mount without TLS."""
     slow_s: float = 0.0
-    """Delay of its answers in seconds, which is a fault."""
+    """Seconds by which a fault delays its answers."""
     mount_name: str = ""
     """Lustre's name of the file system; empty for EFS."""
 

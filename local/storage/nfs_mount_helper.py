@@ -19,8 +19,8 @@ FAILED = 32
 
 def main(arguments: list[str]) -> int:
     """Mount a file system, or print why not."""
-    source, directory, *rest = [each for each in arguments if each not in ("-o", "-n", "-s", "-v")]
-    options = dict(each.partition("=")[::2] for each in ",".join(rest).split(","))
+    source, directory, *rest = [argument for argument in arguments if argument not in ("-o", "-n", "-s", "-v")]
+    options = dict(option.partition("=")[::2] for option in ",".join(rest).split(","))
     for name, value in (("vers", "4.1"), ("proto", "tcp"), ("addr", source.partition(":")[0])):
         if options.get(name) != value:
             return fail(f"an incorrect mount option was specified: {name}={options.get(name)}")

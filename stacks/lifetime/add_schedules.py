@@ -14,7 +14,8 @@ from stacks.lifetime.size_permissions import allow_zero_sizes
 from stacks.network.existing_network import ExistingNetwork
 from stacks.network.network import Network
 from stacks.nodes.node_group import NodeGroup
-from stacks.settings.lifetime import DELETE, iso
+from stacks.settings.lifetime import DELETE
+from stacks.settings.parsing import format_utc
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import CapacityBlock
 
@@ -47,10 +48,10 @@ def add_lifetime_schedules(
             costly.append(network.nat_gateway)
         for part in costly:
             part.node.add_dependency(expiry)
-        master.tag_group(EXPIRES_TAG, iso(props.expires_at))
+        master.tag_group(EXPIRES_TAG, format_utc(props.expires_at))
     if block is not None:
         BlockSchedules(scope, "CapacityBlock", props=props, block=block)
-        master.tag_group(CAPACITY_BLOCK_PAUSES_TAG, iso(block.pauses_at))
+        master.tag_group(CAPACITY_BLOCK_PAUSES_TAG, format_utc(block.pauses_at))
     if props.idle_stop is not None:
         allow_zero_sizes(master_role, props.cluster_name)
         master.tag_group(IDLE_STOP_TAG, str(props.idle_stop_s))

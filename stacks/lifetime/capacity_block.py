@@ -9,10 +9,10 @@ from constructs import Construct
 from stacks.cluster_role import RoleRules
 from stacks.lifetime.eventbridge_schedules import pause_from, start_at
 from stacks.network.zone import cluster_zone
-from stacks.settings.lifetime import iso
+from stacks.settings.base import SettingsError
+from stacks.settings.parsing import format_utc
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import CAPACITY_BLOCK, CapacityBlock, parse_block, require_fit
-from stacks.settings.values import SettingsError
 
 _PROPERTIES: Final = (
     "AvailabilityZone", "EndDate", "InstanceType", "ReservationType", "StartDate", "TotalInstanceCount",
@@ -39,8 +39,8 @@ class BlockSchedules(Construct):
         if block.pauses_at <= now:
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
-                f"Capacity Block {block.block_id} is over, its nodes were terminated at {iso(block.pauses_at)}: set "
-                "capacity_reservation to the next one in cdk.json"
+                f"Capacity Block {block.block_id} is over, its nodes were terminated at {format_utc(block.pauses_at)}: "
+                "set capacity_reservation to the next one in cdk.json"
             )
 
 

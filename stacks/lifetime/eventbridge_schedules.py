@@ -17,7 +17,7 @@ from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import NODE_TYPES, group_name
 from stacks.cluster_role import ClusterRole, RoleRules
 from stacks.lifetime.size_permissions import allow_declared_sizes, allow_zero_sizes
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 
 PAUSE_RATE: Final = "rate(5 minutes)"
 RETRIES: Final = 3
@@ -66,20 +66,19 @@ def start_at(scope: Construct, start: datetime, *, before: datetime, rules: Role
             time = start + timedelta(minutes=minutes)
             if time >= before:
                 continue
-            # A deploy must also work during the block, when this time has passed. AWS refuses a StartDate in the past,
-            # and does not say what it does with at(), or with a cron expression of a year, in the past. A cron
-            # expression without a year recurs annually. The EndDate leaves only the first occurrence, because a block
-            # ends less than a year from now.
+            # Use cron without a year, so that a deploy during the block is accepted: AWS rejects past StartDates, and
+            # does not document past times in at() or in a cron expression with a year. EndDate stops the yearly
+            # repeat, because a block ends less than a year from now.
             expression = f"cron({time.minute} {time.hour} {time.day} {time.month} ? *)"
             name = f"Start{node_type.capitalize()}{time:%Y%m%dT%H%M%S}"
-            _schedule(scope, name, expression, call, end_date=iso(before))
+            _schedule(scope, name, expression, call, end_date=format_utc(before))
 
 
 def repeat_from(scope: Construct, name: str, start: datetime, call: ApiCall) -> None:
     """Make a call at PAUSE_RATE from a given time."""
     # The time is part of the ID, so that a new time creates a new schedule: EventBridge refuses a start that has
     # passed, which an update that is rolled back would have to set.
-    _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", PAUSE_RATE, call, start_date=iso(start))
+    _schedule(scope, f"{name}{start:%Y%m%dT%H%M%S}", PAUSE_RATE, call, start_date=format_utc(start))
 
 
 def _schedule(

@@ -1,7 +1,8 @@
 """Define the end of a cluster: from a given time, EventBridge Scheduler repeatedly sets both groups to zero.
 
-A resume, or an update that rolls back, could undo a single call. The schedules call AWS directly, so nothing needs to
-run, neither here nor on the cluster. If the stack should end too, another schedule deletes it later.
+The call repeats, because a resume or a rollback could undo a single one. The schedules call AWS directly, so nothing
+needs to run, neither on the user's computer nor on the cluster. If the stack should end too, another schedule deletes
+it later.
 eventbridge_schedules.py creates the schedules; add_schedules.py calls this file if ``expires`` is set.
 """
 
@@ -14,7 +15,8 @@ from constructs import Construct
 
 from stacks.cluster_role import RoleRules
 from stacks.lifetime.eventbridge_schedules import ApiCall, pause_from, repeat_from, scheduler_role
-from stacks.settings.lifetime import DELETE_AFTER, iso
+from stacks.settings.lifetime import DELETE_AFTER
+from stacks.settings.parsing import format_utc
 
 DELETE_STACK: Final = "cloudformation:deleteStack"
 
@@ -43,7 +45,8 @@ class Expiry(Construct):
         if expires <= datetime.now(timezone.utc):
             # An annotation stops a deploy but, unlike an exception, not a destroy.
             cdk.Annotations.of(self).add_error(
-                f"expires has passed, {iso(expires)}: dlcluster extend 8h, or set a later one or none in cdk.json"
+                f"expires has passed, {format_utc(expires)}: "
+                "dlcluster extend 8h, or set a later one or none in cdk.json"
             )
 
     def _delete_stack(self, start: datetime) -> None:

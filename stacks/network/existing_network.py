@@ -1,7 +1,7 @@
 """Use an existing network: the user's VPC and subnets, looked up once and kept in cdk.context.json.
 
-The stack changes nothing in them. The nodes' addresses are those of the subnets, so it does not matter whether a subnet
-is in the VPC's first address block or in a secondary one.
+The stack changes nothing in them. The nodes' addresses come from the subnets. A subnet may therefore be in the VPC's
+first address block or in a secondary one.
 """
 
 import ipaddress
@@ -14,8 +14,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from bootstrap import contract
+from stacks.settings.base import SettingsError, require
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError, require
 
 _DOCKER: Final = ipaddress.IPv4Network("172.17.0.0/16")
 _PUBLIC: Final = "Public"
@@ -51,7 +51,7 @@ class ExistingNetwork(Construct):
         super().__init__(scope, construct_id)
         master, worker = subnets.master, subnets.worker
         self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
-        self.networks = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
+        self.node_cidrs = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
         """Blocks that contain every node's address, separated by commas."""
         self.vpc_blocks = subnets.vpc_blocks
         self._subnets = {
@@ -80,7 +80,7 @@ def _imported(scope: Construct, construct_id: str, subnet: ExistingSubnet) -> ec
 
 
 def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
-    """Look up the settings' subnets. Raises SettingsError for those that cannot host the cluster."""
+    """Look up the settings' subnets. Raises SettingsError for a subnet that cannot host the cluster."""
     vpc_id, worker_id, master_id = props.vpc_id, props.subnet_id, props.master_subnet
     if vpc_id is None or worker_id is None or master_id is None:
         raise TypeError("the settings name no existing network")

@@ -64,7 +64,7 @@ class Network(Construct):
         self.public_subnet: ec2.ISubnet = self.vpc.public_subnets[zone_position]
         self.private_subnet: ec2.ISubnet = self.vpc.private_subnets[zone_position]
         self.nat_gateway = self.vpc.public_subnets[0].node.find_child("NATGateway")
-        self.networks = cidr
+        self.node_cidrs = cidr
         """Blocks that contain every node's address, separated by commas."""
         self._name_parts(cluster_name, zones)
 

@@ -12,7 +12,7 @@ from stacks.settings.storage import LUSTRE_PORTS
 
 
 class SecurityGroups(Construct):
-    """Groups that allow SSH to the master from named addresses, all traffic between nodes, and Lustre.
+    """Groups that allow SSH to the master from named addresses, all traffic between nodes, and Lustre file servers.
 
     On a private cluster ``ssh_locations`` is None, and no address can be allowed.
     """
@@ -45,7 +45,7 @@ class SecurityGroups(Construct):
             )
         self.allow_list = None if ssh_locations is None else self._allow_list()
         """Addresses of ``dlcluster allow-ip``; None on a private cluster."""
-        # Define it without EFA too: a deploy that turned EFA off would take the rules from the nodes that still use it.
+        # Create the group even if EFA is off: running nodes may still use it.
         self.efa_group = self._efa(vpc)
         """Group of all nodes that use the Elastic Fabric Adapter."""
         self._uses_efa = uses_efa
@@ -55,7 +55,12 @@ class SecurityGroups(Construct):
     def allow_lustre_servers(self, cidrs: Sequence[str]) -> None:
         """Allow the servers of a Lustre file system to connect to its clients from these CIDR blocks."""
         for group, cidr, (first, last) in product((self.master, self.worker), cidrs, LUSTRE_PORTS):
-            group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp_range(first, last), "servers of Lustre")
+            group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp_range(first, last), "Lustre file servers")
+
+    def groups_for(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
+        """Return the groups of a type's nodes."""
+        groups = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
+        return [*groups, self.efa_group] if self._uses_efa else [*groups]
 
     def _group(self, construct_id: str, name: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(self, construct_id, vpc=vpc, description=description, allow_all_outbound=False)
@@ -80,11 +85,6 @@ class SecurityGroups(Construct):
         addresses = ec2.Peer.prefix_list(allow_list.attr_prefix_list_id)
         self.admin_ssh.add_ingress_rule(addresses, ec2.Port.tcp(contract.SSH_PORT), "SSH from dlcluster allow-ip")
         return allow_list
-
-    def groups_for(self, node_type: contract.NodeType) -> list[ec2.ISecurityGroup]:
-        """Return the groups of a type's nodes."""
-        groups = [self.master, self.admin_ssh] if node_type == contract.MASTER else [self.worker]
-        return [*groups, self.efa_group] if self._uses_efa else [*groups]
 
     def _efa(self, vpc: ec2.IVpc) -> ec2.SecurityGroup:
         """Return a group that is open to itself by its ID.

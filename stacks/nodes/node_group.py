@@ -20,7 +20,8 @@ from stacks.nodes import user_data
 from stacks.nodes.network_interfaces import network_interfaces
 
 CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)
-"""Time within which CloudFormation must receive ``size.min_size`` nodes' signals, in addition to a setup's time."""
+"""Time within which CloudFormation must receive ``size.min_size`` nodes' signals, in addition to a setup's time. It is
+longer than NODE_READY_TIMEOUT_S, so that a node can report its failure even after a slow boot."""
 
 SPOT_OPTIONS: Final = {
     "MarketType": "spot",
@@ -94,8 +95,8 @@ class NodeGroup(Construct):
             max_capacity=size.max_size,
             # The group's DesiredCapacity carries the number: bootstrap/cluster/discovery.py reads it on the master.
             desired_capacity=size.desired,
-            # AWS's default policy terminates instances with the oldest launch template first; after a redeploy, those
-            # are the ones that are training.
+            # AWS's default policy terminates instances with the oldest launch template first. After a redeploy, these
+            # instances are the ones that are training.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
             # The name is explicit because user data and roles contain it before the group exists.
             auto_scaling_group_name=contract.group_name(template.cluster_name, node_type),
@@ -137,7 +138,7 @@ class NodeGroup(Construct):
             autoscaling.CfnAutoScalingGroup.LifecycleHookSpecificationProperty(
                 lifecycle_hook_name=contract.DRAIN_HOOK,
                 lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
-                heartbeat_timeout=contract.DRAIN_TIMEOUT_S,
+                heartbeat_timeout=contract.DRAIN_HOOK_HEARTBEAT_TIMEOUT_S,
                 default_result="CONTINUE",
             )
         ]

@@ -9,7 +9,7 @@ import aws_cdk as cdk
 
 from stacks.nodes.bundle import zip_files
 from stacks.nodes.bundle_asset import publish_file
-from stacks.settings.setup import SetupSettings
+from stacks.settings.software import SetupSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

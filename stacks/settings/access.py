@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bootstrap.team_keys.keys import NAME, TYPES, KeyListError, TeamKey, check_key, check_team_keys
-from stacks.settings.values import PARSER, Settings, SettingsError, ipv4_block, parse_list, require, shown
+from stacks.settings.base import Settings, SettingsError, require, shown
+from stacks.settings.parsing import PARSER, ipv4_block, parse_list
 
 _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
 _NAMED: Final = re.compile(rf"(?P<name>{NAME.pattern})=(?P<rest>.+)", re.DOTALL)
@@ -17,8 +18,8 @@ _MAX_KEY_FILE: Final = 64 * 1024
 WIDEST_SSH_PREFIX: Final = 8
 """Shortest prefix of a block that does not cover much of the internet."""
 MAX_SSH_LOCATIONS: Final = 20
-"""Maximum number of blocks. Each takes one rule of a security group, and the allow list 20 more, of the 60 that AWS
-allows by default."""
+"""Maximum number of blocks. AWS allows 60 rules in a security group by default: each block needs one rule, and the
+allow list needs 20."""
 
 
 @dataclass(frozen=True, kw_only=True)

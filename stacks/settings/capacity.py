@@ -8,7 +8,7 @@ from bootstrap import contract
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from stacks.catalog import instance_types
 from stacks.catalog.gpu_types import InstanceType
-from stacks.settings.values import Settings, SettingsError, require, shown
+from stacks.settings.base import Settings, SettingsError, require, shown
 
 _TYPE: Final = re.compile(r"[a-z0-9-]{1,30}\.[a-z0-9-]{1,30}")
 _MAX_GPUS: Final = 16
@@ -116,8 +116,8 @@ class CapacitySettings(Settings):
 
     @property
     def starts_nodes(self) -> bool:
-        """Return True if a deploy starts nodes; ClusterProps lists the conditions, which are other concerns'."""
-        return True
+        """Return True if a deploy starts nodes. ClusterProps overrides it: the conditions are other concerns'."""
+        raise NotImplementedError
 
     @property
     def fleet_sizes(self) -> ClusterSizes:
@@ -128,7 +128,7 @@ class CapacitySettings(Settings):
     def initial_sizes(self) -> ClusterSizes:
         """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
 
-        Otherwise they are ``fleet_sizes``. A later start, by ``dlcluster up`` or a schedule, always uses those.
+        Otherwise they are ``fleet_sizes``, as always in a later start by ``dlcluster up`` or a schedule.
         """
         return self.fleet_sizes if self.starts_nodes else dict.fromkeys(contract.NODE_TYPES, PAUSED)
 

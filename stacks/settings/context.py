@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.settings.values import SettingsError, shown
+from stacks.settings.base import SettingsError, shown
 
 _CDK_OWN_KEYS: Final = frozenset({"acknowledged-issue-numbers", "cdk-migrate", "cli-telemetry"})
 _CDK_OWN_PREFIXES: Final = ("@", "aws:", "aws-cdk:")

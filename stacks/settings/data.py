@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bootstrap.contract import SECRETS_FORMS, SECRETS_PATTERN
+from stacks.settings.base import Settings, SettingsError, require
+from stacks.settings.parsing import PARSER, parse_list
 from stacks.settings.storage import StorageSettings, check_bucket_name
-from stacks.settings.values import PARSER, Settings, SettingsError, parse_list, require
 
 READS: Final = ("s3:GetObject",)
 """Actions that nodes may perform on the objects of a bucket."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from stacks.settings.access import AccessSettings
+from stacks.settings.base import SettingsError, require
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.image import ImageSettings
-from stacks.settings.values import SettingsError, require
 
 AUTO: Final = "auto"
 OFF: Final = "off"

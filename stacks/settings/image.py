@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stacks.catalog import deep_learning_ami, instance_types
+from stacks.settings.base import SettingsError, require, shown
 from stacks.settings.capacity import CapacitySettings, nearest_type_hint
-from stacks.settings.values import SettingsError, require, shown
 
 _AMI_ID: Final = re.compile(r"ami-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 _SSM_PARAMETER: Final = re.compile(r"/[A-Za-z0-9_./-]{1,1010}")

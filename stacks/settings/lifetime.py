@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
-from stacks.settings.values import Settings, duration, require
+from stacks.settings.base import Settings, require
+from stacks.settings.parsing import duration, parse_time
 
 PAUSE: Final = "pause"
 DELETE: Final = "delete"
@@ -68,18 +69,3 @@ class LifetimeSettings(Settings):
     def has_expired(self) -> bool:
         """Return True if the time has passed."""
         return self.expires_at is not None and self.expires_at <= datetime.now(timezone.utc)
-
-
-def iso(time: datetime) -> str:
-    """Return a time in UTC in AWS's format."""
-    return f"{time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def parse_time(text: str) -> datetime | None:
-    """Parse a time; None if it is invalid or has no zone."""
-    try:
-        # Python 3.10 does not accept Z.
-        time = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith(("Z", "z")) else text)
-        return time.astimezone(timezone.utc).replace(microsecond=0) if time.tzinfo else None
-    except (ValueError, OverflowError):
-        return None

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stacks.settings.values import PARSER, Settings, SettingsError, require, shown
+from stacks.settings.base import Settings, SettingsError, require, shown
+from stacks.settings.parsing import PARSER
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*")

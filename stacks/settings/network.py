@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from stacks.settings.base import SettingsError, require, shown
 from stacks.settings.capacity import CapacitySettings
-from stacks.settings.values import PARSER, SettingsError, ipv4_block, parse_list, require, shown
+from stacks.settings.parsing import PARSER, ipv4_block, parse_list
 
 TAKEN_BLOCKS: Final = {
     "0.0.0.0/8": "EC2 refuses it",

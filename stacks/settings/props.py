@@ -1,7 +1,8 @@
 """Combine the settings of all concerns into one flat ``ClusterProps``.
 
 The values are in the ``"cluster"`` object of cdk.json, and ``-c name=value`` overrides each. To add a setting, add a
-field to the file of its concern, with its default, its check and its warning; nothing here changes.
+field to the file of its concern, with its default, its check and its warning. Only a check that combines several
+concerns belongs in this file.
 """
 
 import dataclasses
@@ -11,19 +12,19 @@ from typing import Any, Final
 
 from bootstrap.team_keys.keys import TAG_LENGTH, to_tags
 from stacks.settings.access import AccessSettings
+from stacks.settings.base import SettingsError
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.context import settings_in
 from stacks.settings.data import DataSettings, SecretsSettings
-from stacks.settings.engines import EngineSettings
 from stacks.settings.fabric import FabricSettings
 from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
+from stacks.settings.parsing import parse
 from stacks.settings.purchase import PurchaseSettings
 from stacks.settings.security import SecuritySettings, hardened_defaults
-from stacks.settings.setup import SetupSettings
-from stacks.settings.values import SettingsError, parse
+from stacks.settings.software import FrameworkSettings, SetupSettings
 
 _MAX_TAGS_OF_A_GROUP: Final = 44
 """Number of tags that the user and ``ssh_keys`` may add: AWS allows 50, and the product adds 6.
@@ -41,7 +42,7 @@ class ClusterProps(
     SecretsSettings,
     SecuritySettings,
     DataSettings,
-    EngineSettings,
+    FrameworkSettings,
     NetworkSettings,
     PurchaseSettings,
     FabricSettings,

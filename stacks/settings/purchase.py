@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from stacks.settings.base import SettingsError, require
 from stacks.settings.fabric import FabricSettings
-from stacks.settings.lifetime import parse_time
-from stacks.settings.values import SettingsError, require
+from stacks.settings.parsing import parse_time
 
 ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from stacks.settings.access import AccessSettings
+from stacks.settings.base import require
 from stacks.settings.capacity import CapacitySettings
 from stacks.settings.data import DataSettings
 from stacks.settings.naming import NamingSettings
-from stacks.settings.values import require
 
 _KEY: Final = re.compile(
     r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from bootstrap.contract import DRAIN_TIMEOUT_S
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from bootstrap.contract import DRAIN_HOOK_HEARTBEAT_TIMEOUT_S
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 
 def boot_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
@@ -45,7 +46,7 @@ def hook_is_kept_alive(cluster: SimulatedCluster, draining_node: SimulatedNode) 
     """Return True if the hook would survive two lost heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == draining_node.instance_id]
     gaps = [after - before for before, after in pairwise([*times, cluster.clock.now])]
-    return bool(gaps) and max(gaps) * 3 <= DRAIN_TIMEOUT_S
+    return bool(gaps) and max(gaps) * 3 <= DRAIN_HOOK_HEARTBEAT_TIMEOUT_S
 
 
 def hosts_file(nodes: list[SimulatedNode]) -> str:

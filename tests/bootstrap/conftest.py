@@ -16,7 +16,8 @@ from moto.ec2.models import ec2_backends
 
 from bootstrap.aws.clients import Clients, connect
 from bootstrap.contract import TABLE_KEY
-from tests.bootstrap.simulated_cluster import LOG_GROUP, REGION, TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import LOG_GROUP, REGION, TABLE
 
 
 class UnexpectedSubprocessError(BaseException):
@@ -87,10 +88,10 @@ def cluster(
         )
         subnet = clients.ec2.describe_subnets()["Subnets"][0]["SubnetId"]
         made = SimulatedCluster(tmp_path, clients, subnet)
-        monkeypatch.setattr(clients.cloudformation, "signal_resource", made.take_signal)
+        monkeypatch.setattr(clients.cloudformation, "signal_resource", made.record_signal)
         monkeypatch.setattr(clients.autoscaling, "complete_lifecycle_action", made.take_completion)
         monkeypatch.setattr(clients.autoscaling, "record_lifecycle_action_heartbeat", made.take_heartbeat)
-        monkeypatch.setattr(clients.autoscaling, "set_instance_health", made.take_health)
+        monkeypatch.setattr(clients.autoscaling, "set_instance_health", made.record_health)
         yield made
 
 

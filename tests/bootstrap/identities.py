@@ -5,7 +5,7 @@ import hashlib
 from ipaddress import IPv4Network
 
 from bootstrap.cluster.membership import Member
-from bootstrap.cluster.record_fields import KEY_HEADER
+from bootstrap.cluster.record_validation import KEY_HEADER
 
 MEMBERS = (
     Member(node_index=10, instance_id="i-c", address="10.0.1.9", node_type="worker", host_key="ssh-ed25519 CCCC"),

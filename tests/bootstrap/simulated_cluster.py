@@ -1,8 +1,5 @@
 """Simulate a cluster for the agent's tests: AWS is moto, and each node's root is a temporary directory."""
 
-import json
-import os
-import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -17,122 +14,24 @@ from bootstrap.aws.clients import Clients
 from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.cluster.table import Table
-from bootstrap.cluster.termination_notice import TerminationNotice
-from bootstrap.config import NodeConfig, parse_config
 from bootstrap.contract import CLUSTER_TAG, DRAIN_HOOK, HOST_KEY_FILE, HOSTS_FILE, NODE_TYPE_TAG
 from bootstrap.dependencies import AgentDependencies
-from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from tests.bootstrap.identities import NETWORKS, public_key
+from tests.bootstrap.simulated_node import (
+    CLUSTER,
+    REGION,
+    STACK,
+    TABLE,
+    Clock,
+    Metadata,
+    RecordedSystem,
+    SimulatedNode,
+    node_config,
+)
 
-REGION = "eu-west-1"
-CLUSTER = "digits"
-TABLE = "digits-table"
-LOG_GROUP = "digits-logs"
-STACK = "digits-stack"
 START = datetime(2026, 12, 1, tzinfo=timezone.utc)
 """Time in UTC at the clock's zero."""
-
-
-def config_values(node_type: str = "worker") -> dict[str, Any]:
-    return {
-        "version": 1,
-        "cluster_name": CLUSTER,
-        "region": REGION,
-        "node_type": node_type,
-        "group": f"{CLUSTER}-{node_type}",
-        "stack_id": STACK,
-        "signal_resource": f"{node_type.title()}Group",
-        "fails_deploy": True,
-        "min_nodes": None,
-        "master_trains": True,
-        "gpu_count": None,
-        "worker_gpu_count": None,
-        "efa_interfaces": 0,
-        "address": None,
-        "address_allocation": None,
-        "table": TABLE,
-        "networks": ",".join(map(str, NETWORKS)),
-        "log_group": LOG_GROUP,
-        "bucket": "bucket",
-        "master_role_id": "AROAMASTER",
-        "worker_role_id": "AROAWORKER",
-        "mxnet_environment": None,
-        "shared_storage": None,
-        "shared_storage_resource": None,
-        "setup": None,
-        "setup_sha256": None,
-        "setup_timeout_s": None,
-        "default_user": pwd.getpwuid(os.getuid()).pw_name,
-        "bootstrap_timeout_s": 600,
-    }
-
-
-def node_config(node_type: str = "worker", **settings: object) -> NodeConfig:
-    return parse_config(json.dumps(config_values(node_type) | settings))
-
-
-@dataclass
-class Clock:
-    """A clock that only the test advances."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
-class RecordedSystem:
-    """Record the commands to systemd and sshd."""
-
-    environment: dict[str, str] = field(default_factory=dict)
-    calls: list[str] = field(default_factory=list)
-
-    def set_environment(self, values: Mapping[str, str]) -> None:
-        self.environment.update(values)
-        self.calls.append("set-environment")
-
-    def reload_sshd(self) -> None:
-        self.calls.append("reload-sshd")
-
-    def end_logins(self, names: Mapping[str, str]) -> None:
-        self.calls.append(f"end-logins {' '.join(sorted(names))}")
-
-    def make_key(self, file: Path, *, comment: str) -> None:
-        file.write_text(f"private half of {comment}\n")
-        key = public_key(f"{len(self.calls)} {comment}")
-        file.with_name(f"{file.name}.pub").write_text(f"{key} {comment}\n")
-        self.calls.append("make-key")
-
-
-@dataclass
-class Metadata:
-    """The answers of one node's metadata service; an exception while it is down."""
-
-    notice: TerminationNotice | MetadataError = field(default_factory=TerminationNotice)
-
-    def __call__(self) -> TerminationNotice:
-        if isinstance(self.notice, MetadataError):
-            raise self.notice
-        return self.notice
-
-
-@dataclass(kw_only=True)
-class SimulatedNode:
-    """An agent with its own root, as on its own machine."""
-
-    instance_id: str
-    address: str
-    root: Path
-    host_key: str
-    system: RecordedSystem
-    clock: Clock
-    agent: Agent
-    metadata: "Metadata"
-
-    def text(self, path: str) -> str:
-        return under_root(self.root, path).read_text()
 
 
 @dataclass
@@ -151,7 +50,7 @@ class SimulatedCluster:
     """Instances that asked for their replacement."""
     clock: Clock = field(default_factory=Clock)
 
-    def take_signal(self, **signal: str) -> None:
+    def record_signal(self, **signal: str) -> None:
         """Stand in for CloudFormation, because moto accepts signals only for its own stacks and keeps none."""
         assert signal["StackName"] == STACK
         self.signals.append((signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
@@ -170,7 +69,7 @@ class SimulatedCluster:
         assert action == {"LifecycleHookName": DRAIN_HOOK}
         self.heartbeats.append((instance_id, self.clock.now))
 
-    def take_health(self, **health: object) -> None:
+    def record_health(self, **health: object) -> None:
         """Stand in for Auto Scaling, which alone decides about a node's health."""
         self.unhealthy.append(str(health.pop("InstanceId")))
         assert health == {"HealthStatus": "Unhealthy", "ShouldRespectGracePeriod": False}
@@ -266,7 +165,7 @@ class SimulatedCluster:
             "resolve": lambda name: resolve(root, name),
             "answers_ssh": lambda _address: True,
             "gpu_percent": lambda: None,
-            "wall": lambda sentence: system.calls.append(f"wall {sentence}"),
+            "broadcast_to_terminals": lambda sentence: system.calls.append(f"wall {sentence}"),
             "utc_now": lambda: START + timedelta(seconds=self.clock.now),
             "monotonic": self.clock,
             "jitter": lambda: 1.0,

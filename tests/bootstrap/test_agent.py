@@ -16,7 +16,8 @@ from bootstrap.files import ssh
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, TABLE, SimulatedNode
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:

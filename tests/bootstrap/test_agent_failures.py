@@ -16,7 +16,8 @@ from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
-from tests.bootstrap.simulated_cluster import LOG_GROUP, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import LOG_GROUP, SimulatedNode
 
 
 def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: SimulatedCluster) -> None:

@@ -19,7 +19,8 @@ from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.contract import NODE_CONFIG
 from bootstrap.errors import ConfigError, MetadataError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.simulated_cluster import LOG_GROUP, SimulatedCluster, config_values
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import LOG_GROUP, config_values
 
 
 def write_config(root: Path, text: str) -> None:

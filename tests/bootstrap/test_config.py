@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.config import SignalTarget, parse_config, parse_signal_target
 from bootstrap.errors import ConfigError
-from tests.bootstrap.simulated_cluster import config_values
+from tests.bootstrap.simulated_node import config_values
 
 
 def test_config_of_a_node_is_read() -> None:

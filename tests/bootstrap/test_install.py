@@ -14,7 +14,7 @@ from bootstrap.errors import BootstrapError, CommandError
 from bootstrap.files.paths import under_root
 from bootstrap.install import install
 from tests.bootstrap.file_state import file_state
-from tests.bootstrap.simulated_cluster import config_values
+from tests.bootstrap.simulated_node import config_values
 
 USER = config_values()["default_user"]
 SERVICE = "deeplearning-agent.service"

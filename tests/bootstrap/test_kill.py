@@ -13,7 +13,8 @@ from bootstrap import contract
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER, NodeType
 from bootstrap.files.paths import under_root
 from tests.bootstrap.booted_cluster import all_ready, hosts_file
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE, SimulatedNode
 
 FILE_WRITES = ((Path, "replace"), (Path, "rename"), (Path, "touch"), (Path, "unlink"), (shutil, "rmtree"))
 ACTIONS = ("make_key", "set_environment", "reload_sshd")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.agent_service import own_release
-from bootstrap.cluster.node_record import NodeRecordWriter
-from bootstrap.cluster.record_fields import RecordError, check_release
+from bootstrap.cluster.node_record_writer import NodeRecordWriter
+from bootstrap.cluster.record_validation import RecordError, check_release
 from bootstrap.contract import VERSION
 from bootstrap.idle.report import IdleReporter
 from tests.bootstrap.simulated_cluster import SimulatedCluster

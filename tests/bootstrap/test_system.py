@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import system
-from bootstrap.cluster.record_fields import check_key
+from bootstrap.cluster.record_validation import check_key
 from bootstrap.errors import CommandError
 
 
@@ -45,7 +45,7 @@ def test_services_are_commanded(tmp_path: Path, ran: list[list[str]]) -> None:
     machine.enable("a.service")
     machine.restart("a.service")
     machine.enable_linger("ubuntu")
-    machine.wall("it ends")
+    machine.broadcast_to_terminals("it ends")
     assert ran == [
         ["systemctl", "set-environment", "A=1", "B=two words"],
         ["systemctl", "daemon-reload"],

@@ -12,7 +12,7 @@ import pytest
 from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from tests.cli.fleet import KEY, error_line
 from trainer.check.node_facts import NodeFacts
 from trainer.check.report import Report

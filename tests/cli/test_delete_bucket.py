@@ -28,7 +28,7 @@ def make(s3: Any, name: str, **tags: str) -> None:
     s3.delete_object(Bucket=name, Key="runs/0")
 
 
-def left(s3: Any) -> list[str]:
+def bucket_names(s3: Any) -> list[str]:
     return sorted(found["Name"] for found in s3.list_buckets()["Buckets"])
 
 
@@ -49,14 +49,14 @@ def test_a_left_bucket_is_listed_and_deleted_with_every_version(s3: Any, capsys:
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [["mine", "demo", "-"]]
     assert main(["delete-bucket", "mine"]) == 2
     assert "use --yes" in capsys.readouterr().err
-    assert left(s3) == ["foreign", "mine"]
+    assert bucket_names(s3) == ["foreign", "mine"]
     assert main(["delete-bucket", "mine", "--yes"]) == 0
     assert capsys.readouterr().out == "deleted mine, 3 versions\n"
-    assert left(s3) == ["foreign"]
+    assert bucket_names(s3) == ["foreign"]
     for name in ("foreign", "nowhere"):
         assert main(["delete-bucket", name, "--yes"]) == 1
         assert f"no bucket {name} in {REGION} that a cluster made" in capsys.readouterr().err
-    assert left(s3) == ["foreign"]
+    assert bucket_names(s3) == ["foreign"]
 
 
 def test_json_lists_buckets_and_counts_deleted_versions(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_bucket_of_a_stack_is_kept(s3: Any, capsys: pytest.CaptureFixture[str], 
         stack(bucket_of_a_stack("mine"))
     assert main(["delete-bucket", "mine", "--yes"]) == 1
     assert "mine is in use by stack demo: run cdk destroy" in capsys.readouterr().err
-    assert left(s3) == ["mine"]
+    assert bucket_names(s3) == ["mine"]
 
 
 def test_bucket_of_a_stack_of_another_name_is_kept(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,4 +91,4 @@ def test_bucket_of_a_stack_of_another_name_is_kept(s3: Any, capsys: pytest.Captu
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [["mine", "demo", "our-app"]]
     assert main(["delete-bucket", "mine", "--yes"]) == 1
     assert "mine is in use by stack our-app: run cdk destroy" in capsys.readouterr().err
-    assert left(s3) == ["mine"]
+    assert bucket_names(s3) == ["mine"]

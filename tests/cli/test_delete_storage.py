@@ -27,7 +27,7 @@ def make(efs: Any, **tags: str) -> str:
     return str(made["FileSystemId"])
 
 
-def left(efs: Any) -> list[str]:
+def file_systems(efs: Any) -> list[str]:
     return [found["FileSystemId"] for found in efs.describe_file_systems()["FileSystems"]]
 
 
@@ -57,9 +57,9 @@ def test_file_system_deletion_needs_confirmation_or_yes(efs: Any, capsys: pytest
     mine = make(efs, deeplearning_cluster="demo")
     assert main(["delete-storage", mine]) == 2
     assert "use --yes" in capsys.readouterr().err
-    assert left(efs) == [mine]
+    assert file_systems(efs) == [mine]
     assert main(["delete-storage", mine, "--yes"]) == 0
-    assert left(efs) == []
+    assert file_systems(efs) == []
 
 
 def test_foreign_or_missing_file_system_is_refused(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_foreign_or_missing_file_system_is_refused(efs: Any, capsys: pytest.Capt
     for name, message in ((foreign, "no cluster made it"), (NO_SUCH, "no file system")):
         assert main(["delete-storage", name, "--yes"]) == 1
         assert message in capsys.readouterr().err
-    assert left(efs) == [foreign]
+    assert file_systems(efs) == [foreign]
 
 
 def test_storage_in_use_by_a_mount_target_or_a_stack_is_kept(efs: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,4 +81,4 @@ def test_storage_in_use_by_a_mount_target_or_a_stack_is_kept(efs: Any, capsys: p
     boto3.client("cloudformation", region_name=REGION).create_stack(StackName="demo", TemplateBody=json.dumps(template))
     assert main(["delete-storage", mine, "--yes"]) == 1
     assert "is in use by stack demo" in capsys.readouterr().err
-    assert left(efs) == [mine]
+    assert file_systems(efs) == [mine]

@@ -14,7 +14,7 @@ import pytest
 from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from tests.cli.fleet import KEY
 
 SHA256 = "0123456789abcdef" * 4

@@ -15,7 +15,7 @@ import pytest
 
 from cli.errors import EXIT_INTERRUPTED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from cli.watch import loop, snapshot
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members
@@ -50,7 +50,7 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
         made.logins += 1
         yield made
 
-    monkeypatch.setattr(snapshot, "connect", connect)
+    monkeypatch.setattr(snapshot, "open_connection", connect)
     return made
 
 

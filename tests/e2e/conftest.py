@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from local.run.user import User, deploy_arguments, temporary_user
-from tests.e2e.deployed_cluster import (
+from tests.e2e.support.deployed_cluster import (
     ACCOUNT,
     NODES,
     WITHOUT_VALIDATION,
@@ -15,7 +15,7 @@ from tests.e2e.deployed_cluster import (
     group_instances,
     stack_outputs,
 )
-from tests.e2e.port_scan import listening, outside_machine
+from tests.e2e.support.port_scan import listening, outside_machine
 
 
 @pytest.fixture(scope="session")

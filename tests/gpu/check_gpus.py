@@ -27,7 +27,7 @@ class TwoGpus(unittest.TestCase):
         self.directory = Path(directory.name)
 
     def weights(self, *options: str, count: int, program: tuple[str, str] | None = None) -> Weights:
-        program = program or made()
+        program = program or program_with()
         place = Path(tempfile.mkdtemp(dir=self.directory))
         size = str(64 // count)
         ranks = run(
@@ -65,7 +65,7 @@ class TwoGpus(unittest.TestCase):
 
     def test_buckets_beside_the_backward_pass_add_up_to_the_same(self) -> None:
         flat = self.weights("--reduction", "buckets", count=2)
-        buckets = made("patch('trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES', 100_000).start()")
+        buckets = program_with("patch('trainer.distributed.reduce.gradient_buckets.BUCKET_BYTES', 100_000).start()")
         for options, tolerance in (
             ((), 1e-5),
             (("--gradient-accumulation", "2"), 1e-5),
@@ -80,7 +80,7 @@ class TwoGpus(unittest.TestCase):
                 assert distance(found, alike) < tolerance
 
     def test_a_rank_lost_at_the_end_of_an_epoch_is_one_line(self) -> None:
-        program = made(
+        program = program_with(
             "from datetime import timedelta; "
             "patch('trainer.distributed.reduce.reducers.STEP_TIMEOUT', timedelta(seconds=5)).start(); "
             "stop = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP); "
@@ -94,7 +94,7 @@ class TwoGpus(unittest.TestCase):
 
     def test_a_killed_rank_ends_the_other_with_one_line(self) -> None:
         options = (*OPTIONS, "--num-epochs", "1000")
-        with running(*options, directory=self.directory, count=2, program=made(), variables=VARIABLES) as ranks:
+        with running(*options, directory=self.directory, count=2, program=program_with(), variables=VARIABLES) as ranks:
             ranks[0].wait_for_log("Batch [2]")
             ranks[1].process.kill()
             assert ranks[0].wait() != 0
@@ -128,14 +128,14 @@ class TwoGpus(unittest.TestCase):
                 found, one = (
                     self.weights(*each, "--batch-size", size, count=count, program=program)
                     for each, size, count, program in (
-                        (options, "32", 4, made(two_nodes)),
+                        (options, "32", 4, program_with(two_nodes)),
                         ((), "64", 1, None),
                     )
                 )
                 assert distance(found, one) < tolerance
 
 
-def made(change: str = "pass") -> tuple[str, str]:
+def program_with(change: str = "pass") -> tuple[str, str]:
     """Return the trainer's program with a change; each rank sees one GPU."""
     return (
         "-c",

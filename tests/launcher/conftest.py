@@ -42,7 +42,7 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     change_constants(
         copy,
         {
-            "frameworks/orted/rendezvous.MPIRUN_S": 60.0,
+            "frameworks/orted/rendezvous.MPIRUN_EXIT_TIMEOUT_S": 60.0,
             "history/git.TIMEOUT_S": 60.0,
             "history/recorder.UPLOAD_AFTER_S": 600.0,
             "history/record_upload.TIMEOUT_S": 60.0,

@@ -14,7 +14,7 @@ from cli.aws.clusters import Cluster as FoundCluster
 from cli.aws.clusters import deployed_setup, find_cluster
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.fleet import KEY, error_line, put_members
 from tests.local.aws.harness import REGION, user_with_policy
@@ -137,7 +137,7 @@ def test_a_user_without_an_action_is_refused_and_changes_nothing(
     def connect(_target: object) -> Iterator[IdleMaster]:
         yield IdleMaster()
 
-    monkeypatch.setattr("cli.ssh.master.connect", connect)
+    monkeypatch.setattr("cli.ssh.master.open_connection", connect)
     before = project.state()
     with user_with_policy(project.cluster.aws, "ann", project.policy(command, without=action)) as keys:
         for name, value in keys.items():

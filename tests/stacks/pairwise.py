@@ -9,8 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.bootstrap.identities import public_key
 from tests.stacks import existing_vpc, pinned_block
 

@@ -9,8 +9,8 @@ import pytest
 
 from local.policy_evaluation.policies import Decision, Permission, evaluate, parse
 from stacks.nodes.roles import RECORD_WRITES
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, actions, resources, statements
 
 Synthesize = Callable[..., Template]
@@ -18,7 +18,7 @@ KEY = "arn:aws:kms:eu-west-1:123456789012:key/0123"
 
 
 @pytest.fixture(scope="module")
-def given(synthesize: Synthesize) -> Template:
+def with_data(synthesize: Synthesize) -> Template:
     return synthesize(
         worker_count=1,
         data_buckets=("images", "team/results/ours:rw"),
@@ -56,25 +56,25 @@ def may(template: Template, role: str, action: str, resource: str, *, prefix: st
 
 
 @pytest.mark.parametrize("role", ["RolesMaster", "RolesWorker"])
-def test_nodes_read_named_buckets_and_write_only_with_rw(given: Template, role: str) -> None:
-    assert may(given, role, "s3:ListBucket", "images")
-    assert may(given, role, "s3:GetObject", "images/a/b.jpg")
-    assert may(given, role, "s3:ListBucket", "team", prefix="results/ours/")
+def test_nodes_read_named_buckets_and_write_only_with_rw(with_data: Template, role: str) -> None:
+    assert may(with_data, role, "s3:ListBucket", "images")
+    assert may(with_data, role, "s3:GetObject", "images/a/b.jpg")
+    assert may(with_data, role, "s3:ListBucket", "team", prefix="results/ours/")
     for action in ("GetObject", "PutObject", "DeleteObject"):
-        assert may(given, role, f"s3:{action}", "team/results/ours/x")
-        assert not may(given, role, f"s3:{action}", "team/results/theirs/x")
-        assert not may(given, role, f"s3:{action}", "team/results/ours-too/x")
-        assert not may(given, role, f"s3:{action}", "others/x")
-    assert not may(given, role, "s3:PutObject", "images/a/b.jpg")
-    assert not may(given, role, "s3:DeleteObject", "images/a/b.jpg")
+        assert may(with_data, role, f"s3:{action}", "team/results/ours/x")
+        assert not may(with_data, role, f"s3:{action}", "team/results/theirs/x")
+        assert not may(with_data, role, f"s3:{action}", "team/results/ours-too/x")
+        assert not may(with_data, role, f"s3:{action}", "others/x")
+    assert not may(with_data, role, "s3:PutObject", "images/a/b.jpg")
+    assert not may(with_data, role, "s3:DeleteObject", "images/a/b.jpg")
     for prefix in (None, "", "results/", "results/ours-too/"):
-        assert not may(given, role, "s3:ListBucket", "team", prefix=prefix)
-    assert not may(given, role, "s3:GetBucketPolicy", "images")
+        assert not may(with_data, role, "s3:ListBucket", "team", prefix=prefix)
+    assert not may(with_data, role, "s3:GetBucketPolicy", "images")
 
 
-def test_the_key_serves_s3_alone(given: Template) -> None:
+def test_the_key_serves_s3_alone(with_data: Template) -> None:
     for role in ("RolesMaster", "RolesWorker"):
-        [key] = [s for s in statements(given, role) if "kms:Decrypt" in actions(s)]
+        [key] = [s for s in statements(with_data, role) if "kms:Decrypt" in actions(s)]
         assert (actions(key), key["Resource"]) == (["kms:Decrypt", "kms:GenerateDataKey"], KEY)
         assert plain(key["Condition"]) == {"StringEquals": {"kms:ViaService": ["s3.eu-west-1.amazonaws.com"]}}
 
@@ -86,8 +86,8 @@ def test_a_former_key_of_the_cluster_is_readable_through_s3(synthesize: Synthesi
         assert (actions(key), key["Resource"]) == (["kms:Decrypt"], KEY)
 
 
-def test_both_roles_get_the_policies(given: Template, template: Template) -> None:
-    ours = [r["Properties"] for r in resources(given, "AWS::IAM::Role")]
+def test_both_roles_get_the_policies(with_data: Template, template: Template) -> None:
+    ours = [r["Properties"] for r in resources(with_data, "AWS::IAM::Role")]
     named = ["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]
     assert [role["ManagedPolicyArns"] for role in ours] == [named, named]
     assert "ManagedPolicyArns" not in json.dumps(template)
@@ -97,18 +97,18 @@ FULL_ACCESS = {"Effect": "Allow", "Action": ["s3:*", "dynamodb:*"], "Resource": 
 
 
 @pytest.mark.parametrize("role", ["RolesMaster", "RolesWorker"])
-def test_full_access_to_s3_replaces_no_program_that_nodes_run(given: Template, role: str) -> None:
-    read = [plain(s["Resource"]) for s in statements(given, role) if actions(s) == ["s3:GetObject"]]
+def test_full_access_to_s3_replaces_no_program_that_nodes_run(with_data: Template, role: str) -> None:
+    read = [plain(s["Resource"]) for s in statements(with_data, role) if actions(s) == ["s3:GetObject"]]
     [bundle] = re.findall(r"arn:aws:s3:::TOKEN/[0-9a-f]{64}\.zip", str(read))
     for action in ("s3:PutObject", "s3:DeleteObject"):
         for arn, expected in ((bundle, Decision.DENIED), ("arn:aws:s3:::other/a.zip", Decision.ALLOWED)):
             permission = Permission(action=action, resource=arn, context={})
-            assert decide(given, role, permission, FULL_ACCESS) is expected
+            assert decide(with_data, role, permission, FULL_ACCESS) is expected
 
 
 @pytest.mark.parametrize("action", RECORD_WRITES)
-def test_full_access_to_dynamodb_writes_no_other_nodes_record(given: Template, action: str) -> None:
-    [own] = [s for s in statements(given, "RolesWorker") if actions(s) == ["dynamodb:PutItem"]]
+def test_full_access_to_dynamodb_writes_no_other_nodes_record(with_data: Template, action: str) -> None:
+    [own] = [s for s in statements(with_data, "RolesWorker") if actions(s) == ["dynamodb:PutItem"]]
     table = plain(own["Resource"])
     for keys, expected in (
         (("AROA:i-1",), Decision.ALLOWED),
@@ -117,7 +117,7 @@ def test_full_access_to_dynamodb_writes_no_other_nodes_record(given: Template, a
     ):
         context = {"aws:userid": ("AROA:i-1",), "dynamodb:LeadingKeys": keys}
         permission = Permission(action=action, resource=table, context=context)
-        assert decide(given, "RolesWorker", permission, FULL_ACCESS) is expected
+        assert decide(with_data, "RolesWorker", permission, FULL_ACCESS) is expected
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ MANAGED = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ours-AbCdEf"
 
 def test_nodes_read_exactly_the_named_secrets_through_their_services(synthesize: Synthesize) -> None:
     secrets = ("ssm:/team/wandb", "ssm:plain", "secretsmanager:team/hub", f"secretsmanager:{MANAGED}")
-    given = synthesize(secrets=secrets, secret_keys=(KEY,))
+    with_secrets = synthesize(secrets=secrets, secret_keys=(KEY,))
     for role in ("RolesMaster", "RolesWorker"):
-        found = {tuple(actions(s)): plain(s) for s in statements(given, role)}
+        found = {tuple(actions(s)): plain(s) for s in statements(with_secrets, role)}
         parameter = "arn:aws:ssm:TOKEN:TOKEN:parameter/"
         assert found["ssm:GetParameter",]["Resource"] == [f"{parameter}plain", f"{parameter}team/wandb"]
         named = "arn:aws:secretsmanager:TOKEN:TOKEN:secret:team/hub-??????"

@@ -13,8 +13,8 @@ from cdk_nag import HIPAASecurityChecks, NIST80053R5Checks, PCIDSS321Checks
 from bootstrap import contract
 from stacks import cluster as cluster_module
 from stacks.hardening import ACKNOWLEDGED, PACKS
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
 from tests.stacks.pinned_block import BLOCK, FACTS, pinned

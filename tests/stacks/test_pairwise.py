@@ -16,8 +16,8 @@ import aws_cdk as cdk
 import pytest
 from cdk_nag import AwsSolutionsChecks
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import SETTINGS
-from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.stacks import existing_vpc
 from tests.stacks.pairwise import PARAMETERS, pairs, possible_pairs, props_of, rows

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import RESERVATION, Template, node_launch_data
 
 Synthesize = Callable[..., Template]

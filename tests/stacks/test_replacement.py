@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.synthesis import Synthesize
 
 Template = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stacks.settings.setup import SetupSettings
-from stacks.settings.values import SettingsError
+from stacks.settings.base import SettingsError
+from stacks.settings.software import SetupSettings
 from tests.stacks.template_parts import Template, actions, resources, statements
 
 Synthesize = Callable[..., Template]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from local.aws.cloudformation.dependencies import dependencies
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, logical_id, resources
 
 Synthesize = Callable[..., Template]

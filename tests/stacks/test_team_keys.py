@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bootstrap.team_keys.keys import TAG, from_tags
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.bootstrap.identities import public_key
 from tests.bootstrap.team_keys.team_public_keys import ECDSA, ED25519, RSA, WEAK_RSA
 from tests.stacks.replacements import compare

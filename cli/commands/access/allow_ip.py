@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import click
 
 from cli.aws.allow_list import AllowedBlock, AllowList, allow_list_id
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.aws.own_address import URL, VARIABLE, own_address
 from cli.command import cluster_command
@@ -15,8 +15,8 @@ from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.ssh.expired_addresses import name_expired
 from stacks.settings.access import WIDEST_SSH_PREFIX
-from stacks.settings.lifetime import iso
-from stacks.settings.values import SettingsError, duration, ipv4_block, require
+from stacks.settings.base import SettingsError, require
+from stacks.settings.parsing import duration, format_utc, ipv4_block
 
 COLUMNS = ("CIDR", "UNTIL")
 
@@ -43,7 +43,7 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
     status and ssh do so whenever they run. Open connections stay open.
     """
     more = _checked(cidr, me=me, time=time, remove=remove)
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     allowed = AllowList(clients.ec2, allow_list_id(cluster))
     block = f"{own_address()}/32" if me else cidr
@@ -59,10 +59,12 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
         changed = allowed.add(AllowedBlock(cidr=block, until=now + more if more else None))
     entries = allowed.entries()
     if as_json:
-        addresses = [{"cidr": entry.cidr, "until": iso(entry.until) if entry.until else None} for entry in entries]
+        addresses = [
+            {"cidr": entry.cidr, "until": format_utc(entry.until) if entry.until else None} for entry in entries
+        ]
         print_json(cluster=cluster.name, addresses=addresses, changed=changed)
     elif entries:
-        print_table(COLUMNS, [(entry.cidr, iso(entry.until) if entry.until else "") for entry in entries])
+        print_table(COLUMNS, [(entry.cidr, format_utc(entry.until) if entry.until else "") for entry in entries])
     else:
         besides = "addresses in ssh_location are allowed too"
         print(f"dlcluster: no address on the list of {cluster.name}; {besides}", file=sys.stderr)

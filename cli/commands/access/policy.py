@@ -2,7 +2,7 @@
 
 import json
 
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.command import cluster_command
 from cli.shared_options import Selection
@@ -16,7 +16,7 @@ def command(selection: Selection) -> int:
     It allows finding the nodes, logging in and running jobs; on a private cluster, sessions with its nodes only. A user
     with no other permissions must name the cluster: dlcluster --cluster NAME.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     _, partition, _, _, account, _ = clients.sts.get_caller_identity()["Arn"].split(":", 5)
     scope = AwsScope(partition=partition, region=clients.region, account=account)

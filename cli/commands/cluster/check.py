@@ -11,7 +11,7 @@ from cli.output import json_option, print_json, print_table, printable
 from cli.reports.check import COLUMNS, parse_report
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import CommandResult, MasterConnection, ending_with_connection, last_line
+from cli.ssh.master_connection import CommandResult, MasterConnection, kill_on_disconnect, last_line
 
 PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER}/check", "--json")
 """Command of the job that measures. It also runs on differing nodes, because it names those, and on the master without
@@ -58,7 +58,7 @@ def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
 
 def _measure(connection: MasterConnection) -> CommandResult:
     """Run the job on all nodes, and end it with the connection. Raises ClusterError with the job's own reason."""
-    done = connection.output(ending_with_connection(PROGRAM), keep_stdin_open=True, timeout_s=TIMEOUT_S)
+    done = connection.output(kill_on_disconnect(PROGRAM), keep_stdin_open=True, timeout_s=TIMEOUT_S)
     if done.exit_code:
         messages = [line.partition(SAID)[2] for line in done.stderr.splitlines() if SAID in line]
         reason = messages[0] if messages else last_line(done.stderr).removeprefix("launch: ")

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.command import cluster_command
 from cli.costs.amounts import dollars, dollars_by_kind
@@ -10,7 +10,7 @@ from cli.costs.forecast import FORECASTS, cost_ahead, document, upcoming_end
 from cli.costs.read import read_cost
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 
 
 @cluster_command("cost", examples=("dlcluster cost", "dlcluster cost --forecast", "dlcluster cost --json"))
@@ -23,7 +23,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     made; not the bucket, logs and traffic, for which see docs/start/costs.md. AWS's bill differs by discounts and
     taxes.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     cost = read_cost(clients, cluster)
     end = upcoming_end(cluster)
@@ -37,7 +37,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     print(f"{cost.prices.describe()}, US dollars; {cost.not_counted}")
     if forecast:
         if end is not None:
-            message = f"until its end at {iso(end.time)} ({end.hours:.1f} h)"
+            message = f"until its end at {format_utc(end.time)} ({end.hours:.1f} h)"
             print(f"{message} as it is now: {dollars(cost_ahead(cost, end.hours, end))}")
         for name, hours in FORECASTS:
             what = f"{end.outcome} after its end" if end is not None and end.hours < hours else "as it is now"

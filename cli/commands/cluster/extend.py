@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from bootstrap.contract import NODE_TYPES, NodeType
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
@@ -17,8 +17,8 @@ from cli.errors import UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.sizes.groups import read_groups, require_settled
-from stacks.settings.lifetime import DELETE, DELETE_AFTER, iso
-from stacks.settings.values import duration
+from stacks.settings.lifetime import DELETE, DELETE_AFTER
+from stacks.settings.parsing import duration, format_utc
 
 SETTING: Final = "expires"
 DEPLOY_TIME: Final = timedelta(minutes=10)
@@ -45,20 +45,24 @@ def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple
     props = read_props(read_context(Path.cwd(), cdk_options))
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
     # Do not use cdk.json, which an interrupted call may have changed: the next one must not add to that.
     now = datetime.now(timezone.utc)
-    expires = iso(max(now, cluster.expires or now) + more)
+    expires = format_utc(max(now, cluster.expires or now) + more)
     before = _paused(clients, cluster)
     if len(before) == len(NODE_TYPES):
         print(f"dlcluster: {cluster.name} is paused, and the deploy starts no node", file=sys.stderr)
     if cluster.expires is not None and now < cluster.expires < now + DEPLOY_TIME and not before:
-        message = f"dlcluster: {cluster.name} expires at {iso(cluster.expires)}, perhaps before the deploy is done"
+        message = (
+            f"dlcluster: {cluster.name} expires at {format_utc(cluster.expires)}, perhaps before the deploy is done"
+        )
         print(f"{message}: its nodes may end", file=sys.stderr)
     if cluster.expires is not None and cluster.expiry_action == DELETE and cluster.expires <= now:
-        message = f"dlcluster: AWS deletes stack {cluster.stack_name} from {iso(cluster.expires + DELETE_AFTER)} on"
+        message = (
+            f"dlcluster: AWS deletes stack {cluster.stack_name} from {format_utc(cluster.expires + DELETE_AFTER)} on"
+        )
         print(f"{message} (expiry_action delete), perhaps before a deploy has put that off", file=sys.stderr)
     set_and_deploy(SETTING, expires, cdk_options=cdk_options, region=clients.region, deploy=deploy)
     # The CDK has waited for the update's cleanup, which removes the old schedules.

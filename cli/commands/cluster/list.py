@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cli.aws.clients import Clients, aws_errors, connect
+from cli.aws.clients import Clients, aws_errors, create_clients
 from cli.aws.clusters import Cluster, UnfinishedStack, check_outputs, find_stacks
 from cli.aws.scaling import find_groups
 from cli.command import cluster_command
@@ -26,7 +26,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     A stack that is being created, or whose first deploy failed, has no number. Below the table, each failure is
     explained, with the next step.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     stacks = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda stack: stack.name)
     rows = [_document(clients, stack) for stack in stacks if selection.cluster in (None, stack.name)]
     if as_json:

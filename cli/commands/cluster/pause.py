@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
 from cli.command import cluster_command
@@ -39,7 +39,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     standby or protected from scale-in are named, and terminated too. A second call is harmless, and completes one that
     was interrupted.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)

@@ -21,7 +21,7 @@ from cli.shared_options import Selection
 @json_option
 @cdk_option
 def command(selection: Selection, *, cdk_options: tuple[str, ...], as_json: bool) -> int:
-    """Check before a deploy that the account can hold the cluster of ./cdk.json.
+    """Check quotas, permissions and settings before a deploy of the cluster of ./cdk.json.
 
     It prints one line per finding, the price last, and changes nothing. Exit code 1 means that one is a problem.
     """

@@ -7,7 +7,7 @@ import click
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from bootstrap.contract import WORKER
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import DeployedTemplate, read_template
 from cli.cdk.context import cdk_option, read_context, read_props
@@ -50,7 +50,7 @@ def command(
         raise UsageError("resize is not for a Capacity Block: change worker_count in cdk.json, cdk deploy, then resume")
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
     template = read_template(clients.cloudformation, cluster.stack_name)

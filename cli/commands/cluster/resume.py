@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 import click
 
 from bootstrap.contract import NODE_TYPES
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.deployed_template import read_template
 from cli.command import cluster_command
@@ -19,7 +19,7 @@ from cli.sizes.groups import read_groups, require_placed, require_settled, resum
 from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import describe_rate, hourly_rate
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 
 
 @cluster_command("resume", examples=("dlcluster resume", "dlcluster resume --timeout 3600 --json"))
@@ -36,12 +36,12 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
     The nodes are new machines: their disks are as after a deploy. A second call is harmless, and completes one that was
     interrupted.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
     require_settled(cluster)
     if cluster.expires is not None and cluster.expires <= datetime.now(timezone.utc):
         raise ClusterError(
-            f"{cluster.name} expired at {iso(cluster.expires)} and would be paused again: dlcluster extend 8h"
+            f"{cluster.name} expired at {format_utc(cluster.expires)} and would be paused again: dlcluster extend 8h"
         )
     _require_block(cluster)
     template = read_template(clients.cloudformation, cluster.stack_name)

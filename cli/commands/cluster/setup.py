@@ -18,7 +18,7 @@ from cli.output import json_option, print_json, printable
 from cli.shared_options import Selection
 from cli.ssh.from_master import SSH_FAILED, bootstrap_command
 from cli.ssh.master import connect_to_master
-from cli.ssh.remote import MasterConnection, last_line
+from cli.ssh.master_connection import MasterConnection, last_line
 
 AT_ONCE: Final = 8
 """Number of nodes that run the setup simultaneously once it has succeeded on one; a server allows ten channels per

@@ -85,5 +85,5 @@ def _cost(selected: ClusterContext) -> Cost | None:
         with aws_errors(selected.clients.region):
             return read_cost(selected.clients, selected.cluster)
     except ClusterError as error:
-        print(f"dlcluster: cannot tell the cost: {printable(str(error))}", file=sys.stderr)
+        print(f"dlcluster: cannot determine the cost: {printable(str(error))}", file=sys.stderr)
         return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cluster_lock import Lock
 from cli.command import cluster_command
@@ -57,7 +57,7 @@ def command(
     requirements.require_zones(props, cdk_options, cluster=selection.cluster)
     if by_spot_score:
         requirements.require_spot(props)
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     target = PreflightTarget.of(clients, props, settings)
     prices = price_list(clients.region)
     lock = Lock(clients=clients, name=props.cluster_name, caller=target.caller)
@@ -82,6 +82,7 @@ def command(
             print(f"dlcluster: {scores_line(requirements.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
         print_cost(props, prices, end)
         confirm(f"continue with {' or '.join(props.zones)}?", yes=yes)
+    # A running fleet needs no start: this only writes its zone to cdk.json.
     zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
     cluster = require_cluster(deployer)
     members = wait_until_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, check_outputs, find_cluster, find_clusters
 from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState, find_newest_stack
@@ -22,7 +22,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     Without --cluster it looks at the cluster of ./cdk.json, or else at the only one. It also finds stacks that were
     rolled back or destroyed in the last 90 days. Exit code 1 means that AWS did not answer every question.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     stack, cluster = _find(clients, selection.cluster or _name_here(Path.cwd()))
     diagnosis = diagnose(clients, stack, cluster)
     if as_json:

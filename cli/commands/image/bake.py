@@ -11,7 +11,7 @@ from bootstrap.contract import SETUP_HASH_LENGTH
 from cli.aws.clusters import deployed_setup
 from cli.cdk.context import cdk_option, read_context, read_props
 from cli.cdk.deploy import set_and_deploy
-from cli.cluster_lock import BAKE_ID, Lock, interruptible
+from cli.cluster_lock import BAKE_ID, Lock
 from cli.command import cluster_command
 from cli.errors import UsageError
 from cli.image.bake import bake
@@ -20,6 +20,7 @@ from cli.image.images import find_image, wait_for_image
 from cli.image.worker import newest_node
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
+from cli.signals import interruptible
 from cli.ssh.master import connect_to_master
 
 SETTING: Final = "ami"

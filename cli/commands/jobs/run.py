@@ -14,7 +14,7 @@ from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
 from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
 from cli.jobs.refused_options import refuse_options
-from cli.jobs.script import check_exists, check_is_sent, find_script, note_independent_processes
+from cli.jobs.script import find_script, note_independent_processes, require_inside_upload, require_script_exists
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
@@ -74,8 +74,8 @@ def command(
     refuse_task_file(words)
     script = find_script(words)
     if sync:
-        check_is_sent(script)
-        check_exists(words[0])
+        require_inside_upload(script)
+        require_script_exists(words[0])
     with connect_to_master(selection) as (selected, connection):
         refuse_other_launchers(words, nnodes=launch_options.nnodes or selected.membership.desired_training_nodes)
         if launch_options.secret:

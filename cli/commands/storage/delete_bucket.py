@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.orphaned_buckets import Bucket, delete_versions, made_buckets, used_by_stacks
 from cli.command import cluster_command
 from cli.errors import ClusterError, UsageError
@@ -24,7 +24,7 @@ def command(selection: Selection, *, bucket: str | None, yes: bool, as_json: boo
     It refuses a bucket that a stack uses, and one that no cluster made. It sees only the stacks of this region and
     account, so a bucket that a cluster elsewhere uses looks unused. An interrupted call may be repeated.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     if bucket is None:
         return _list(clients, selection.cluster, as_json=as_json)
     bucket_record = _find(clients, bucket)

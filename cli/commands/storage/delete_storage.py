@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.file_systems import FileSystem, find_file_system, made_file_systems
 from cli.command import cluster_command
 from cli.errors import ClusterError, UsageError
@@ -27,7 +27,7 @@ def command(selection: Selection, *, file_system: str | None, yes: bool, as_json
     It refuses a file system that a cluster uses or that has a mount target, and one that no cluster made. The prices
     are those of storage in us-east-1.
     """
-    clients = connect(selection.region)
+    clients = create_clients(selection.region)
     if file_system is None:
         return _list(clients, selection.cluster, as_json=as_json)
     details = find_file_system(clients, file_system)

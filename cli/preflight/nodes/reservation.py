@@ -12,7 +12,7 @@ from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.nodes.offering import deploy_zone
 from cli.preflight.target import PreflightTarget, find_current_stack
 from cli.reports.capacity_block import DeployedBlock, parse_deployed_block
-from stacks.settings.lifetime import iso, parse_time
+from stacks.settings.parsing import format_utc, parse_time
 from stacks.settings.purchase import CAPACITY_BLOCK, RESERVATION, CapacityBlock
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check_reservation(target: PreflightTarget) -> Iterator[Finding]:
     if is_block:
         yield from _block_times(target, name, reservation)
     elif (end := reservation.get("EndDate")) is not None:
-        sentence = f"{name} ends at {iso(end)}, and nodes launched after that fail"
+        sentence = f"{name} ends at {format_utc(end)}, and nodes launched after that fail"
         yield warning(SUBJECT, sentence, "set expires before that, or give the reservation no end")
 
 
@@ -89,20 +89,20 @@ def _block_times(target: PreflightTarget, name: str, reservation: "CapacityReser
     kind = target.props.instance_type
     block = CapacityBlock(block_id=name, instance_type=kind, zone="", count=0, starts_at=starts, ends_at=ends)
     if block.pauses_at <= now:
-        yield problem(SUBJECT, f"{name} is over: its nodes end at {iso(block.pauses_at)}", "choose the next one")
+        yield problem(SUBJECT, f"{name} is over: its nodes end at {format_utc(block.pauses_at)}", "choose the next one")
     else:
         yield ok(
             SUBJECT,
-            f"the nodes start at {iso(starts)} and end at {iso(block.pauses_at)}, because {name} ends at {iso(ends)}",
+            f"the nodes start at {format_utc(starts)} and end at {format_utc(block.pauses_at)}, "
+            f"because {name} ends at {format_utc(ends)}",
         )
     yield from _stale_dates(target, reservation)
     deployed = _deployed_block(target)
     if deployed is None or deployed.block_id != name:
         yield from _late_start(block, now)
     if deployed is not None and deployed.block_id != name and deployed.starts_at <= now < deployed.pauses_at:
-        sentence = (
-            f"{deployed.block_id} holds the cluster until {iso(deployed.pauses_at)}, and this deploy removes that pause"
-        )
+        until = format_utc(deployed.pauses_at)
+        sentence = f"{deployed.block_id} holds the cluster until {until}, and this deploy removes that pause"
         yield warning(SUBJECT, sentence, "deploy after it, or dlcluster pause before")
 
 
@@ -113,7 +113,9 @@ def _late_start(block: CapacityBlock, now: datetime) -> Iterator[Finding]:
     if block.starts_at <= now < block.pauses_at:
         yield warning(SUBJECT, f"{name} has begun: its start has passed, and the deploy may start no node", fix)
     elif now < block.starts_at < now + MAX_DEPLOY_TIME:
-        yield warning(SUBJECT, f"{name} starts at {iso(block.starts_at)}, perhaps before the deploy has ended", fix)
+        yield warning(
+            SUBJECT, f"{name} starts at {format_utc(block.starts_at)}, perhaps before the deploy has ended", fix
+        )
 
 
 def _stale_dates(target: PreflightTarget, reservation: "CapacityReservationTypeDef") -> Iterator[Finding]:
@@ -126,7 +128,7 @@ def _stale_dates(target: PreflightTarget, reservation: "CapacityReservationTypeD
         for what, live in (("StartDate", reservation.get("StartDate")), ("EndDate", reservation.get("EndDate"))):
             kept = answer.get(what)
             if live is not None and parse_time(str(kept)) != live:
-                sentence = f"{what} of {name} is {iso(live)}, and cdk.context.json has {kept}"
+                sentence = f"{what} of {name} is {format_utc(live)}, and cdk.context.json has {kept}"
                 yield problem(SUBJECT, sentence, f"cdk context --reset {shlex.quote(key)}")
                 break
 

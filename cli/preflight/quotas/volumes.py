@@ -17,10 +17,10 @@ _GIB_A_TIB: Final = 1024
 
 def check_volume_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Compare the nodes' root volumes with the quota's remainder beside volumes in use."""
-    needed, used = target.nodes * target.props.root_volume_gib, _used_gib(target)
+    needed, used = target.node_count * target.props.root_volume_gib, _used_gib(target)
     allowed = service_quotas.quota_value(target, service_quotas.GP3_TIB) * _GIB_A_TIB
     sentence = (
-        f"{target.nodes} x {target.props.root_volume_gib} GiB are {needed} GiB; "
+        f"{target.node_count} x {target.props.root_volume_gib} GiB are {needed} GiB; "
         f"{service_quotas.GP3_TIB.name}: {allowed / _GIB_A_TIB:g}, {used} GiB in use"
     )
     if used + needed > allowed:

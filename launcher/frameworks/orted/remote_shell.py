@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from launcher.frameworks.orted.names import program, socket_name
 
-SSH_S = 60.0
+SSH_EXTRA_TIMEOUT_S = 60.0
 """Seconds added to the deadline for ssh, which gives up sooner."""
 
 
@@ -25,9 +25,9 @@ def hand_over(job: str, args: Sequence[str], *, seconds: float) -> int:
         done = subprocess.run(
             [*ssh, "--", host, there],
             input=command.encode(errors="surrogateescape"),
-            timeout=seconds + SSH_S,
+            timeout=seconds + SSH_EXTRA_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{host} did not answer within {seconds + SSH_S:g} s") from error
+        raise TimeoutError(f"{host} did not answer within {seconds + SSH_EXTRA_TIMEOUT_S:g} s") from error
     return done.returncode

@@ -13,7 +13,7 @@ import time
 from launcher.peer_credentials import is_same_user
 
 RETRY_S = 0.05
-MPIRUN_S = 5.0
+MPIRUN_EXIT_TIMEOUT_S = 5.0
 """Seconds that mpirun may take to exit with the failed rank's exit code after one of its daemons failed."""
 TAKEN = b"+"
 
@@ -53,7 +53,7 @@ def run_command(command: str) -> int:
     shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     code = subprocess.run([shell, "-c", command], check=False).returncode
     if code:
-        time.sleep(MPIRUN_S)
+        time.sleep(MPIRUN_EXIT_TIMEOUT_S)
     return 128 - code if code < 0 else code
 
 

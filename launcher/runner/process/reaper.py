@@ -21,17 +21,17 @@ from launcher.runner.process.processes import (
 ORPHANS_TIMEOUT_S = 5.0
 IDLE_NAME, REAPER_NAME = "launch-idle", "launch-reaper"
 """Process names of an idle runner and of its reaper."""
-STOPPED_S = 20.0
+MAX_STOPPED_S = 20.0
 """Seconds that a child may be stopped (SIGSTOP); the launcher's heartbeat timeout."""
 POLL_S = 0.5
 MAX_SESSION_S = 3600.0
 """Maximum age of a session that accepts another job, in seconds; an older one's login certificate may have expired."""
-RUN_ANOTHER = 75
+RUN_ANOTHER_EXIT_CODE = 75
 """Exit code of a child whose job ended cleanly, so that another may follow (EX_TEMPFAIL of sysexits(3))."""
 
 
 def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
-    """Run `work` in a child, and again in a new child while it exits with RUN_ANOTHER; return the last result.
+    """Run `work` in a child, and in a new one while it exits with RUN_ANOTHER_EXIT_CODE; return the last result.
 
     `work` gets True if this session has run a job before. Once a job's processes are gone, `report_idle` tells the
     launcher that the session is free; if it returns False, nobody reads the report and the session ends.
@@ -56,7 +56,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         status = wait_for_end(child)
         is_clean = end_orphans(timeout_s=ORPHANS_TIMEOUT_S)
         code = exit_code(os.waitstatus_to_exitcode(status))
-        if code != RUN_ANOTHER or not is_clean or time.monotonic() - since > MAX_SESSION_S:
+        if code != RUN_ANOTHER_EXIT_CODE or not is_clean or time.monotonic() - since > MAX_SESSION_S:
             return code
         # Clean up before the next child starts, so that the launcher need not wait for it.
         if not report_idle():
@@ -65,7 +65,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
         rename(REAPER_NAME)
 
 
-def wait_for_end(child: int, *, stopped_s: float = STOPPED_S) -> int:
+def wait_for_end(child: int, *, stopped_s: float = MAX_STOPPED_S) -> int:
     """Reap the child and return its status (wait(2)).
 
     The child always ends unless it is stopped; then kill it, because its ranks would keep running.

@@ -26,12 +26,12 @@ POLL_S = 0.05
 class _SupervisedProcess:
     """A child process with its log, its open streams and the progress of its end."""
 
-    def __init__(self, running: processes.ChildProcess, *, index: int, log: "ProcessLog | None") -> None:
-        self.running = running
-        self.group = running.pid
+    def __init__(self, child: processes.ChildProcess, *, index: int, log: "ProcessLog | None") -> None:
+        self.child = child
+        self.pgid = child.pid
         self.index = index
         self.log = log
-        self.streams: dict[int, int] = {running.stdout: FrameType.STDOUT, running.stderr: FrameType.STDERR}
+        self.streams: dict[int, int] = {child.stdout: FrameType.STDOUT, child.stderr: FrameType.STDERR}
         self.code: int | None = None
         self.drain_until = 0.0
         self.kill_at: float | None = None
@@ -101,15 +101,17 @@ class Supervisor:
     def _kill_overdue_and_report(self) -> None:
         for process in self._unfinished:
             if process.kill_at is not None and self._clock() >= process.kill_at:
-                processes.signal_group(process.group, signal.SIGKILL)
+                processes.signal_group(process.pgid, signal.SIGKILL)
             if not self._paused:
                 self._report_if_ended(process)
         if not self._paused:
-            self._unfinished = [process for process in self._unfinished if not self._is_over(process)]
+            for process in tuple(self._unfinished):
+                self._finish_if_over(process)
 
-    def _is_over(self, process: _SupervisedProcess) -> bool:
-        if not (process.reported and processes.group_is_gone(process.group) and self._is_drained(process)):
-            return False
+    def _finish_if_over(self, process: _SupervisedProcess) -> None:
+        """Forward the rest of the output of a process that is over, close its streams, and forget it."""
+        if not (process.reported and processes.group_is_gone(process.pgid) and self._is_drained(process)):
+            return
         for fd, kind in tuple(process.streams.items()):
             os.set_blocking(fd, False)
             try:
@@ -117,7 +119,7 @@ class Supervisor:
             except BlockingIOError:
                 pass
             self._close_stream(process, fd)
-        return True
+        self._unfinished.remove(process)
 
     def _is_drained(self, process: _SupervisedProcess) -> bool:
         """Return True if the output was read completely or is silent: an escaped process can keep a stream open."""
@@ -142,7 +144,7 @@ class Supervisor:
     def _watch_process(self, process: _SupervisedProcess) -> None:
         if not self._paused:
             self._watch_streams(process)
-        ended = os.pidfd_open(process.group)
+        ended = os.pidfd_open(process.pgid)
         self._poller.add(ended, lambda: self._leader_ended(process, ended))
 
     def _watch_streams(self, process: _SupervisedProcess) -> None:
@@ -198,7 +200,7 @@ class Supervisor:
     def _leader_ended(self, process: _SupervisedProcess, pidfd: int) -> None:
         self._poller.remove(pidfd)
         os.close(pidfd)
-        process.code = processes.exit_code(process.running.wait())
+        process.code = processes.exit_code(process.child.wait())
         self._all_succeeded = self._all_succeeded and process.code == 0
         process.drain_until = self._clock() + DRAIN_S
         # End what the process left behind; the node's other processes continue.
@@ -217,7 +219,7 @@ class Supervisor:
     def _terminate(self, process: _SupervisedProcess) -> None:
         if process.kill_at is None:
             process.kill_at = self._clock() + self._grace_s
-            processes.signal_group(process.group, signal.SIGTERM)
-            if processes.runs_as_other_user(process.group):
-                note = f"process {process.group} runs as another user, so it cannot be ended"
+            processes.signal_group(process.pgid, signal.SIGTERM)
+            if processes.runs_as_other_user(process.pgid):
+                note = f"process {process.pgid} runs as another user, so it cannot be ended"
                 self._channel.send(FrameType.NOTE, note.encode("ascii"))

@@ -18,7 +18,7 @@ from launcher.runner.s3.shard import Shard
 from launcher.runner.s3.workers import Arrived, Task, Workers
 from launcher.sync.progress import plural
 
-REPORT_S: Final = 0.5
+REPORT_INTERVAL_S: Final = 0.5
 """Seconds between two reports of the progress."""
 
 
@@ -107,7 +107,7 @@ class Download:
                 open_tasks += event.tasks
                 self._total += event.size
                 self._check_space()
-            if time.monotonic() - reported_at >= REPORT_S:
+            if time.monotonic() - reported_at >= REPORT_INTERVAL_S:
                 reported_at = time.monotonic()
                 self._report(self._counts())
 

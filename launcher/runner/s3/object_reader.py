@@ -29,7 +29,7 @@ ATTEMPTS: Final = 6
 """Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
 MAX_BACKOFF_S: Final = 5.0
 """Longest back-off before another attempt, in seconds; a throttled one may wait longer."""
-TIMEOUTS_S: Final = (5, 60)
+CONNECT_AND_READ_TIMEOUT_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
 SERVER_ERROR: Final = 500
 WHOLE: Final = 200
@@ -66,7 +66,7 @@ class ObjectReader:
         settings: dict[str, Any] = {
             "verify": session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE", True),
             "proxies": get_environ_proxies(address.url),
-            "timeout": TIMEOUTS_S,
+            "timeout": CONNECT_AND_READ_TIMEOUT_S,
             "max_pool_connections": connections,
         }
         self._http = URLLib3Session(**settings)

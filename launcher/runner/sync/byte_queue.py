@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from launcher.errors import LaunchError
 
-STALL_S = 60.0
+STALL_TIMEOUT_S = 60.0
 """Seconds without progress after which a neighbor counts as lost."""
 BUFFER = 1 << 18
 MAX_PIECES = 256
@@ -49,6 +49,6 @@ class ByteQueue(io.RawIOBase):
 
     def _next_piece(self) -> bytes:
         try:
-            return self._pieces.get(timeout=STALL_S)
+            return self._pieces.get(timeout=STALL_TIMEOUT_S)
         except queue.Empty as error:
-            raise TimeoutError(f"nothing arrived for {STALL_S:g} s") from error
+            raise TimeoutError(f"nothing arrived for {STALL_TIMEOUT_S:g} s") from error

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import BinaryIO, cast
 
 from launcher.errors import LaunchError
-from launcher.runner.sync.byte_queue import BUFFER, STALL_S, NeighborLostError
+from launcher.runner.sync.byte_queue import BUFFER, STALL_TIMEOUT_S, NeighborLostError
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.part_file import PartFile
 from launcher.sync.certificate import client_context, server_context
@@ -57,7 +57,7 @@ def _wrap_tls(context: ssl.SSLContext, plain: socket.socket, *, server_side: boo
     except BaseException:
         plain.close()
         raise
-    secured.settimeout(STALL_S)
+    secured.settimeout(STALL_TIMEOUT_S)
     return secured
 
 

@@ -16,8 +16,8 @@ from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.s3_fetch import fetch
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import Manifest
-from launcher.sync.messages import Answer, Ranges, Request, from_ranges, to_ranges
 from launcher.sync.request import KEEP_RESULTS, OVERWRITE, REFUSE, destination_path
+from launcher.transport.messages import Answer, Ranges, Request, from_ranges, to_ranges
 
 
 class SyncServer:

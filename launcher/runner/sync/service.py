@@ -14,7 +14,7 @@ from launcher.runner.runner_channel import RunnerChannel
 from launcher.runner.sync.byte_queue import ByteQueue
 from launcher.runner.sync.server import SyncServer
 from launcher.spec import NodeSpec
-from launcher.sync.messages import Answer, Request, pack_answer
+from launcher.transport.messages import Answer, Request, pack_answer
 from launcher.transport.protocol import FrameType
 
 
@@ -79,7 +79,7 @@ class SyncService:
                 answer = self._answers.get_nowait()
                 if isinstance(answer, BaseException):
                     raise answer
-                self._channel.send(FrameType.SYNC, pack_answer(answer))
+                self._channel.send(FrameType.ANSWER, pack_answer(answer))
 
     def _work(self) -> None:
         server = SyncServer(self._byte_queue, secrets=self.secrets, report=self._answer)

@@ -21,7 +21,7 @@ from launcher.transport.process import PipedProcess
 SUFFIX = ".sock"
 DIRECTORY = "deeplearning-launch"
 """Directory below the user's runtime directory (pam_systemd(8))."""
-ANSWER_S = 0.5
+ANSWER_TIMEOUT_S = 0.5
 """Timeout for a daemon's answer, in seconds; the daemon does nothing else."""
 PROGRAM = Path(__file__).parent / "daemon.py"
 MAX_CONNECTIONS = 200
@@ -124,7 +124,7 @@ def _is_private(directory: Path) -> bool:
 def _request(socket_path: Path, hosts: Sequence[str]) -> list[IdleConnection]:
     """Take the connections of one daemon. Raises OSError if it does not answer."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
-        channel.settimeout(ANSWER_S)
+        channel.settimeout(ANSWER_TIMEOUT_S)
         try:
             channel.connect(str(socket_path))
         except ConnectionRefusedError:

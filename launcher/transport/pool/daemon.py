@@ -21,7 +21,7 @@ from launcher.peer_credentials import is_same_user
 
 FDS = 4
 """Number of descriptors of a connection: standard input, output and error of its ssh, and the pidfd."""
-CLIENT_S = 0.5
+CLIENT_TIMEOUT_S = 0.5
 """Seconds for a launch to send its request and receive the connections."""
 MAX_MESSAGE = 1 << 17
 """Longest request or answer, in bytes."""
@@ -91,7 +91,7 @@ class PoolDaemon:
         fd, _ = self._listener._accept()  # type: ignore[attr-defined]  # the implementation of socket.socket.accept()
         client = socket.socket(fileno=fd)
         try:
-            client.settimeout(CLIENT_S)
+            client.settimeout(CLIENT_TIMEOUT_S)
             # A client that disconnects without a request gets nothing.
             if is_same_user(client) and (request := client.recv(MAX_MESSAGE)):
                 self._give(client, request.decode(errors="surrogateescape").split())

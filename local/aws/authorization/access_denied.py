@@ -41,7 +41,10 @@ _EXPIRED_CREDENTIALS: Final[Mapping[Protocol, ServiceError]] = {
 
 
 def denial_message(caller: Caller, permission: Permission, decision: Decision, *, quoted: bool = False) -> str:
-    """Word a denial like AWS; S3 quotes the resource, and an action without a kind of resource names none."""
+    """Word a denial like AWS.
+
+    S3 quotes the resource; the message for an action that has no kind of resource names none.
+    """
     resource = f'"{permission.resource}"' if quoted else permission.resource
     on = "" if permission.resource == "*" else f" on resource: {resource}"
     why = decision.value.format(action=permission.action)
@@ -81,8 +84,8 @@ def session_refused_response(request: ApiRequest) -> Response:
     return _response(ServiceError(status=403, code="AccessDenied", message=message), request)
 
 
-def _response(refused: ServiceError, request: ApiRequest) -> Response:
-    made = response(refused, request)
+def _response(error: ServiceError, request: ApiRequest) -> Response:
+    denial = response(error, request)
     if request.method == "HEAD":
-        made.set_data(b"")
-    return made
+        denial.set_data(b"")
+    return denial

@@ -36,7 +36,7 @@ def _group(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 
 
 def _group_of_size(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    """Require the action on the group, with the sizes that the call sets; a size that it leaves alone has no key."""
+    """Require the action on the group, with a condition key for each size that the call sets."""
     sizes = {
         f"autoscaling:{name}": (str(request.parameters[name]),)
         for name in ("MinSize", "MaxSize")
@@ -71,7 +71,7 @@ def _find(request: ApiRequest, caller: Caller) -> FakeAutoScalingGroup | None:
         return groups.get(request.parameters["AutoScalingGroupName"])
     instance_id = request.parameters.get("InstanceId")
     for group in groups.values():
-        if any(member.instance_id == instance_id for member in group.instance_states):
+        if any(instance.instance_id == instance_id for instance in group.instance_states):
             return group
     return None
 

@@ -85,7 +85,7 @@ def find_session(access_key: str) -> AssumedRole | None:
 
 def find_user(access_key: str) -> tuple[IAMBackend, User] | None:
     """Return the user who owns an access key; None for one that was deleted or made inactive."""
-    access_key = session_tokens.owner_of(access_key)
+    access_key = session_tokens.long_term_key(access_key)
     for partitions in iam_backends.values():
         for backend in partitions.values():
             for user in backend.users.values():
@@ -97,7 +97,7 @@ def find_user(access_key: str) -> tuple[IAMBackend, User] | None:
 
 def is_administrator(access_key: str) -> bool:
     """Return True for the key of an administrator or of a role of cdk bootstrap, and for a request without a key."""
-    if session_tokens.owner_of(access_key) in ("", *ADMINISTRATORS):
+    if session_tokens.long_term_key(access_key) in ("", *ADMINISTRATORS):
         return True
     session = find_session(access_key)
     return session is not None and _is_cdk_bootstrap_role(session)
@@ -114,7 +114,7 @@ def find_caller(access_key: str) -> Caller | None:
     if session := find_session(access_key):
         return None if _is_cdk_bootstrap_role(session) else _caller_from_session(session)
     if owner := find_user(access_key):
-        return _of_user(*owner)
+        return _caller_from_user(*owner)
     return None
 
 
@@ -143,11 +143,11 @@ def list_statements(backend: IAMBackend, owner: Role | User) -> tuple[Statement,
     return _parse_all(_documents([owner, *_groups(backend, owner)]))
 
 
-def _groups(backend: IAMBackend, member: Role | User) -> list[Any]:
-    return [group for group in backend.groups.values() if member in group.users]
+def _groups(backend: IAMBackend, principal: Role | User) -> list[Any]:
+    return [group for group in backend.groups.values() if principal in group.users]
 
 
-def _of_user(backend: IAMBackend, user: User) -> Caller:
+def _caller_from_user(backend: IAMBackend, user: User) -> Caller:
     return Caller(
         session_arn=user.arn,
         principal_arn=user.arn,

@@ -22,7 +22,7 @@ def _anything(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(request)
 
 
-def _key_of(request: ApiRequest, caller: Caller, table: str) -> Iterator[Permission]:
+def _encryption_key(request: ApiRequest, caller: Caller, table: str) -> Iterator[Permission]:
     """Require the key that the user named for the table, which DynamoDB uses on the caller's behalf."""
     stored_table = dynamodb_backends[caller.account][request.credential.region].tables.get(table.rsplit("/", 1)[-1])
     encryption = (stored_table.sse_specification or {}) if stored_table else {}
@@ -38,18 +38,18 @@ def _table(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 def _item(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     table = request.parameters["TableName"]
     yield _on_items(request, caller, table, [_key(request.parameters)])
-    yield from _key_of(request, caller, table)
+    yield from _encryption_key(request, caller, table)
 
 
 def _batch_read(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    for table, wanted in request.parameters["RequestItems"].items():
-        yield _on_items(request, caller, table, wanted["Keys"])
-        yield from _key_of(request, caller, table)
+    for table, read in request.parameters["RequestItems"].items():
+        yield _on_items(request, caller, table, read["Keys"])
+        yield from _encryption_key(request, caller, table)
 
 
 def _batch_write(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
-    for table, wanted in request.parameters["RequestItems"].items():
-        keys = [_key(write) for item in wanted for write in item.values()]
+    for table, writes in request.parameters["RequestItems"].items():
+        keys = [_key(write) for item in writes for write in item.values()]
         yield _on_items(request, caller, table, keys)
 
 
@@ -62,17 +62,17 @@ def _transaction(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
 
 def _query(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     """Require the action on the partition key in the query's condition."""
-    asked = request.parameters
-    names, values = asked.get("ExpressionAttributeNames", {}), asked.get("ExpressionAttributeValues", {})
-    equal = _EQUALS.findall(asked.get("KeyConditionExpression", ""))
+    parameters = request.parameters
+    names, values = parameters.get("ExpressionAttributeNames", {}), parameters.get("ExpressionAttributeValues", {})
+    equal = _EQUALS.findall(parameters.get("KeyConditionExpression", ""))
     keys = [{names.get(name, name): values.get(value, {})} for name, value in equal]
-    yield _on_items(request, caller, asked["TableName"], keys)
+    yield _on_items(request, caller, parameters["TableName"], keys)
 
 
 def _key(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an item's key, or the item that contains it."""
-    found: Mapping[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
-    return found
+    key: Mapping[str, Any] = parameters.get("Key") or parameters.get("Item") or {}
+    return key
 
 
 def _on_items(

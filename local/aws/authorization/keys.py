@@ -14,13 +14,13 @@ from local.aws.api_request import ApiRequest
 from local.aws.authorization.callers import Caller
 from local.policy_evaluation.policies import Permission
 
-_OF_AWS: Final = "alias/aws/"
+_AWS_ALIASES: Final = "alias/aws/"
 """Start of the names of AWS's own keys, which every caller of the account may use through their services."""
 
 
 def through_service(request: ApiRequest, caller: Caller, key: str, action: str) -> Iterator[Permission]:
     """Require an action on the key through the call's service; ``key`` is an ARN, an ID, an alias or empty."""
-    if not key or _OF_AWS in key:
+    if not key or _AWS_ALIASES in key:
         return
     region = request.credential.region
     if key.startswith("alias/"):

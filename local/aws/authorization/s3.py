@@ -78,12 +78,12 @@ def required_permissions(request: ApiRequest, caller: Caller) -> Iterator[Permis
     action = _action(request, "object" if key else "bucket")
     yield _on(request, caller, bucket, key, action=action)
     for use in _USES_OF_KEY.get(action, ()):
-        yield from through_service(request, caller, _key_of(caller, bucket), use)
+        yield from through_service(request, caller, _bucket_key(caller, bucket), use)
     if source := request.header("x-amz-copy-source"):
         yield _source(request, caller, source)
 
 
-def _key_of(caller: Caller, bucket: str) -> str:
+def _bucket_key(caller: Caller, bucket: str) -> str:
     """Return the key with which the bucket encrypts new objects; empty if that is S3's own."""
     stored_bucket = s3_backends[caller.account][caller.partition].buckets.get(bucket)
     rule = (stored_bucket.encryption or {}).get("Rule", {}) if stored_bucket else {}
@@ -114,7 +114,7 @@ def _source(request: ApiRequest, caller: Caller, source: str) -> Permission:
 
 def _deletions(request: ApiRequest, caller: Caller, bucket: str) -> Iterator[Permission]:
     """Require a permission for each object. S3 answers per object; here, one denial refuses the complete call."""
-    for found in ElementTree.fromstring(request.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
-        version = found.findtext("{*}VersionId")
+    for element in ElementTree.fromstring(request.body).iterfind("{*}Object"):  # noqa: S314  (sent by our own nodes)
+        version = element.findtext("{*}VersionId")
         action = "DeleteObjectVersion" if version else "DeleteObject"
-        yield _on(request, caller, bucket, found.findtext("{*}Key", ""), action=action)
+        yield _on(request, caller, bucket, element.findtext("{*}Key", ""), action=action)

@@ -40,7 +40,7 @@ def _start(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
         )
 
 
-def _own(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
+def _session(request: ApiRequest, caller: Caller) -> Iterator[Permission]:
     yield caller.permission(request, caller.arn(request, f"session/{request.parameters['SessionId']}"))
 
 
@@ -62,8 +62,8 @@ def channel_permissions(request: ApiRequest, caller: Caller) -> Iterator[Permiss
 
 
 CALLS: Final[Mapping[str, Callable[[ApiRequest, Caller], Iterator[Permission]]]] = {
-    "ResumeSession": _own,
+    "ResumeSession": _session,
     "StartSession": _start,
-    "TerminateSession": _own,
+    "TerminateSession": _session,
     "UpdateInstanceInformation": _report,
 }

@@ -1,8 +1,9 @@
 """Issue the temporary credentials of GetSessionToken, for which moto answers with those of an example.
 
-They may do what the key may do that asked for them, until they expire, but neither call IAM nor issue other temporary
-credentials than a role's ("GetSessionToken", AWS STS API Reference; no session here has authenticated with MFA).
-Unlike AWS, the local STS grants less than 900 seconds as well, so that expired credentials need no quarter of an hour.
+Until they expire, they have the permissions of the key that asked for them, except that they cannot call IAM, and of
+STS only AssumeRole and GetCallerIdentity ("GetSessionToken", AWS STS API Reference; no session here has authenticated
+with MFA). Unlike AWS, the local STS also grants less than 900 seconds, so that a test need not wait a quarter of an
+hour for credentials to expire.
 """
 
 from collections.abc import Callable
@@ -44,25 +45,25 @@ def issued_token(access_key: str) -> IssuedToken | None:
     return _ISSUED.get(access_key)
 
 
-def owner_of(access_key: str) -> str:
-    """Return the key for which a temporary one was issued; another key is its own owner."""
+def long_term_key(access_key: str) -> str:
+    """Return the key that called GetSessionToken for this one; a key that was not issued so is returned itself."""
     issued = _ISSUED.get(access_key)
     return issued.owner if issued else access_key
 
 
 def _get_session_token(original: Callable[..., ActionResult], response: TokenResponse) -> ActionResult:
-    made = original(response)
-    result: Any = made.result
+    answer = original(response)
+    result: Any = answer.result
     credentials, account = result["Credentials"], response.current_account
     access_key = generate_access_key_id_from_account_id(account, prefix="ASIA", total_length=20)
     credentials["AccessKeyId"], credentials["SecretAccessKey"] = access_key, random_alphanumeric(40)
     credentials["SessionToken"] = random_session_token()
     owner = parse_credential(response.normalized_request.environ).access_key
     _ISSUED[access_key] = IssuedToken(owner=owner, expiration=credentials["Expiration"])
-    return made
+    return answer
 
 
 def _get_caller_identity(
     original: Callable[..., tuple[str, str, str]], backend: STSBackend, access_key_id: str, region: str
 ) -> tuple[str, str, str]:
-    return original(backend, owner_of(access_key_id), region)
+    return original(backend, long_term_key(access_key_id), region)

@@ -166,6 +166,6 @@ def _unfinished(instance_id: str) -> Activity | None:
 def _describe(_original: Any, response: AutoScalingResponse) -> ActionResult:
     backend: AutoScalingBackend = response.autoscaling_backend
     group_name = response._get_param("AutoScalingGroupName")
-    known = [group_name] if group_name else [*backend.autoscaling_groups]
-    activities = [activity.described() for activity in _ACTIVITIES if activity.group in known]
+    group_names = [group_name] if group_name else [*backend.autoscaling_groups]
+    activities = [activity.described() for activity in _ACTIVITIES if activity.group in group_names]
     return ActionResult({"Activities": activities})

@@ -34,7 +34,7 @@ def check_reservation(properties: Mapping[str, Any]) -> None:
         message = "You can't specify CapacityReservationPreference as default or none and provide a"
         raise ValidationError(f"{message} CapacityReservationTarget in the same request")
     if specification and preference not in _UNRESERVED:
-        message = "the local AWS launches members into the reservation of a launch template, not of a group"
+        message = "the local AWS launches instances into the reservation of a launch template, not of a group"
         raise ValidationError(f"{message}: got {_SPECIFICATION} {preference}")
 
 

@@ -28,21 +28,21 @@ def _set_instance_health(_original: Any, response: AutoScalingResponse) -> Empty
     status = response._get_param("HealthStatus")
     if status not in _STATUSES:
         raise ValidationError(f"Valid instance health states are: [{', '.join(_STATUSES)}].")
-    group, member = termination.find_member(response.autoscaling_backend, response._get_param("InstanceId"))
-    if member.lifecycle_state != "InService":
-        raise ValidationError(f"The instance {member.instance_id} is not in InService.")
-    if response._get_bool_param("ShouldRespectGracePeriod", True) and _in_grace_period(group, member):
+    group, instance = termination.find_instance(response.autoscaling_backend, response._get_param("InstanceId"))
+    if instance.lifecycle_state != "InService":
+        raise ValidationError(f"The instance {instance.instance_id} is not in InService.")
+    if response._get_bool_param("ShouldRespectGracePeriod", True) and _in_grace_period(group, instance):
         return EmptyResult()
     if status == "Unhealthy":
-        termination.mark_unhealthy(group, member, "a user health-check")
+        termination.mark_unhealthy(group, instance, "a user health-check")
     else:
-        member.health_status = status
+        instance.health_status = status
     return EmptyResult()
 
 
-def _in_grace_period(group: FakeAutoScalingGroup, member: InstanceState) -> bool:
-    """Return True if the member is in its grace period. Here a member is in service from its launch on."""
-    age: timedelta = utcnow() - member.instance.launch_time
+def _in_grace_period(group: FakeAutoScalingGroup, instance: InstanceState) -> bool:
+    """Return True if the instance is in its grace period. Here an instance is in service from its launch on."""
+    age: timedelta = utcnow() - instance.instance.launch_time
     return age < timedelta(seconds=group.health_check_grace_period or 0)
 
 

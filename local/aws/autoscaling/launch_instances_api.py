@@ -1,7 +1,7 @@
-"""Answer LaunchInstances, which moto lacks: launch members immediately, in one zone, and report refusals by EC2.
+"""Answer LaunchInstances, which moto lacks: launch instances immediately, in one zone, and report refusals by EC2.
 
 AWS: "Launch instances synchronously" (Amazon EC2 Auto Scaling User Guide) and "LaunchInstances" in the API Reference.
-Neither quotes a refusal, so the messages here are our own. If EC2 launches only some members, these stay, and the
+Neither quotes a refusal, so the messages here are our own. If EC2 launches only some instances, these stay, and the
 desired capacity grows by their number.
 """
 
@@ -20,7 +20,7 @@ from moto.ec2.models.subnets import Subnet
 from moto.ec2.utils import filter_dict_attribute_mapping
 
 from local.aws.autoscaling import activities, termination
-from local.aws.autoscaling.member_launches import launch_member
+from local.aws.autoscaling.template_launches import launch_instance
 from local.aws.limits.capacity import SHORTAGES
 from local.aws.moto_patching import add
 
@@ -80,12 +80,12 @@ def install() -> None:
 def _launch_instances(response: AutoScalingResponse) -> ActionResult:
     token, request = response._get_param("ClientToken"), _read(response)
     now = time.monotonic()
-    for old in [token for token, each in _ANSWERED.items() if now - each.time > TOKEN_LIFETIME_S]:
+    for old in [token for token, answered in _ANSWERED.items() if now - answered.time > TOKEN_LIFETIME_S]:
         del _ANSWERED[old]
-    if known := _ANSWERED.get(token):
-        if known.request != request:
+    if previous := _ANSWERED.get(token):
+        if previous.request != request:
             raise IdempotentParameterMismatchError(f"The client token {token} was used with other parameters")
-        return ActionResult(known.answer)
+        return ActionResult(previous.answer)
     answer = _launch(response.autoscaling_backend, request, token)
     _ANSWERED[token] = _Answered(request=request, answer=answer, time=now)
     return ActionResult(answer)
@@ -117,7 +117,7 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
     if desired > (group.max_size or 0):
         message = f"would raise the desired capacity to {desired}, above the max size {group.max_size}"
         raise ValidationError(f"RequestedCapacity {request.count} {message} of {group.name}")
-    launched, error = _launch_members(group, template, subnet, request.count)
+    launched, error = _launch_in_subnet(group, template, subnet, request.count)
     for instance in launched:
         instance.client_token = token
     if error and error.code in SHORTAGES and request.strategy == RETRY:
@@ -155,33 +155,33 @@ def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
 def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
     """Return the only subnet of the group that matches the request. Raises ValidationError."""
     group_subnets = _subnets(group)
-    matching = [each for each in group_subnets if request.subnet in ("", each.id)]
-    matching = [each for each in matching if request.zone in ("", each.availability_zone)]
-    matching = [each for each in matching if request.zone_id in ("", each.availability_zone_id)]
+    matching = [subnet for subnet in group_subnets if request.subnet in ("", subnet.id)]
+    matching = [subnet for subnet in matching if request.zone in ("", subnet.availability_zone)]
+    matching = [subnet for subnet in matching if request.zone_id in ("", subnet.availability_zone_id)]
     if not matching:
         named = " in ".join(filter(None, (request.subnet, request.zone, request.zone_id)))
         raise ValidationError(f"{named} is not a subnet or an Availability Zone of {group.name}")
-    if len({each.availability_zone for each in matching}) > 1:
+    if len({subnet.availability_zone for subnet in matching}) > 1:
         raise ValidationError(f"AvailabilityZones or SubnetIds must be specified: {group.name} has several zones")
     return matching[0]
 
 
 def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
     if group.vpc_zone_identifier:
-        return [group.ec2_backend.get_subnet(each) for each in group.vpc_zone_identifier.split(",")]
+        return [group.ec2_backend.get_subnet(subnet_id) for subnet_id in group.vpc_zone_identifier.split(",")]
     default = group.ec2_backend.get_default_subnets()
     return [default[zone] for zone in group.availability_zones]
 
 
-def _launch_members(
+def _launch_in_subnet(
     group: FakeAutoScalingGroup, template: LaunchTemplate, subnet: Subnet, count: int
 ) -> tuple[list[Instance], EC2ClientError | None]:
-    """Launch up to ``count`` members; return them with the error that ended the launch."""
+    """Launch up to ``count`` instances; return them with the error that ended the launch."""
     launched: list[Instance] = []
     try:
         with activities.recording(group):
             for _ in range(count):
-                launched.append(launch_member(group, template, subnet_id=subnet.id))
+                launched.append(launch_instance(group, template, subnet_id=subnet.id))
     except EC2ClientError as error:
         return launched, error
     return launched, None

@@ -44,9 +44,9 @@ def put(backend: AutoScalingBackend, group_name: str, specification: _Specificat
 def update(group: FakeAutoScalingGroup, old: list[_Specification], new: list[_Specification]) -> None:
     """Replace the hooks of a group's old template by those of its new one."""
     backend: AutoScalingBackend = group.autoscaling_backend
-    kept = {specification["LifecycleHookName"] for specification in new}
+    new_names = {specification["LifecycleHookName"] for specification in new}
     for specification in old:
-        if specification["LifecycleHookName"] not in kept:
+        if specification["LifecycleHookName"] not in new_names:
             backend.delete_lifecycle_hook(group.name, specification["LifecycleHookName"])
     for specification in new:
         put(backend, group.name, specification)

@@ -49,10 +49,10 @@ class ResourceInUseError(AutoscalingClientError):
 
 @dataclass(kw_only=True, slots=True)
 class _Termination:
-    """A member in Terminating:Wait, and the timer of each pending hook by name."""
+    """An instance in Terminating:Wait, and the timer of each pending hook by name."""
 
     group: FakeAutoScalingGroup
-    member: InstanceState
+    instance: InstanceState
     timers: dict[str, threading.Timer] = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ _RETRYING: set[FakeAutoScalingGroup] = set()
 
 
 def install() -> None:
-    """Patch moto: end and replace the members of groups with the functions below."""
+    """Patch moto: end and replace the instances of groups with the functions below."""
     wrap(FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity)
     wrap(AutoScalingBackend, "terminate_instance", _terminate_instance)
     wrap(AutoScalingBackend, "notify_terminate_instances", _remove_lost)
@@ -74,33 +74,33 @@ def install() -> None:
     wrap(InstanceBackend, "stop_instances", _stop_instances)
 
 
-def find_member(backend: AutoScalingBackend, instance_id: str) -> tuple[FakeAutoScalingGroup, InstanceState]:
-    """Return the group and the member that an instance belongs to."""
+def find_instance(backend: AutoScalingBackend, instance_id: str) -> tuple[FakeAutoScalingGroup, InstanceState]:
+    """Return an instance of an Auto Scaling group by its ID, and the group. Raises ValidationError."""
     for group in backend.autoscaling_groups.values():
-        for member in group.instance_states:
-            if member.instance_id == instance_id:
-                return group, member
+        for instance in group.instance_states:
+            if instance.instance_id == instance_id:
+                return group, instance
     raise ValidationError(f"Instance Id not found - No managed instance found for instance ID: {instance_id}")
 
 
-def replace(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
+def replace(group: FakeAutoScalingGroup, instance: InstanceState, cause: str) -> None:
     """Terminate an instance; the group launches another if its desired capacity requires one."""
-    _begin_termination(group, member, cause)
+    _begin_termination(group, instance, cause)
     _fill(group)
 
 
-def mark_unhealthy(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
-    """Mark a member unhealthy and replace it, unless the group's replacing is suspended."""
-    member.health_status = "Unhealthy"
+def mark_unhealthy(group: FakeAutoScalingGroup, instance: InstanceState, cause: str) -> None:
+    """Mark an instance unhealthy and replace it, unless the group's replacing is suspended."""
+    instance.health_status = "Unhealthy"
     if suspended_processes.may_replace_unhealthy(group):
-        replace(group, member, cause)
+        replace(group, instance, cause)
 
 
 def waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) -> list[str]:
     """Return the IDs of the instances that wait for a hook."""
     group = backend.autoscaling_groups.get(group_name)
-    waiting = ((name, each.timers) for name, each in _TERMINATIONS.items() if each.group is group)
-    return [name for name, timers in waiting if hook_name in timers]
+    waiting = (t for t in _TERMINATIONS.values() if t.group is group and hook_name in t.timers)
+    return [termination.instance.instance_id for termination in waiting]
 
 
 def complete(instance_id: str, hook_name: str, result: str) -> None:
@@ -129,50 +129,50 @@ def start_timer(backend: AutoScalingBackend, instance_id: str, hook_name: str) -
 
 
 def scale_to_zero(group: FakeAutoScalingGroup, when_empty: Callable[[], None]) -> None:
-    """Scale a group to zero, including protected members; call ``when_empty`` when the last one is gone."""
+    """Scale a group to zero, including protected instances; call ``when_empty`` when the last one is gone."""
     group.desired_capacity = group.min_size = 0
     _WHEN_EMPTY[group.name] = when_empty
-    for member in group.active_instances():
-        _begin_termination(group, member, "the deletion of the group")
+    for instance in group.active_instances():
+        _begin_termination(group, instance, "the deletion of the group")
     _call_when_empty(group)
 
 
-def _begin_termination(group: FakeAutoScalingGroup, member: InstanceState, cause: str) -> None:
-    if member.lifecycle_state not in ("InService", "Standby"):
+def _begin_termination(group: FakeAutoScalingGroup, instance: InstanceState, cause: str) -> None:
+    if instance.lifecycle_state not in ("InService", "Standby"):
         return
-    if member.instance.state == "terminated":
-        # The member stayed while replacing was suspended, and hooks no longer apply.
-        activities.finish_termination(group.name, member.instance_id)
-        group.instance_states.remove(member)
+    if instance.instance.state == "terminated":
+        # The instance stayed while replacing was suspended, and hooks no longer apply.
+        activities.finish_termination(group.name, instance.instance_id)
+        group.instance_states.remove(instance)
         return
     backend: AutoScalingBackend = group.autoscaling_backend
     hooks = [h for h in backend.describe_lifecycle_hooks(group.name) if h.lifecycle_transition == TERMINATING]
-    activities.begin_termination(group.name, member.instance_id, cause, waits=bool(hooks))
+    activities.begin_termination(group.name, instance.instance_id, cause, waits=bool(hooks))
     if not hooks:
-        _terminate(group, member)
+        _terminate(group, instance)
         return
-    member.lifecycle_state = "Terminating:Wait"
-    _TERMINATIONS[member.instance_id] = _Termination(group=group, member=member)
+    instance.lifecycle_state = "Terminating:Wait"
+    _TERMINATIONS[instance.instance_id] = _Termination(group=group, instance=instance)
     for hook in hooks:
-        start_timer(backend, member.instance_id, hook.name)
+        start_timer(backend, instance.instance_id, hook.name)
 
 
 def _proceed(termination: _Termination) -> None:
-    _forget(termination.member)
-    termination.member.lifecycle_state = "Terminating:Proceed"
-    _terminate(termination.group, termination.member)
+    _forget(termination.instance)
+    termination.instance.lifecycle_state = "Terminating:Proceed"
+    _terminate(termination.group, termination.instance)
     _call_when_empty(termination.group)
 
 
-def _forget(member: InstanceState) -> None:
-    if termination := _TERMINATIONS.pop(member.instance_id, None):
+def _forget(instance: InstanceState) -> None:
+    if termination := _TERMINATIONS.pop(instance.instance_id, None):
         for timer in termination.timers.values():
             timer.cancel()
 
 
-def _terminate(group: FakeAutoScalingGroup, member: InstanceState) -> None:
-    group.instance_states.remove(member)
-    group.ec2_backend.terminate_instances([member.instance_id])
+def _terminate(group: FakeAutoScalingGroup, instance: InstanceState) -> None:
+    group.instance_states.remove(instance)
+    group.ec2_backend.terminate_instances([instance.instance_id])
 
 
 def _call_when_empty(group: FakeAutoScalingGroup) -> None:
@@ -181,7 +181,7 @@ def _call_when_empty(group: FakeAutoScalingGroup) -> None:
 
 
 def _fill(group: FakeAutoScalingGroup) -> None:
-    """Launch the missing members; retry failed launches as long as the group exists."""
+    """Launch the missing instances; retry failed launches as long as the group exists."""
     if group.autoscaling_backend.autoscaling_groups.get(group.name) is not group:
         return
     try:
@@ -192,7 +192,7 @@ def _fill(group: FakeAutoScalingGroup) -> None:
 
 
 def retry_launches(group: FakeAutoScalingGroup) -> None:
-    """Launch the missing members later."""
+    """Launch the missing instances later."""
     if group in _RETRYING:
         return
     _RETRYING.add(group)
@@ -206,7 +206,7 @@ def retry_launches(group: FakeAutoScalingGroup) -> None:
 
 
 def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capacity: int | None) -> None:
-    """Resize without counting members that are already terminating, which moto would end again."""
+    """Resize without counting instances that are already terminating, which moto would end again."""
     desired = (group.min_size if new_capacity is None else new_capacity) or 0
     active, order = group.active_instances(), termination_policies.order(group)
     if len(active) <= desired and suspended_processes.may_launch(group):
@@ -221,44 +221,44 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     if not suspended_processes.may_terminate(group):
         return
     change = f"shrinking the capacity from {len(active)} to {desired}"
-    candidates = [m for m in order if m in active and not m.protected_from_scale_in]
-    for member in candidates[: max(len(active) - desired, 0)]:
-        _begin_termination(group, member, f"a difference between desired and actual capacity, {change}")
+    candidates = [i for i in order if i in active and not i.protected_from_scale_in]
+    for instance in candidates[: max(len(active) - desired, 0)]:
+        _begin_termination(group, instance, f"a difference between desired and actual capacity, {change}")
 
 
 def _terminate_instance(
     _original: Any, backend: AutoScalingBackend, instance_id: str, should_decrement: bool
 ) -> TerminateInstanceActivity:
-    group, member = find_member(backend, instance_id)
+    group, instance = find_instance(backend, instance_id)
     before = group.desired_capacity or 0
-    if should_decrement and member.lifecycle_state == "InService":
+    if should_decrement and instance.lifecycle_state == "InService":
         group.desired_capacity = before - 1
-    replace(group, member, "a user request")
-    return TerminateInstanceActivity(member.instance, before)
+    replace(group, instance, "a user request")
+    return TerminateInstanceActivity(instance.instance, before)
 
 
 def _delete_group(original: Any, response: AutoScalingResponse) -> Any:
-    """Delete a group. ForceDelete ends its members without waiting for hooks; otherwise it must have none."""
+    """Delete a group. ForceDelete ends its instances without waiting for hooks; otherwise it must have none."""
     name, forced = response._get_param("AutoScalingGroupName"), response._get_bool_param("ForceDelete", False)
     for group in response.autoscaling_backend.describe_auto_scaling_groups([name]):
         if group.instance_states and not forced:
             raise ResourceInUseError
-        for member in [*group.instance_states]:
-            _forget(member)
-            _terminate(group, member)
+        for instance in [*group.instance_states]:
+            _forget(instance)
+            _terminate(group, instance)
     return original(response)
 
 
 def _remove_lost(_original: Any, backend: AutoScalingBackend, instance_ids: list[str]) -> None:
-    """Remove members whose instances have already ended: no hook can delay them any more."""
+    """Remove instances that EC2 has already terminated: no hook can delay them any more."""
     for group in [*backend.autoscaling_groups.values()]:
-        lost = [member for member in group.instance_states if member.instance_id in instance_ids]
-        for member in lost:
-            _forget(member)
-            if member.lifecycle_state == "InService" and not suspended_processes.may_replace_unhealthy(group):
-                member.health_status = "Unhealthy"
+        lost = [instance for instance in group.instance_states if instance.instance_id in instance_ids]
+        for instance in lost:
+            _forget(instance)
+            if instance.lifecycle_state == "InService" and not suspended_processes.may_replace_unhealthy(group):
+                instance.health_status = "Unhealthy"
             else:
-                group.instance_states.remove(member)
+                group.instance_states.remove(instance)
         if lost:
             _fill(group)
             _call_when_empty(group)
@@ -269,22 +269,22 @@ def _resume(original: Any, backend: AutoScalingBackend, group_name: str, scaling
     original(backend, group_name, scaling_processes)
     group = backend.autoscaling_groups[group_name]
     if suspended_processes.may_replace_unhealthy(group):
-        for member in [m for m in group.active_instances() if m.health_status == "Unhealthy"]:
-            _begin_termination(group, member, "a health check that found it unhealthy while replacing was suspended")
+        for instance in [i for i in group.active_instances() if i.health_status == "Unhealthy"]:
+            _begin_termination(group, instance, "a health check that found it unhealthy while replacing was suspended")
     _fill(group)
 
 
 def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any:
-    """Stop instances; a group terminates and replaces a stopped member even in its grace period."""
+    """Stop instances; a group terminates and replaces a stopped instance even in its grace period."""
     stopped = original(backend, instance_ids)
     autoscaling = autoscaling_backends[backend.account_id][backend.region_name]
     replaced = []
     for group in autoscaling.autoscaling_groups.values():
-        for member in [m for m in group.instance_states if m.instance_id in instance_ids]:
+        for instance in [i for i in group.instance_states if i.instance_id in instance_ids]:
             if suspended_processes.may_replace_unhealthy(group):
-                replaced.append(member.instance_id)
+                replaced.append(instance.instance_id)
             else:
-                member.health_status = "Unhealthy"
+                instance.health_status = "Unhealthy"
     if replaced:
         backend.terminate_instances(replaced)
         autoscaling.notify_terminate_instances(replaced)

@@ -1,4 +1,4 @@
-"""Choose the members that a shrinking group ends, by its termination policies.
+"""Choose the instances that a shrinking group ends, by its termination policies.
 
 moto ends the first ones of an internal list. AWS: "Configure termination policies for Amazon EC2 Auto Scaling".
 AWS balances zones before it applies policies; groups here have one zone.
@@ -13,13 +13,13 @@ from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 _HOUR_S = 3600
 
 _Rank = Callable[[InstanceState], float]
-"""Sort key: members with the lowest value end first."""
+"""Sort key: instances with the lowest value end first."""
 
 
 def order(group: FakeAutoScalingGroup) -> list[InstanceState]:
-    """Return the members in the order in which they end; each policy breaks the ties of the previous one."""
+    """Return the instances in the order in which they end; each policy breaks the ties of the previous one."""
     ranks = [rank for policy in group.termination_policies for rank in _ranks(policy)]
-    return sorted(group.instance_states, key=lambda member: [rank(member) for rank in ranks])
+    return sorted(group.instance_states, key=lambda instance: [rank(instance) for rank in ranks])
 
 
 def _ranks(policy: str) -> list[_Rank]:
@@ -28,23 +28,23 @@ def _ranks(policy: str) -> list[_Rank]:
     return _POLICIES[policy]
 
 
-def _launched(member: InstanceState) -> float:
+def _launched(instance: InstanceState) -> float:
     # moto's times are UTC without a time zone
-    time: datetime = member.instance.launch_time
+    time: datetime = instance.instance.launch_time
     return time.replace(tzinfo=timezone.utc).timestamp()
 
 
-def _launched_last(member: InstanceState) -> float:
-    return -_launched(member)
+def _launched_last(instance: InstanceState) -> float:
+    return -_launched(instance)
 
 
-def _template_version(member: InstanceState) -> float:
-    template = member.launch_template
+def _template_version(instance: InstanceState) -> float:
+    template = instance.launch_template
     return int(template["Version"]) if template else 0
 
 
-def _closest_to_next_hour(member: InstanceState) -> float:
-    return -((datetime.now(timezone.utc).timestamp() - _launched(member)) % _HOUR_S)
+def _closest_to_next_hour(instance: InstanceState) -> float:
+    return -((datetime.now(timezone.utc).timestamp() - _launched(instance)) % _HOUR_S)
 
 
 _POLICIES: dict[str, list[_Rank]] = {

@@ -16,9 +16,9 @@ def install() -> None:
 
 
 def _create_table(
-    original: Any, name: str, definition: dict[str, Any], account_id: str, region_name: str, **given: Any
+    original: Any, name: str, definition: dict[str, Any], account_id: str, region_name: str, **kwargs: Any
 ) -> Table:
-    table: Table = original(name, definition, account_id, region_name, **given)
+    table: Table = original(name, definition, account_id, region_name, **kwargs)
     properties = definition["Properties"]
     if table.sse_specification is not None:
         # moto reads the API's name instead of CloudFormation's.
@@ -29,8 +29,8 @@ def _create_table(
 
 
 def _create_log_group(
-    original: Any, name: str, definition: dict[str, Any], account_id: str, region_name: str, **given: Any
+    original: Any, name: str, definition: dict[str, Any], account_id: str, region_name: str, **kwargs: Any
 ) -> LogGroup:
-    group: LogGroup = original(name, definition, account_id, region_name, **given)
+    group: LogGroup = original(name, definition, account_id, region_name, **kwargs)
     group.kms_key_id = definition["Properties"].get("KmsKeyId")
     return group

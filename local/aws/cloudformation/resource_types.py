@@ -30,8 +30,8 @@ def install() -> None:
 
 
 def _log_group_attribute(original: Any, group: LogGroup, name: str) -> str:
-    found: str = original(group, name)
-    return f"{found}:*" if name == "Arn" else found
+    value: str = original(group, name)
+    return f"{value}:*" if name == "Arn" else value
 
 
 class _Accepted:

@@ -25,23 +25,23 @@ _GROUP_NAME = "AutoScalingGroupName"
 _SIZES = ("MinSize", "MaxSize", "DesiredCapacity")
 
 _DEFINITIONS: dict[tuple[str, str], _Definition] = {}
-"""Definition from which each resource was last made, references resolved, by stack ID and logical ID."""
+"""Definition from which each resource was last created or updated, references resolved, by stack ID and logical ID."""
 
 
 def definition(stack: Stack, logical_id: str) -> _Definition:
     """Return the resource's part of the template with its references resolved."""
-    found: _Definition = clean_json(stack.resource_map._resource_json_map[logical_id], stack.resource_map)
-    return copy.deepcopy(found)
+    resolved: _Definition = clean_json(stack.resource_map._resource_json_map[logical_id], stack.resource_map)
+    return copy.deepcopy(resolved)
 
 
 def record_definition(stack: Stack, logical_id: str) -> _Definition:
-    """Record and return the definition from which the resource is now made."""
-    _DEFINITIONS[stack.stack_id, logical_id] = now = definition(stack, logical_id)
-    return now
+    """Record and return the current definition, from which the resource has just been created or updated."""
+    _DEFINITIONS[stack.stack_id, logical_id] = current = definition(stack, logical_id)
+    return current
 
 
 def recorded_definition(stack: Stack, logical_id: str) -> _Definition:
-    """Return the definition from which the resource was last made."""
+    """Return the definition from which the resource was last created or updated."""
     return _DEFINITIONS[stack.stack_id, logical_id]
 
 
@@ -85,7 +85,7 @@ def _check_replacement(old: _Definition, new: _Definition) -> None:
         file_systems.check_update(old["Properties"], new["Properties"])
     if new["Type"] != _GROUP:
         return
-    before, after = (each["Properties"].get(_GROUP_NAME) for each in (old, new))
+    before, after = (definition["Properties"].get(_GROUP_NAME) for definition in (old, new))
     if before != after:
         raise ValidationError(message=f"the local AWS cannot replace a group: {_GROUP_NAME} {before} -> {after}")
 
@@ -121,8 +121,8 @@ def tag(stack: Stack, logical_id: str, resource: Any, new: _Definition, old: _De
     for old_tag in (old or {}).get("Properties", {}).get("Tags", []):
         if old_tag["Key"] not in new_tags:
             ec2_backends[stack.account_id][stack.region_name].delete_tag_keys([resource.id], [old_tag["Key"]])
-    own = {"aws:cloudformation:logical-id": logical_id}
-    resource.add_tags(stack.resource_map.tags | own | new_tags)
+    cloudformation_tags = {"aws:cloudformation:logical-id": logical_id}
+    resource.add_tags(stack.resource_map.tags | cloudformation_tags | new_tags)
 
 
 def _without_tags(definition: _Definition) -> _Definition:
@@ -144,11 +144,11 @@ def _to_apply(old: _Definition, new: _Definition) -> _Definition:
 
 
 def _update_group(group: FakeAutoScalingGroup, old: _Definition, new: _Definition) -> None:
-    """Resize the group and launch later members from the new template version; existing members stay unchanged."""
+    """Resize the group and launch later instances from the new template version; existing ones stay unchanged."""
     group_checks.check_reservation(new)
     group.tags = copy.deepcopy(new.get("Tags", []))
     group.termination_policies = new.get("TerminationPolicies", ["Default"])
-    lifecycle_hooks.update(group, *(each.get("LifecycleHookSpecificationList", []) for each in (old, new)))
+    lifecycle_hooks.update(group, *(properties.get("LifecycleHookSpecificationList", []) for properties in (old, new)))
     group.update(
         new.get("AvailabilityZones", []),
         _number(new.get("DesiredCapacity")),

@@ -132,7 +132,7 @@ def _start(
 def _advance(stack: Stack) -> None:
     """Add and change the resources whose dependencies are complete; delete the removed ones when none is left.
 
-    What an earlier call changed equals its definition, so this call passes over it.
+    A resource that an earlier call changed already equals its definition, so this call skips it.
     """
     update = _CURRENT[stack.stack_id]
     needed = dependencies(update.new)
@@ -195,8 +195,8 @@ def _clean_up(stack: Stack, update: _Update) -> None:
     stack.output_map = stack._create_output_map()
     stack_events.record_stack(stack, f"{update.direction}_{_CLEANUP}")
 
-    def finished(left: list[str]) -> None:
-        for logical_id in left:
+    def finished(failed: list[str]) -> None:
+        for logical_id in failed:
             resource_map._parsed_resources.pop(logical_id, None)
             resource_updates.forget(stack, logical_id)
         resource_map._resource_json_map = update.new
@@ -207,9 +207,9 @@ def _clean_up(stack: Stack, update: _Update) -> None:
 
 
 def _outputs(original: Any, stack: Stack) -> list[dict[str, Any]] | None:
-    """Return the outputs of the last template that is complete; moto would create what the others refer to.
+    """Return the outputs of the last complete template, because moto would create the resources that others refer to.
 
-    An update shows those from before, a rollback none: docs/aws-truth.md, 6.4a.
+    During an update they are those from before it; during a rollback there are none: docs/aws-truth.md, 6.4a.
     """
     if stack.status in _SETTLED or stack.status.endswith(_CLEANUP):
         outputs: list[dict[str, Any]] | None = original(stack)

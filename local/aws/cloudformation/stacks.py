@@ -157,4 +157,6 @@ def _stack_resources(_original: Any, stack: Stack) -> list[Any]:
 def _stack_parameters(_original: Any, stack: Stack) -> dict[str, Any]:
     """Return the parameters as given: moto stores resolved values, so an SSM parameter loses its name."""
     declared = stack.template_dict.get("Parameters", {})
-    return {name: one["Default"] for name, one in declared.items() if "Default" in one} | stack.parameters
+    return {
+        name: parameter["Default"] for name, parameter in declared.items() if "Default" in parameter
+    } | stack.parameters

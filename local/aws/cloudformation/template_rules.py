@@ -84,12 +84,12 @@ def _values(backend: CloudFormationBackend, name: str, template: _Template, para
 def _with_previous_values(
     original: Any, backend: CloudFormationBackend, instance: Any, incoming_params: list[dict[str, Any]]
 ) -> Any:
-    known = getattr(instance, "stack_parameters", {})
+    previous = getattr(instance, "stack_parameters", {})
     explicit = [
-        {"ParameterKey": given["ParameterKey"], "ParameterValue": known[given["ParameterKey"]]}
-        if given.get("UsePreviousValue") and given["ParameterKey"] in known
-        else given
-        for given in incoming_params
+        {"ParameterKey": parameter["ParameterKey"], "ParameterValue": previous[parameter["ParameterKey"]]}
+        if parameter.get("UsePreviousValue") and parameter["ParameterKey"] in previous
+        else parameter
+        for parameter in incoming_params
     ]
     return original(backend, instance, explicit)
 

@@ -25,13 +25,13 @@ def install() -> None:
 
 def _describe(original: Any, response: Any) -> ActionResult:
     backend = response.ec2_backend
-    region, own = backend.region_name, backend.zones
-    zones = [*own[region], *filter(None, [_LOCAL_ZONES.get(region)])]
+    region, zones_by_region = backend.region_name, backend.zones
+    zones = [*zones_by_region[region], *filter(None, [_LOCAL_ZONES.get(region)])]
     first = next(_calls) % len(zones)
-    backend.zones = {**own, region: [*zones[first:], *zones[:first]]}
+    backend.zones = {**zones_by_region, region: [*zones[first:], *zones[:first]]}
     try:
         answer: ActionResult = original(response)
         return answer
     finally:
-        # uncover the class's own list
+        # Delete the instance's list, which hides that of its class.
         del backend.zones

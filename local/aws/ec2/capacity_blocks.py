@@ -85,18 +85,18 @@ def _purchase(response: Any) -> ActionResult:
         message = "The Capacity Block offering ID cannot be found for this account."
         raise EC2ClientError("InvalidCapacityBlockOfferingIdNotFound", message)
     _check_total(_OFFERS[offer_id])
-    bought = _OFFERS.pop(offer_id)
-    RESERVATIONS[bought.reservation_id] = bought
+    block = _OFFERS.pop(offer_id)
+    RESERVATIONS[block.reservation_id] = block
     autoscaling = autoscaling_backends[response.current_account][response.region]
-    threading.Thread(target=_end, args=(bought, response.ec2_backend, autoscaling), daemon=True).start()
-    return ActionResult({"CapacityReservation": bought.described()})
+    threading.Thread(target=_end, args=(block, response.ec2_backend, autoscaling), daemon=True).start()
+    return ActionResult({"CapacityReservation": block.described()})
 
 
 def _check_total(offer: Reservation) -> None:
     """Refuse a block during which the account would have too many instances; their number is largest at a start."""
     assert offer.starts is not None
     assert offer.ends is not None
-    blocks = [(each.starts, each.ends, each.count) for each in RESERVATIONS.values() if each.starts and each.ends]
+    blocks = [(block.starts, block.ends, block.count) for block in RESERVATIONS.values() if block.starts and block.ends]
     for moment in [offer.starts, *(starts for starts, _, _ in blocks if offer.starts <= starts < offer.ends)]:
         total = offer.count + sum(count for starts, ends, count in blocks if starts <= moment < ends)
         if total > _MAX_IN_ACCOUNT:
@@ -110,13 +110,13 @@ def _end(block: Reservation, backend: EC2Backend, autoscaling: AutoScalingBacken
     delay = (block.ends - TERMINATED_BEFORE - datetime.now(timezone.utc)).total_seconds()
     threading.Event().wait(min(max(delay, 0), threading.TIMEOUT_MAX / 2))
     with LOCK:
-        left = [each.id for each in block.instances if each.state in _RUNNING]
-        if left:
-            log.warning("Capacity Block %s ends: terminating %s", block.reservation_id, ", ".join(left))
-            backend.terminate_instances(left)
-            autoscaling.notify_terminate_instances(left)
+        running = [instance.id for instance in block.instances if instance.state in _RUNNING]
+        if running:
+            log.warning("Capacity Block %s ends: terminating %s", block.reservation_id, ", ".join(running))
+            backend.terminate_instances(running)
+            autoscaling.notify_terminate_instances(running)
 
 
-def _time(given: datetime | None) -> datetime | None:
+def _time(time: datetime | None) -> datetime | None:
     """Return a time with its zone, which moto leaves out."""
-    return given if given is None or given.tzinfo else given.replace(tzinfo=timezone.utc)
+    return time if time is None or time.tzinfo else time.replace(tzinfo=timezone.utc)

@@ -64,7 +64,7 @@ class Reservation:
 
     @property
     def available(self) -> int:
-        return self.count - sum(each.state in _RUNNING for each in self.instances)
+        return self.count - sum(instance.state in _RUNNING for instance in self.instances)
 
     def described(self) -> dict[str, Any]:
         return {
@@ -94,7 +94,7 @@ def install() -> None:
 
 
 def _create(response: Any) -> ActionResult:
-    made = Reservation(
+    reservation = Reservation(
         reservation_id=f"cr-{secrets.token_hex(9)[:17]}",
         instance_type=response._get_param("InstanceType"),
         zone=response._get_param("AvailabilityZone"),
@@ -102,13 +102,13 @@ def _create(response: Any) -> ActionResult:
         platform=response._get_param("InstancePlatform"),
         tenancy=response._get_param("Tenancy", DEFAULT_TENANCY),
     )
-    RESERVATIONS[made.reservation_id] = made
-    return ActionResult({"CapacityReservation": made.described()})
+    RESERVATIONS[reservation.reservation_id] = reservation
+    return ActionResult({"CapacityReservation": reservation.described()})
 
 
 def _describe(response: Any) -> ActionResult:
     ids = response._get_param("CapacityReservationIds", []) or list(RESERVATIONS)
-    return ActionResult({"CapacityReservations": [find(each).described() for each in ids]})
+    return ActionResult({"CapacityReservations": [find(reservation_id).described() for reservation_id in ids]})
 
 
 def _cancel(response: Any) -> ActionResult:
@@ -143,7 +143,7 @@ def _check_target(reservation: Reservation, *, market: str | None, preference: s
 
 
 def _fits(reservation: Reservation, instance_type: str, zone: str, placement: Mapping[str, str]) -> bool:
-    """Return True if the reservation is for such instances; it is made in no placement group, and holds none of one."""
+    """Return True if the reservation is for such instances; no reservation here is for a placement group."""
     requested = instance_type, zone, PLATFORM, placement.get("Tenancy", DEFAULT_TENANCY)
     is_same = requested == (reservation.instance_type, reservation.zone, reservation.platform, reservation.tenancy)
     return is_same and not placement.get("GroupName")

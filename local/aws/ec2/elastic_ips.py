@@ -24,7 +24,7 @@ def install() -> None:
     wrap(ElasticAddress, "has_cfn_attr", lambda original, name: name == "PublicIp" or original(name))
     wrap(ElasticAddress, "get_cfn_attribute", _attribute)
     wrap(InternetGatewayBackend, "detach_internet_gateway", _detach_gateway)
-    # Install it outside the wrapper of autoscaling/member_launches.
+    # Install it outside the wrapper of autoscaling/template_launches.
     wrap(Instance, "terminate", _terminate)
 
 

@@ -1,7 +1,7 @@
 """Register machine images: the latest of each family that a cluster may ask for, and those that users make of nodes.
 
-moto's CreateImage refuses tags of snapshots, forgets the root volume's size, and has its image at once. Here the data
-plane copies the node's disk, and until then the image is pending.
+moto's CreateImage refuses tags of snapshots, forgets the root volume's size, and makes the image available at once.
+Here the data plane copies the node's disk, and until then the image is pending.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Add instance types that are no longer sold but may still be named, because moto does not list them."""
+"""Add instance types that AWS no longer sells but users may still name, because moto does not list them."""
 
 from typing import Any
 

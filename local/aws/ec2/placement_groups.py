@@ -29,17 +29,17 @@ def create(account: str, region: str, name: str, strategy: str) -> None:
 def delete(account: str, region: str, name: str) -> None:
     """Delete a placement group. Raises DeletePlacementGroup's error if an instance is in it."""
     backend: EC2Backend = ec2_backends[account][region]
-    if any(each.placement.group_name == name and each.state != "terminated" for each in backend.all_instances()):
+    if any(i.placement.group_name == name and i.state != "terminated" for i in backend.all_instances()):
         message = f"The placement group '{name}' is in use and may not be deleted."
         raise EC2ClientError("InvalidPlacementGroup.InUse", message)
     _GROUPS[account, region].pop(name, None)
 
 
 def _describe(response: Any) -> ActionResult:
-    own = _GROUPS.get((response.current_account, response.region), {})
-    names = response._get_param("GroupNames", []) or [*own]
+    groups = _GROUPS.get((response.current_account, response.region), {})
+    names = response._get_param("GroupNames", []) or [*groups]
     for name in names:
-        if name not in own:
+        if name not in groups:
             raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
-    found = [{"GroupName": name, "State": "available", "Strategy": own[name]} for name in names]
-    return ActionResult({"PlacementGroups": found})
+    described = [{"GroupName": name, "State": "available", "Strategy": groups[name]} for name in names]
+    return ActionResult({"PlacementGroups": described})

@@ -57,16 +57,16 @@ class _PrefixList(ManagedPrefixList, CloudFormationModel):
         cls, resource_name: str, cloudformation_json: dict[str, Any], account_id: str, region_name: str, **_: Any
     ) -> "_PrefixList":
         properties, backend = cloudformation_json["Properties"], ec2_backends[account_id][region_name]
-        made = cls(
+        prefix_list = cls(
             backend,
             region_name,
             address_family=properties["AddressFamily"],
             max_entries=str(properties["MaxEntries"]),
             prefix_list_name=properties["PrefixListName"],
         )
-        made.entries = {1: list(properties.get("Entries", []))}
-        backend.managed_prefix_lists[made.id] = made
-        return made
+        prefix_list.entries = {1: list(properties.get("Entries", []))}
+        backend.managed_prefix_lists[prefix_list.id] = prefix_list
+        return prefix_list
 
     def is_created(self) -> bool:
         return True
@@ -76,11 +76,11 @@ class _PrefixList(ManagedPrefixList, CloudFormationModel):
         self.ec2_backend.managed_prefix_lists.pop(self.id, None)
 
 
-def update(made: _PrefixList, _old: dict[str, Any], new: dict[str, Any]) -> None:
+def update(prefix_list: _PrefixList, _old: dict[str, Any], new: dict[str, Any]) -> None:
     """Update a list in place; a template without entries leaves them alone."""
-    made.prefix_list_name, made.max_entries = new["PrefixListName"], str(new["MaxEntries"])
+    prefix_list.prefix_list_name, prefix_list.max_entries = new["PrefixListName"], str(new["MaxEntries"])
     if "Entries" in new:
-        _set_entries(made, list(new["Entries"]))
+        _set_entries(prefix_list, list(new["Entries"]))
 
 
 def _describe(
@@ -117,7 +117,7 @@ def _modify(
     prefix_list.prefix_list_name = prefix_list_name or prefix_list.prefix_list_name
     if add_entry or remove_entry:
         _set_entries(
-            prefix_list, _changed_entries(prefix_list, list(add_entry), [each["Cidr"] for each in remove_entry])
+            prefix_list, _changed_entries(prefix_list, list(add_entry), [entry["Cidr"] for entry in remove_entry])
         )
         _SETTLED_AT[prefix_list.id] = time.monotonic() + MODIFY_S
         prefix_list.state = "modify-in-progress"
@@ -127,18 +127,18 @@ def _modify(
 def _changed_entries(prefix_list: ManagedPrefixList, added: _Entries, removed: list[str]) -> _Entries:
     entries = list(prefix_list.entries.get(prefix_list.version or 0) or [])
     for cidr in removed:
-        if cidr in [each["Cidr"] for each in added]:
+        if cidr in [entry["Cidr"] for entry in added]:
             both = "in both AddPrefixListEntries and RemovePrefixListEntries"
             raise EC2ClientError("InvalidParameterValue", f"Request cannot contain Cidr {cidr} {both}")
-        if cidr not in [each["Cidr"] for each in entries]:
+        if cidr not in [entry["Cidr"] for entry in entries]:
             raise EC2ClientError("InvalidPrefixListModification", f"An entry with the CIDR ({cidr}) does not exist.")
-    entries = [each for each in entries if each["Cidr"] not in removed]
-    for each in added:
+    entries = [entry for entry in entries if entry["Cidr"] not in removed]
+    for entry in added:
         for other in entries:
-            if other["Cidr"] == each["Cidr"]:
-                message = f"An entry with the CIDR ({each['Cidr']}) and description ({other.get('Description', '')})"
+            if other["Cidr"] == entry["Cidr"]:
+                message = f"An entry with the CIDR ({entry['Cidr']}) and description ({other.get('Description', '')})"
                 raise EC2ClientError("InvalidPrefixListModification", f"{message} already exists.")
-        entries.append(each)
+        entries.append(entry)
     if len(entries) > int(prefix_list.max_entries or 0):
         message = f"The prefix list ({prefix_list.id}) can have at most {prefix_list.max_entries} entries."
         raise EC2ClientError("PrefixListMaxEntriesExceeded", message)

@@ -1,6 +1,7 @@
 """Attach the managed policies that a template's roles name, and delete a template's own policies; moto does neither.
 
-A policy that the local AWS cannot evaluate fails the deploy: attached, it would have every call of the role refused.
+A policy that the local AWS cannot evaluate fails the deploy, because the authorizer would refuse every call of a role
+that has it.
 The roles of `cdk bootstrap` may have one, because their calls are not authorized.
 """
 
@@ -40,12 +41,12 @@ def update(role: Role, old: _Properties, new: _Properties) -> None:
 
 
 def _create_role(
-    original: Any, name: str, definition: dict[str, Any], account_id: str, region_name: str, **given: Any
+    original: Any, name: str, definition: dict[str, Any], account_id: str, region_name: str, **kwargs: Any
 ) -> Role:
     backend = iam_backends[account_id][get_partition(region_name)]
     # Find them first: a creation that fails must leave no role.
     named = _find_policies(backend, definition["Properties"])
-    role: Role = original(name, definition, account_id, region_name, **given)
+    role: Role = original(name, definition, account_id, region_name, **kwargs)
     _attach(role, named)
     return role
 
@@ -80,7 +81,7 @@ def _find_policies(backend: IAMBackend, properties: _Properties) -> list[Managed
 
 
 def _find_policy(backend: IAMBackend, arn: str) -> ManagedPolicy:
-    policy = backend.managed_policies.get(arn) or _policy_of_aws(backend, arn)
+    policy = backend.managed_policies.get(arn) or _find_aws_policy(backend, arn)
     if policy is None:
         raise NotFoundException(f"Policy {arn} does not exist or is not attachable.")
     return policy
@@ -94,7 +95,7 @@ def _check_is_evaluable(policy: ManagedPolicy) -> None:
         raise ValidationError(message=f"the local AWS cannot evaluate {policy.arn}: {error}") from error
 
 
-def _policy_of_aws(backend: IAMBackend, arn: str) -> ManagedPolicy | None:
+def _find_aws_policy(backend: IAMBackend, arn: str) -> ManagedPolicy | None:
     """Return a policy that AWS manages. The backend gets it only now, because there are more than 1,500."""
     name = arn.rpartition("/")[2]
     data = json.loads(aws_managed_policies_data).get(name)

@@ -54,14 +54,14 @@ def _results(backend: IAMBackend, arn: str, permissions: list[Permission]) -> It
 def _decide(backend: IAMBackend, arn: str, permission: Permission) -> Decision:
     if arn.endswith(ADMINISTRATOR):
         return Decision.ALLOWED
-    owners: tuple[Role | User, ...] = (*backend.roles.values(), *backend.users.values())
-    owner = next((each for each in owners if each.arn == arn), None)
-    if owner is None:
+    principals: tuple[Role | User, ...] = (*backend.roles.values(), *backend.users.values())
+    principal = next((principal for principal in principals if principal.arn == arn), None)
+    if principal is None:
         raise NotFoundException(f"{arn} does not exist.")
-    if owner.name.startswith(CDK_BOOTSTRAP_ROLE_PREFIX):
+    if principal.name.startswith(CDK_BOOTSTRAP_ROLE_PREFIX):
         return Decision.ALLOWED
     try:
-        return evaluate(permission, list_statements(backend, owner), bucket_policy(permission.resource))
+        return evaluate(permission, list_statements(backend, principal), bucket_policy(permission.resource))
     except PolicyError:
         # The authorizer refuses the calls of a principal whose policies are not understood.
         return Decision.NOT_ALLOWED

@@ -29,7 +29,7 @@ SHORTAGES: Final = frozenset(
     }
 )
 """Error codes after which an Auto Scaling group retries a launch, because it may succeed later."""
-_HOLDING: Final = ("pending", "running")
+_USING_CAPACITY: Final = ("pending", "running")
 _RESERVED: Final = ("capacity-block",)
 
 
@@ -57,20 +57,20 @@ def use_limits_file(path: Path | None) -> None:
 def zones_offering(region: str, instance_type: str) -> list[str]:
     """Return the zones of a region in which EC2 offers the type at all."""
     offered = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
-    return sorted(each["Location"] for each in offered if each["InstanceType"] == instance_type)
+    return sorted(offer["Location"] for offer in offered if offer["InstanceType"] == instance_type)
 
 
 def check_offering(region: str, instance_type: str, zones: Iterable[str]) -> None:
     """Raise RunInstances' error if EC2 offers the type in none of the zones."""
     offering = zones_offering(region, instance_type)
-    asked = [*zones]
+    requested = [*zones]
     if not offering:
         message = "The requested configuration is currently not supported."
         raise EC2ClientError(UNSUPPORTED, f"{message} Please check the documentation for supported configurations.")
-    if not set(offering) & set(asked):
+    if not set(offering) & set(requested):
         message = f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone"
         advice = "Please retry your request by not specifying an Availability Zone or choosing"
-        raise EC2ClientError(UNSUPPORTED, f"{message} ({', '.join(asked)}). {advice} {', '.join(offering)}.")
+        raise EC2ClientError(UNSUPPORTED, f"{message} ({', '.join(requested)}). {advice} {', '.join(offering)}.")
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int, *others: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
         return launched
     instance_type, zone, spot = requested_type(kwargs, data), _zone(backend, kwargs), market == "spot"
     check_offering(backend.region_name, instance_type, [zone])
-    running = [each.instance_type for each in _holding(backend) if (each.lifecycle == "spot") == spot]
+    running = [i.instance_type for i in _capacity_users(backend) if (i.lifecycle == "spot") == spot]
     check_quota(instance_type, spot=spot, count=count, running=running)
     _check(backend, (instance_type, zone, spot), count)
     return original(backend, image_id, count, *others, **kwargs)
@@ -99,11 +99,11 @@ def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:
 
 def free_places(backend: EC2Backend, pool: tuple[str, str, bool]) -> float:
     """Return how many more instances of a type fit in a zone, on demand or spot; infinite where no limit is set."""
-    return _room(backend, {each.pool: each.count for each in read_capacities(_SOURCE.path)}, pool)
+    return _room(backend, _capacities(), pool)
 
 
 def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None:
-    capacities = {each.pool: each.count for each in read_capacities(_SOURCE.path)}
+    capacities = _capacities()
     if _room(backend, capacities, pool) >= count:
         return
     instance_type, zone, spot = pool
@@ -111,7 +111,7 @@ def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None
         message = "There is no Spot capacity available that matches your request."
         raise EC2ClientError("InsufficientInstanceCapacity", message)
     zones = zones_offering(backend.region_name, instance_type)
-    others = [each for each in zones if _room(backend, capacities, (instance_type, each, spot)) >= count]
+    others = [other for other in zones if _room(backend, capacities, (instance_type, other, spot)) >= count]
     short = f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested"
     message = f"{short} ({zone}). Our system will be working on provisioning additional capacity."
     if others:
@@ -120,17 +120,21 @@ def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None
     raise EC2ClientError("InsufficientInstanceCapacity", message)
 
 
+def _capacities() -> dict[tuple[str, str, bool], int]:
+    return {capacity.pool: capacity.count for capacity in read_capacities(_SOURCE.path)}
+
+
 def _room(backend: EC2Backend, capacities: Mapping[tuple[str, str, bool], int], pool: tuple[str, str, bool]) -> float:
     """Return how many more instances fit; infinite without a limit."""
     if pool not in capacities:
         return float("inf")
-    return capacities[pool] - sum(_pool_of(instance) == pool for instance in _holding(backend))
+    return capacities[pool] - sum(_pool(instance) == pool for instance in _capacity_users(backend))
 
 
-def _holding(backend: EC2Backend) -> list[Instance]:
+def _capacity_users(backend: EC2Backend) -> list[Instance]:
     instances: list[Instance] = backend.all_instances()
-    return [each for each in instances if each.state in _HOLDING and each.id not in _SOURCE.reserved]
+    return [i for i in instances if i.state in _USING_CAPACITY and i.id not in _SOURCE.reserved]
 
 
-def _pool_of(instance: Instance) -> tuple[str, str, bool]:
+def _pool(instance: Instance) -> tuple[str, str, bool]:
     return instance.instance_type, str(instance.placement.zone), instance.lifecycle == "spot"

@@ -68,14 +68,14 @@ QUOTAS: Final[Mapping[str, Quota]] = {
 def read_capacities(path: Path | None) -> tuple[Capacity, ...]:
     """Return the limits of zones; none without a file."""
     try:
-        return tuple(Capacity(**each) for each in json.loads(path.read_text())) if path else ()
+        return tuple(Capacity(**entry) for entry in json.loads(path.read_text())) if path else ()
     except FileNotFoundError:
         return ()
 
 
 def write_capacities(path: Path, capacities: Iterable[Capacity]) -> None:
     """Replace all limits of zones atomically."""
-    _write(path, [asdict(each) for each in capacities])
+    _write(path, [asdict(capacity) for capacity in capacities])
 
 
 def read_quotas(path: Path | None) -> dict[str, int]:

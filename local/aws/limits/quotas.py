@@ -43,7 +43,7 @@ def use_quotas_file(path: Path | None) -> None:
     _SOURCE.path = path
 
 
-def limit_of(name: str) -> int | None:
+def get_limit(name: str) -> int | None:
     """Return the limit of a quota by its name in QUOTAS; None if it is infinite."""
     return read_quotas(_SOURCE.path).get(name)
 
@@ -59,7 +59,7 @@ def _get_service_quota(original: Any, backend: ServiceQuotasBackend, service_cod
 def _get_default(response: ServiceQuotasResponse) -> str:
     request = json.loads(response.body)
     service, code = request["ServiceCode"], request["QuotaCode"]
-    title = next((each.title for each in QUOTAS.values() if (each.service, each.code) == (service, code)), code)
+    title = next((quota.title for quota in QUOTAS.values() if (quota.service, quota.code) == (service, code)), code)
     return json.dumps({"Quota": _described(service, code, title=title, value=UNLIMITED)})
 
 
@@ -81,5 +81,5 @@ def _create_vpc(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -
 
 
 def _is_reached(name: str, used: int) -> bool:
-    limit = limit_of(name)
+    limit = get_limit(name)
     return limit is not None and used >= limit

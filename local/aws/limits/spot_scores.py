@@ -1,7 +1,7 @@
 """Answer GetSpotPlacementScores, which moto lacks: a score from 1 to 10 for each zone or region, from its free places.
 
-AWS: "Spot placement score" (Amazon EC2 User Guide). Scores of fewer than three types are always low; it does not say
-how low, and here that is at most 3. AWS derives its scores from more than free places, and promises nothing with them.
+AWS: "Spot placement score" (Amazon EC2 User Guide). Scores of fewer than three types are always low; AWS does not
+say how low, and here they are at most 3. AWS's own scores depend on more than free places, and do not promise capacity.
 """
 
 from typing import Any, Final
@@ -31,22 +31,25 @@ def _scores(response: Any) -> ActionResult:
     scores: list[dict[str, Any]] = []
     for region in response._get_param("RegionNames", []) or [response.region]:
         backend = ec2_backends[response.current_account][region]
-        of_zones = _of_zones(backend, types, target)
+        zone_scores = _zone_scores(backend, types, target)
         if response._get_bool_param("SingleAvailabilityZone"):
-            scores += [{"Region": region, "AvailabilityZoneId": zone, "Score": each} for zone, each in of_zones.items()]
-        elif of_zones:
-            scores.append({"Region": region, "Score": max(of_zones.values())})
-    best = sorted(scores, key=lambda each: -each["Score"])[:10]
+            scores += [
+                {"Region": region, "AvailabilityZoneId": zone_id, "Score": score}
+                for zone_id, score in zone_scores.items()
+            ]
+        elif zone_scores:
+            scores.append({"Region": region, "Score": max(zone_scores.values())})
+    best = sorted(scores, key=lambda score: -score["Score"])[:10]
     return ActionResult({"SpotPlacementScores": best})
 
 
-def _of_zones(backend: EC2Backend, types: list[str], target: int) -> dict[str, int]:
+def _zone_scores(backend: EC2Backend, types: list[str], target: int) -> dict[str, int]:
     """Return the scores by zone ID; a zone that offers none of the types has none."""
     maximum = _MAX_SCORE if len(types) >= _FEW else _MAX_SCORE_OF_FEW_TYPES
     scores: dict[str, int] = {}
     for zone in backend.zones[backend.region_name]:
-        offered = [each for each in types if zone.name in zones_offering(backend.region_name, each)]
+        offered = [name for name in types if zone.name in zones_offering(backend.region_name, name)]
         if offered:
-            room = sum(free_places(backend, (each, zone.name, True)) for each in offered)
+            room = sum(free_places(backend, (name, zone.name, True)) for name in offered)
             scores[zone.zone_id] = max(1, int(maximum * min(1.0, room / target)))
     return scores

@@ -11,15 +11,15 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from local.aws.limits.limit_files import QUOTAS
-from local.aws.limits.quotas import limit_of
+from local.aws.limits.quotas import get_limit
 
 
 def check_quota(instance_type: str, *, spot: bool, count: int, running: Iterable[str]) -> None:
     """Raise RunInstances' error if ``count`` more instances do not fit beside the types running in this market."""
-    limit = limit_of(name := _quota_of(instance_type, spot=spot))
+    limit = get_limit(name := _quota_name(instance_type, spot=spot))
     if limit is None:
         return
-    used = sum(_vcpus(each) for each in running if _quota_of(each, spot=spot) == name)
+    used = sum(_vcpus(running_type) for running_type in running if _quota_name(running_type, spot=spot) == name)
     if used + count * _vcpus(instance_type) <= limit:
         return
     if spot:
@@ -32,11 +32,11 @@ def check_quota(instance_type: str, *, spot: bool, count: int, running: Iterable
     )
 
 
-def _quota_of(instance_type: str, *, spot: bool) -> str:
+def _quota_name(instance_type: str, *, spot: bool) -> str:
     """Return the name of the quota that counts a type; empty if no known quota counts its family."""
     letters = re.match(r"[a-z]+", instance_type)
     family = letters[0] if letters else ""
-    return next((name for name, each in QUOTAS.items() if family in each.families and each.spot == spot), "")
+    return next((name for name, quota in QUOTAS.items() if family in quota.families and quota.spot == spot), "")
 
 
 def _vcpus(instance_type: str) -> int:

@@ -36,7 +36,7 @@ class ScheduleError(Exception):
 
 
 def serve_at(url: str) -> None:
-    """Remember this server's address, for the calls of the targets."""
+    """Set this server's address, to which schedules send the calls of their targets."""
     _ENDPOINT[:] = [url]
 
 
@@ -57,16 +57,16 @@ class ScheduleTarget:
     def call(self, region: str) -> None:
         """Make the call with the role's permissions."""
         [url] = _ENDPOINT
-        plain = {"region_name": region, "endpoint_url": url}
-        own = {"aws_access_key_id": "scheduler", "aws_secret_access_key": "scheduler"}
-        sts: Any = boto3.client("sts", **plain, **own)  # type: ignore[call-overload]
+        endpoint = {"region_name": region, "endpoint_url": url}
+        administrator = {"aws_access_key_id": "scheduler", "aws_secret_access_key": "scheduler"}
+        sts: Any = boto3.client("sts", **endpoint, **administrator)  # type: ignore[call-overload]
         issued = sts.assume_role(RoleArn=self.role, RoleSessionName="schedule")["Credentials"]
         keys = {
             "aws_access_key_id": issued["AccessKeyId"],
             "aws_secret_access_key": issued["SecretAccessKey"],
             "aws_session_token": issued["SessionToken"],
         }
-        client: Any = boto3.client(self.service, **plain, **keys)  # type: ignore[call-overload]
+        client: Any = boto3.client(self.service, **endpoint, **keys)  # type: ignore[call-overload]
         getattr(client, xform_name(self.action))(**self.parameters)
 
 

@@ -1,7 +1,8 @@
 """Connect users' sessions with the agents of nodes, like AWS's message gateway.
 
 A connection starts with a line, the ticket that an authorized call got (channels.py). An agent keeps one connection,
-its control channel, over which it is asked for one more per session. All bytes after the tickets belong to the session.
+its control channel, over which the gateway asks for another one for each session. All bytes after the tickets belong to
+the session.
 AWS uses its own protocol over WebSockets instead.
 """
 
@@ -54,9 +55,9 @@ class Gateway:
 
     def ticket(self, channel: Channel, subject: str) -> str:
         """Return a ticket for one connection: an instance's control channel, or one end of a session."""
-        made = secrets.token_urlsafe()
-        self._tickets[made] = (channel, subject)
-        return made
+        ticket = secrets.token_urlsafe()
+        self._tickets[ticket] = (channel, subject)
+        return ticket
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -45,8 +45,9 @@ def _caller_id(response: Any) -> str:
     key = parse_credential({"HTTP_AUTHORIZATION": response.headers.get("Authorization", "")}).access_key
     if session := find_session(key):
         return str(session.user_id)
-    found = find_user(key)
-    return str(found[1].id) if found else "administrator"
+    if backend_and_user := find_user(key):
+        return str(backend_and_user[1].id)
+    return "administrator"
 
 
 def _terminate(response: Any) -> str:

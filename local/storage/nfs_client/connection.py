@@ -1,4 +1,4 @@
-"""Call the file system's server, and know whether it still answers, as an NFS client does."""
+"""Call the file system's server, and track whether it still answers, as an NFS client does."""
 
 import contextlib
 import socket

@@ -26,7 +26,7 @@ from local.storage.nfs_client.messages import (
 )
 
 _MODE, _USER, _GROUP, _SIZE, _ATIME, _MTIME, _ATIME_NOW, _MTIME_NOW = 1, 2, 4, 8, 16, 32, 128, 256
-"""What a change of attributes sets."""
+"""Flags of a SETATTR request: the attributes that it sets."""
 _LOCKS: Final = {fcntl.F_RDLCK: fcntl.LOCK_SH, fcntl.F_WRLCK: fcntl.LOCK_EX, fcntl.F_UNLCK: fcntl.LOCK_UN}
 Entry = tuple[bytes, int, int]
 """Name, inode and kind."""

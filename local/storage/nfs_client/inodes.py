@@ -24,7 +24,7 @@ class Inodes:
         return self._descriptors[node]
 
     def path(self, node: int) -> str:
-        """Return a path to the file itself, also if it is a symbolic link."""
+        """Return a path to the file itself, even if it is a symbolic link."""
         return f"/proc/self/fd/{self._descriptors[node]}"
 
     def look_up(self, parent: int, name: bytes) -> tuple[int, os.stat_result]:
@@ -42,7 +42,7 @@ class Inodes:
         return node, status
 
     def forget(self, node: int, count: int) -> None:
-        """Take look-ups back; without any, the kernel does not name the file any more."""
+        """Subtract look-ups of a file, and close it after the last one, when the kernel no longer uses its number."""
         if node == ROOT:
             return
         self._lookups[node] -= count

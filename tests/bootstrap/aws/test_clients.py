@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 
 from bootstrap.aws.clients import connect
-from tests.bootstrap.simulated_cluster import REGION
+from tests.bootstrap.simulated_node import REGION
 
 
 @pytest.fixture

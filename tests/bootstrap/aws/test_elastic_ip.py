@@ -8,7 +8,8 @@ from botocore.exceptions import ClientError
 from bootstrap.aws.elastic_ip import ASK_AGAIN_S
 from bootstrap.cluster.termination_notice import TerminationNotice
 from tests.bootstrap.booted_cluster import all_ready
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 
 class Address:

@@ -10,7 +10,8 @@ import pytest
 
 from bootstrap.aws import log_shipping as logs
 from bootstrap.phases import Phases
-from tests.bootstrap.simulated_cluster import LOG_GROUP, Clock, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import LOG_GROUP, Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_logs import CloudWatchLogsClient
@@ -111,10 +112,10 @@ def test_lines_go_to_the_journal_and_the_file(tmp_path: Path, capsys: pytest.Cap
     clock = Clock()
     phases = Phases(monotonic=clock)
     clock.now += 1.25
-    phases.done("record")
-    phases.done("record")
+    phases.log_end("record")
+    phases.log_end("record")
     clock.now += 2.0
-    phases.done("files")
+    phases.log_end("files")
     expected = [
         "INFO bootstrap.phases: phase record took 1.25 s, 1.25 s since the start",
         "INFO bootstrap.phases: phase files took 2.00 s, 3.25 s since the start",

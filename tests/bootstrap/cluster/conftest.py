@@ -8,7 +8,8 @@ from botocore.stub import Stubber
 from bootstrap.cluster.table import Table
 from tests.bootstrap.cluster.table_records import StubbedTable
 from tests.bootstrap.identities import NETWORKS
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from bootstrap.contract import TABLE_KEY
 from bootstrap.errors import TableBusyError
 from tests.bootstrap.cluster.table_records import StubbedTable, worker_record
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE
 
 
 def test_node_records_of_a_large_cluster_are_read_in_batches(table: Table) -> None:

@@ -14,7 +14,8 @@ from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY, node_record_id
 from bootstrap.team_keys.keys import parse, to_tags
 from tests.bootstrap.identities import NETWORKS, public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, node_config
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, TABLE, node_config
 from tests.bootstrap.team_keys.team_public_keys import ED25519
 
 
@@ -30,14 +31,14 @@ def coordinator(cluster: SimulatedCluster, table: Table) -> Coordinator:
     return new_coordinator(cluster, table)
 
 
-def new_coordinator(cluster: SimulatedCluster, table: Table, *, remembered: Membership = EMPTY) -> Coordinator:
+def new_coordinator(cluster: SimulatedCluster, table: Table, *, last_known: Membership = EMPTY) -> Coordinator:
     return Coordinator(
         node_config("master"),
         instance_id=cluster.instances("master")[0][0],
         table=table,
         autoscaling=cluster.clients.autoscaling,
         ec2=cluster.clients.ec2,
-        remembered=remembered,
+        last_known=last_known,
     )
 
 
@@ -271,5 +272,5 @@ def test_team_keys_stay_when_a_restarted_agent_loses_a_race(
     seen = table.read_stored()
     publish(cluster, table, "worker")
     reconcile(coordinator, table)
-    restarted = new_coordinator(cluster, table, remembered=replace(before, team_keys=""))
+    restarted = new_coordinator(cluster, table, last_known=replace(before, team_keys=""))
     assert restarted.reconcile(seen).team_keys == keys

@@ -8,7 +8,8 @@ from botocore.stub import Stubber
 from bootstrap.cluster.discovery import Instance, describe_groups, describe_instances
 from bootstrap.contract import GROUP_TAG
 from bootstrap.errors import GroupsError
-from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER
 
 
 def group(node_type: str, instances: dict[str, str], *, desired_capacity: int = 1) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def test_terminating_and_standby_instances_are_leaving(cluster: SimulatedCluster
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
     assert groups[1].active_ids == {"i-01", "i-02", "i-03", "i-04"}
-    assert groups[1].uncounted_ids == states.keys() - groups[1].active_ids
+    assert groups[1].leaving_or_standby_ids == states.keys() - groups[1].active_ids
 
 
 def test_missing_group_is_named_in_the_error(cluster: SimulatedCluster) -> None:

@@ -5,12 +5,13 @@ import json
 import pytest
 
 from bootstrap.cluster.membership import Member, Membership, members_to_json
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from tests.bootstrap.cluster.table_records import NOTHING_STORED
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE
 
 
 def members(*by_index: int) -> tuple[Member, ...]:

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, find, given, settings
 
 from bootstrap import contract
 from bootstrap.cluster.membership import Member, Membership
-from bootstrap.cluster.record_fields import MAX_GENERATION, RecordError, check_address, parse_networks
+from bootstrap.cluster.record_validation import MAX_GENERATION, RecordError, check_address, parse_networks
 from bootstrap.cluster.records import parse_membership, parse_node, parse_state
 from bootstrap.files import environment, hosts, ssh, workers
 from tests.bootstrap.forged_records import PHRASES, VALUES, forged_items
 from tests.bootstrap.identities import NETWORKS, instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE, SimulatedNode
 
 ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
 NAMES = r"(?:deeplearning-master deeplearning-worker1|deeplearning-worker\d{1,4})"

@@ -12,7 +12,7 @@ from bootstrap.cluster.membership import (
     assign_node_indexes,
     next_membership,
 )
-from bootstrap.cluster.record_fields import MAX_GENERATION, MAX_NODES
+from bootstrap.cluster.record_validation import MAX_GENERATION, MAX_NODES
 from bootstrap.contract import NodeType
 
 

@@ -68,7 +68,7 @@ def by_index(members: tuple[Member, ...]) -> dict[str, int]:
     return {member.instance_id: member.node_index for member in members}
 
 
-def kept(members: tuple[Member, ...], found: Round) -> dict[str, int]:
+def indexes_kept(members: tuple[Member, ...], found: Round) -> dict[str, int]:
     """Return the members that are not departed, at their earlier indexes."""
     return {name: node_index for name, node_index in by_index(members).items() if name not in found.departed}
 
@@ -88,7 +88,7 @@ def test_member_is_removed_if_and_only_if_it_is_gone(history: list[Round]) -> No
     members: tuple[Member, ...] = ()
     for found in history:
         before, members = members, found.applied_to(members)
-        assert kept(before, found).keys() <= by_index(members).keys()
+        assert indexes_kept(before, found).keys() <= by_index(members).keys()
         assert not found.departed & by_index(members).keys()
 
 
@@ -97,7 +97,7 @@ def test_indexes_move_only_after_a_shrink_and_all_at_once(history: list[Round]) 
     members: tuple[Member, ...] = ()
     for found in history:
         before, members = members, found.applied_to(members)
-        old, new = kept(before, found), by_index(members)
+        old, new = indexes_kept(before, found), by_index(members)
         moved = {name for name, node_index in old.items() if new[name] != node_index}
         draining = {member.instance_id for member in members if member.draining}
         workers = [name for name in old if name not in MASTERS]
@@ -117,7 +117,7 @@ def test_new_node_gets_the_lowest_free_index(history: list[Round]) -> None:
     for found in history:
         before, members = members, found.applied_to(members)
         new = by_index(members)
-        came = {name: node_index for name, node_index in new.items() if name not in kept(before, found)}
+        came = {name: node_index for name, node_index in new.items() if name not in indexes_kept(before, found)}
         taken = sorted(node_index for name, node_index in came.items() if name in WORKERS)
         held = {node_index for name, node_index in new.items() if name not in came}
         free = [node_index for node_index in range(2, found.desired_nodes + 1) if node_index not in held]

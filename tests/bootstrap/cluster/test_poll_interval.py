@@ -6,18 +6,14 @@ from collections import Counter
 
 import pytest
 
-from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, round_s
+from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, read_round_seconds
 from bootstrap.cluster.membership import Member, Membership, members_to_json
-from bootstrap.cluster.poll_interval import (
-    EAGER_RECONCILE_S,
-    EAGER_RECONCILES_FOR_S,
-    STEADY_RECONCILE_S,
-    PollInterval,
-)
+from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, EAGER_RECONCILES_FOR_S, STEADY_RECONCILE_S, PollInterval
 from bootstrap.cluster.termination_notice import MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
-from tests.bootstrap.simulated_cluster import CLUSTER, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, SimulatedNode
 
 TABLE_READS = ("GetItem", "BatchGetItem")
 TABLE_WRITES = ("PutItem", "TransactWriteItems")
@@ -204,7 +200,7 @@ def test_startup_of_largest_cluster_stays_within_table_limit() -> None:
 
 
 def test_small_clusters_read_a_change_at_once() -> None:
-    assert [round_s(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
+    assert [read_round_seconds(nodes) for nodes in (1, 64, 180)] == [0.0, 0.0, 0.0]
     turn = ReadTurn(lambda: 1.0)
     assert turn.seconds_until_turn(64, now=5.0) == 0.0
 
@@ -235,7 +231,7 @@ def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: SimulatedClus
     calls.clear()
     wait = worker.agent.run_pass()
     assert calls["GetItem"] == 1
-    assert 1.0 < wait <= round_s(MAX_CLUSTER_NODES)
+    assert 1.0 < wait <= read_round_seconds(MAX_CLUSTER_NODES)
     cluster.clock.now += wait
     worker.agent.run_pass()
     assert calls["GetItem"] == 3

@@ -9,11 +9,12 @@ import pytest
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.discovery import Instance
 from bootstrap.cluster.membership import Membership
-from bootstrap.cluster.rate_limit import HOLD_S
+from bootstrap.cluster.rate_limit import MIN_CHANGE_INTERVAL_S
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.contract import TABLE_KEY, NodeType, node_record_id
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, node_config
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, TABLE, node_config
 
 ROLES: dict[NodeType, str] = {"master": "AROAMASTER", "worker": "AROAWORKER"}
 
@@ -69,7 +70,7 @@ def test_draining_node_leaves_the_lists_and_keeps_its_index(cluster: SimulatedCl
     assert present(reconcile(cluster, coordinator)) == {1: before[1], 3: before[3]}
     assert cluster.by_index() == before
     cluster.table.write_node(own_record)
-    cluster.clock.now += HOLD_S
+    cluster.clock.now += MIN_CHANGE_INTERVAL_S
     assert present(reconcile(cluster, coordinator)) == before
 
 
@@ -105,11 +106,11 @@ def test_membership_follows_a_changing_record_once_a_minute(cluster: SimulatedCl
         "drains, nothing usable, does not": itertools.cycle([drains, None, own_record, None]),
     }
     found = generations(cluster, coordinator, itertools.islice(cycle[change], passes))
-    minutes = passes * PASS_S / HOLD_S
+    minutes = passes * PASS_S / MIN_CHANGE_INTERVAL_S
     # Draining counts immediately, so a minute has up to two changes.
     assert 2 <= found[-1] - found[0] <= 2 * minutes
     cluster.table.write_node(own_record)
-    cluster.clock.now += HOLD_S
+    cluster.clock.now += MIN_CHANGE_INTERVAL_S
     assert present(reconcile(cluster, coordinator)) == before
 
 

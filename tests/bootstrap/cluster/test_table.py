@@ -7,13 +7,14 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from bootstrap.cluster.membership import EMPTY, Membership
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
 from bootstrap.failures import RETRYABLE_ERRORS
 from tests.bootstrap.cluster.table_records import NOTHING_STORED, StubbedTable, worker_record
 from tests.bootstrap.identities import instance_id, public_key
-from tests.bootstrap.simulated_cluster import TABLE, SimulatedCluster
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import TABLE
 
 
 def test_membership_is_empty_before_the_first_write(table: Table) -> None:

@@ -15,7 +15,8 @@ from tests.bootstrap.booted_cluster import (
     hosts_file,
     run_seconds,
 )
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 TERMINATING = TerminationNotice(is_terminating=True)
 INTERRUPTION_PENDING = TerminationNotice(is_interruption_pending=True)
@@ -212,7 +213,7 @@ def test_hook_is_completed_again_after_another_refusal(
     assert cluster.completed == [master.instance_id]
 
 
-def test_draining_node_waits_at_most_max_drain(cluster: SimulatedCluster) -> None:
+def test_draining_node_waits_at_most_the_drop_timeout(cluster: SimulatedCluster) -> None:
     _, draining_node, other = form_cluster(cluster)  # and the master is dead from now on
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, [draining_node, other], int(DROP_TIMEOUT_S))

@@ -18,12 +18,13 @@ from bootstrap.cluster.termination_notice import (
     SPOT_NOTICE_S,
     TerminationNotice,
 )
-from bootstrap.contract import DRAIN_TIMEOUT_S, MAX_GRACE_S
+from bootstrap.contract import DRAIN_HOOK_HEARTBEAT_TIMEOUT_S, MAX_GRACE_S
 from bootstrap.files.paths import under_root
 from launcher.job_directories import write_grace
 from launcher.paths import JOBS_DIR
 from tests.bootstrap.booted_cluster import form_cluster, run_seconds
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 TERMINATING = TerminationNotice(is_terminating=True)
 HOME = pwd.getpwuid(os.getuid()).pw_dir
@@ -60,7 +61,9 @@ def completes_after(cluster: SimulatedCluster, nodes: list[SimulatedNode], node:
 def hook_stays(cluster: SimulatedCluster, node: SimulatedNode) -> bool:
     """Return True if the hook's timeout has never passed between two heartbeats."""
     times = [at for instance_id, at in cluster.heartbeats if instance_id == node.instance_id]
-    return max(after - before for before, after in pairwise([*times, cluster.clock.now])) < DRAIN_TIMEOUT_S
+    return (
+        max(after - before for before, after in pairwise([*times, cluster.clock.now])) < DRAIN_HOOK_HEARTBEAT_TIMEOUT_S
+    )
 
 
 def drop(cluster: SimulatedCluster, nodes: list[SimulatedNode], node: SimulatedNode) -> None:
@@ -183,4 +186,4 @@ def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
 
 def test_aws_grants_more_than_the_longest_wait() -> None:
     longest = DROP_TIMEOUT_S + SIGTERM_DELIVERY_S + MAX_GRACE_S
-    assert longest < MAX_HEARTBEAT_TIMEOUTS * DRAIN_TIMEOUT_S
+    assert longest < MAX_HEARTBEAT_TIMEOUTS * DRAIN_HOOK_HEARTBEAT_TIMEOUT_S

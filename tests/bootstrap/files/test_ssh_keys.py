@@ -14,7 +14,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key
 from tests.bootstrap.file_state import file_state
 from tests.bootstrap.identities import public_key
-from tests.bootstrap.simulated_cluster import RecordedSystem
+from tests.bootstrap.simulated_node import RecordedSystem
 
 USER = Permissions(uid=1234, gid=5678)
 

@@ -1,8 +1,9 @@
 """Simulate nodes whose GPUs come and go, and let time pass on them."""
 
-from bootstrap.health.checks import HEALTH_S
+from bootstrap.health.checks import HEALTH_CHECK_INTERVAL_S
 from tests.bootstrap.booted_cluster import all_ready
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 
 class Gpus:
@@ -41,4 +42,4 @@ def ready_master(cluster: SimulatedCluster, gpus: Gpus) -> SimulatedNode:
 
 def run_minutes(cluster: SimulatedCluster, node: SimulatedNode, count: int) -> None:
     """Make passes as often as a ready node does."""
-    run_passes(cluster, node, int(count * HEALTH_S / 6.0), every=6.0)
+    run_passes(cluster, node, int(count * HEALTH_CHECK_INTERVAL_S / 6.0), every=6.0)

@@ -14,7 +14,7 @@ import pytest
 from bootstrap.cluster.membership import Member
 from bootstrap.files.paths import under_root
 from bootstrap.health import checks as health
-from bootstrap.health.checks import Health, HealthCheckFailure, answers_ssh
+from bootstrap.health.checks import HealthCheckFailure, HealthChecks, answers_ssh
 from launcher.runner import main as runner
 from trainer.check import node_facts
 
@@ -36,8 +36,10 @@ def resolve(name: str) -> str:
 
 def checks(
     root: Path, *, expected: int | None = None, gpus: int | None = 0, answers: Callable[[str], bool] = lambda _: True
-) -> Health:
-    return Health(root=root, expected_gpus=expected, count_gpus=lambda: gpus, resolve=resolve, answers_ssh=answers)
+) -> HealthChecks:
+    return HealthChecks(
+        root=root, expected_gpus=expected, count_gpus=lambda: gpus, resolve=resolve, answers_ssh=answers
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from tests.bootstrap.health.simulated_gpus import (
     run_passes,
     run_past_the_deadline,
 )
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 
 @pytest.fixture

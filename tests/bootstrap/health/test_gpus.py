@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.errors import CommandError
 from bootstrap.health.gpus import DRIVER_LIST, EAGER_COUNT_S, STEADY_COUNT_S, GpuCounter, count_listed
-from tests.bootstrap.simulated_cluster import Clock
+from tests.bootstrap.simulated_node import Clock
 
 TWO = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)

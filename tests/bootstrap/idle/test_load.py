@@ -12,7 +12,7 @@ from bootstrap.idle.load import CPU_STAT, Load
 from bootstrap.jobs.job_directories import JOBS
 from launcher.paths import JOBS_DIR
 from tests.bootstrap.idle.node_files import USER, lock_job, open_job, touch_terminal, write, write_counters
-from tests.bootstrap.simulated_cluster import Clock
+from tests.bootstrap.simulated_node import Clock
 
 NOW = 1_800_000_000.0
 

@@ -10,7 +10,8 @@ import pytest
 from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from tests.bootstrap.idle.node_files import write_counters
-from tests.bootstrap.simulated_cluster import CLUSTER, START, SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import START, SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, SimulatedNode
 
 
 def tag(cluster: SimulatedCluster, key: str, value: str) -> None:

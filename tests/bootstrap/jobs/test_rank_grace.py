@@ -13,7 +13,7 @@ import pytest
 from bootstrap.contract import MAX_GRACE_S
 from bootstrap.jobs.job_directories import JOBS
 from bootstrap.jobs.rank_grace import LOCK_SUFFIX, longest_grace_s
-from launcher.history.lock import acquire_lock, announce_ranks
+from launcher.history.lock import acquire_lock, write_grace_period
 from launcher.paths import LOCK_FILE
 from launcher.runner.run_lock import acquire_run_lock
 from launcher.runner.runner_channel import RunnerChannel
@@ -47,9 +47,9 @@ def test_runner_and_launcher_write_the_grace_of_their_ranks(tmp_path: Path, home
     launcher.mkdir()
     acquire_lock(launcher)
     assert longest_grace_s(tmp_path, USER.pw_name) == 60
-    announce_ranks(launcher, 300)
+    write_grace_period(launcher, 300)
     assert longest_grace_s(tmp_path, USER.pw_name) == 300
-    announce_ranks(launcher, 0)
+    write_grace_period(launcher, 0)
     assert longest_grace_s(tmp_path, USER.pw_name) == 60
 
 
@@ -57,7 +57,7 @@ def test_reader_sees_the_former_or_the_new_grace(tmp_path: Path, home: Path, mon
     directory, write, seen = home / JOBS / JOB, os.pwrite, list[float]()
     directory.mkdir(parents=True)
     acquire_lock(directory)
-    announce_ranks(directory, 600)
+    write_grace_period(directory, 600)
 
     def spy(lock: int, data: bytes, offset: int) -> int:
         seen.append(longest_grace_s(tmp_path, USER.pw_name))
@@ -66,8 +66,8 @@ def test_reader_sees_the_former_or_the_new_grace(tmp_path: Path, home: Path, mon
         return written
 
     monkeypatch.setattr(os, "pwrite", spy)
-    announce_ranks(directory, 60)
-    announce_ranks(directory, 300)
+    write_grace_period(directory, 60)
+    write_grace_period(directory, 300)
     assert seen == [600, 60, 60, 300]
 
 

@@ -7,15 +7,13 @@ import pytest
 from moto import mock_aws
 
 from bootstrap.aws.clients import Clients
-from bootstrap.contract import (
-    TABLE_KEY,
-)
-from tests.bootstrap.mxnet_environment.simulated_node import BUCKET, TABLE, SimulatedNode
-from tests.bootstrap.simulated_cluster import REGION
+from bootstrap.contract import TABLE_KEY
+from tests.bootstrap.mxnet_environment.mxnet_node import BUCKET, TABLE, MxnetNode
+from tests.bootstrap.simulated_node import REGION
 
 
 @pytest.fixture
-def node(clients: Clients, tmp_path: Path) -> Iterator[Callable[[str], SimulatedNode]]:
+def node(clients: Clients, tmp_path: Path) -> Iterator[Callable[[str], MxnetNode]]:
     with mock_aws():
         clients.s3.create_bucket(  # type: ignore[attr-defined]  # a client of boto3
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
@@ -26,4 +24,4 @@ def node(clients: Clients, tmp_path: Path) -> Iterator[Callable[[str], Simulated
             KeySchema=[{"AttributeName": TABLE_KEY, "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": TABLE_KEY, "AttributeType": "S"}],
         )
-        yield lambda name: SimulatedNode(root=tmp_path / name, clients=clients)
+        yield lambda name: MxnetNode(root=tmp_path / name, clients=clients)

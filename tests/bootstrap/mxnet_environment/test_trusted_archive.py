@@ -20,13 +20,13 @@ from bootstrap.contract import (
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment import environment_service
-from tests.bootstrap.mxnet_environment.simulated_node import BUCKET, RECIPE, TABLE, SimulatedNode
-from tests.bootstrap.simulated_cluster import node_config
+from tests.bootstrap.mxnet_environment.mxnet_node import BUCKET, RECIPE, TABLE, MxnetNode
+from tests.bootstrap.simulated_node import node_config
 
 pytestmark = pytest.mark.allow_subprocess
 
 
-def put_archive(node: SimulatedNode, content: bytes) -> None:
+def put_archive(node: MxnetNode, content: bytes) -> None:
     """Replace the archive, as a stolen node with access to the bucket could."""
     node.clients.s3.put_object(  # type: ignore[attr-defined]  # a client of boto3
         Bucket=BUCKET, Key=RECIPE.object_key("demo"), Body=content
@@ -34,7 +34,7 @@ def put_archive(node: SimulatedNode, content: bytes) -> None:
 
 
 def put_record(
-    node: SimulatedNode,
+    node: MxnetNode,
     *,
     environment: str = RECIPE.key,
     sha256: str,
@@ -60,26 +60,26 @@ def evil_archive() -> bytes:
 
 
 def test_worker_unpacks_only_archives_signed_off_by_the_master(
-    node: Callable[[str], SimulatedNode], monkeypatch: pytest.MonkeyPatch
+    node: Callable[[str], MxnetNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.mxnet_environment.archive.unpack", lambda *_: pytest.fail("unpacked"))
-    node("master").provide(is_master=True)
+    node("master").install_environment(is_master=True)
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(
         MxnetEnvironmentError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
     ) as failure:
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert failure.value.short == "wrong hash"
     assert not list(under_root(worker.root, RECIPE.directory).parent.iterdir())
     assert worker.paused == sorted(worker.paused)
 
 
-def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], SimulatedNode]) -> None:
+def test_without_a_record_a_worker_does_not_believe_the_bucket(node: Callable[[str], MxnetNode]) -> None:
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(MxnetEnvironmentError, match="was not in the bucket in time"):
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert not worker.programs.exists()
 
 
@@ -97,26 +97,26 @@ def test_service_requests_the_archive_of_its_cluster(monkeypatch: pytest.MonkeyP
     assert asked == [f"shared/{RECIPE.object_key(name)}" for name in ("one", "two")]
 
 
-def test_new_master_rebuilds_a_replaced_archive(node: Callable[[str], SimulatedNode]) -> None:
-    node("first").provide(is_master=True)
+def test_new_master_rebuilds_a_replaced_archive(node: Callable[[str], MxnetNode]) -> None:
+    node("first").install_environment(is_master=True)
     second, worker = node("second"), node("worker")
     put_archive(second, evil_archive())
-    second.provide(is_master=True)
-    worker.provide(is_master=False)
+    second.install_environment(is_master=True)
+    worker.install_environment(is_master=False)
     assert (second.builds, worker.builds) == (1, 0)
     assert (worker.programs / "mpirun").read_text() == "#!/bin/sh\n"
 
 
 @pytest.mark.parametrize("sha256", ["", "x" * 64, "A" * 64, "0" * 65, "0" * 63 + "\n", "0" * 100_000])
-def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str], SimulatedNode], sha256: str) -> None:
+def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str], MxnetNode], sha256: str) -> None:
     worker = node("worker")
     put_record(worker, sha256=sha256)
     with pytest.raises(MxnetEnvironmentError, match="must be 64 hex digits, got ") as failure:
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
-    node("master").provide(is_master=True)
-    node("another").provide(is_master=False)
+    node("master").install_environment(is_master=True)
+    node("another").install_environment(is_master=False)
 
 
 @pytest.mark.parametrize(
@@ -131,20 +131,20 @@ def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str
     ids=str,
 )
 def test_record_with_invalid_fields_is_refused_and_replaced(
-    node: Callable[[str], SimulatedNode], forged: dict[str, dict[str, Any]]
+    node: Callable[[str], MxnetNode], forged: dict[str, dict[str, Any]]
 ) -> None:
     worker = node("worker")
     put_record(worker, sha256="0" * 64, others=forged)
     with pytest.raises(MxnetEnvironmentError, match=r"^record engines: .* must be ") as failure:
-        worker.provide(is_master=False)
+        worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert str(failure.value).isprintable()
-    node("master").provide(is_master=True)
-    node("another").provide(is_master=False)
+    node("master").install_environment(is_master=True)
+    node("another").install_environment(is_master=False)
 
 
-def test_master_ignores_the_hash_of_another_environment(node: Callable[[str], SimulatedNode]) -> None:
+def test_master_ignores_the_hash_of_another_environment(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     put_record(master, environment="horovod-py3.10", sha256="0" * 64)
-    master.provide(is_master=True)
+    master.install_environment(is_master=True)
     assert master.builds == 1

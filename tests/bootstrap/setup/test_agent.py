@@ -2,7 +2,8 @@
 
 from bootstrap.contract import WORKERS_FILE
 from bootstrap.setup.progress import SetupProgress, write_progress
-from tests.bootstrap.simulated_cluster import SimulatedCluster, SimulatedNode
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import SimulatedNode
 
 HASH = "0123456789abcdef" * 4
 SETTINGS = {"setup": "s3://assets/x.zip", "setup_sha256": HASH, "setup_timeout_s": 900}

@@ -12,7 +12,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.setup.apply_setup import apply_setup
 from bootstrap.setup.archive import SetupSource
 from bootstrap.setup.progress import SetupProgress, write_progress
-from tests.bootstrap.simulated_cluster import Clock, config_values
+from tests.bootstrap.simulated_node import Clock, config_values
 
 SOURCE = SetupSource(url="s3://assets/new.zip", sha256="1" * 64, timeout_s=60.0)
 

@@ -38,7 +38,7 @@ class Node:
             is_ours=self.is_ours,
             directory=self,
             start_tunnel=lambda target: self.actions.append(f"tunnel {target.host}"),
-            ask=self.ask,
+            probe=self.probe,
         )
 
     def announce(self, text: str) -> None:
@@ -50,7 +50,7 @@ class Node:
     def state(self) -> str:
         return under_root(self.root, SHARED_STATE).read_text().strip()
 
-    def ask(self, _target: StorageTarget) -> None:
+    def probe(self, _target: StorageTarget) -> None:
         if self.error:
             raise self.error
 

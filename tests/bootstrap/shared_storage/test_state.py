@@ -8,7 +8,7 @@ import pytest
 from bootstrap.contract import SHARED_STATE, SHARED_TARGET
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.state import SETTLE_S, SharedStorage
-from tests.bootstrap.simulated_cluster import Clock
+from tests.bootstrap.simulated_node import Clock
 
 ID, FORGED = "fs-0123456789abcdef0", "fs-0fffffffffffffff0"
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY, TEAM_KEYS_DIR
 from bootstrap.team_keys.keys import TAG, parse, to_tags
-from tests.bootstrap.simulated_cluster import CLUSTER, TABLE, SimulatedCluster, SimulatedNode, config_values
+from tests.bootstrap.simulated_cluster import SimulatedCluster
+from tests.bootstrap.simulated_node import CLUSTER, TABLE, SimulatedNode, config_values
 from tests.bootstrap.team_keys.team_public_keys import ED25519, ED25519_FINGERPRINT, RSA
 
 FILE = f"{TEAM_KEYS_DIR}/{config_values()['default_user']}"

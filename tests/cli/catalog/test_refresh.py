@@ -22,24 +22,24 @@ def described() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def known() -> dict[str, Any]:
+def stored_types() -> dict[str, Any]:
     return dict(json.loads(CATALOG_FILE.read_text())["types"])
 
 
-def test_refreshed_catalog_equals_ec2s_answer(described: list[dict[str, Any]], known: dict[str, Any]) -> None:
-    new = refresh.merge(known, refresh.rows(described))
-    assert list(refresh.difference(known, new)) == []
+def test_refreshed_catalog_equals_ec2s_answer(described: list[dict[str, Any]], stored_types: dict[str, Any]) -> None:
+    new = refresh.merge(stored_types, refresh.rows(described))
+    assert list(refresh.difference(stored_types, new)) == []
     # Types that EC2 no longer describes stay, with their successor.
     assert new["p3.2xlarge"]["successor"] == "g6.2xlarge"
     text = CATALOG_FILE.read_text()
     assert refresh.render(new, json.loads(text)["date"]) == text
 
 
-def test_shows_what_has_changed(described: list[dict[str, Any]], known: dict[str, Any]) -> None:
-    known["p5.48xlarge"]["efa_interfaces"] = 8
-    del known["g7.2xlarge"]
-    new = refresh.merge(known, refresh.rows(described))
-    added, changed = refresh.difference(known, new)
+def test_shows_what_has_changed(described: list[dict[str, Any]], stored_types: dict[str, Any]) -> None:
+    stored_types["p5.48xlarge"]["efa_interfaces"] = 8
+    del stored_types["g7.2xlarge"]
+    new = refresh.merge(stored_types, refresh.rows(described))
+    added, changed = refresh.difference(stored_types, new)
     assert added.startswith("+ g7.2xlarge: {")
     assert changed == "  p5.48xlarge: efa_interfaces 8 -> 32"
 

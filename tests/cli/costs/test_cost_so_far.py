@@ -23,11 +23,11 @@ def activity(hour: float, description: str, *, end: float | None = None, status:
     )  # fmt: skip
 
 
-def launched(hour: float, name: str, status: str = "Successful") -> Activity:
+def launch(hour: float, name: str, status: str = "Successful") -> Activity:
     return activity(hour, f"Launching a new EC2 instance: {name}", status=status)
 
 
-def ended(hour: float, name: str) -> Activity:
+def termination(hour: float, name: str) -> Activity:
     return activity(hour - 0.5, f"Terminating EC2 instance: {name}", end=hour)
 
 
@@ -41,18 +41,18 @@ def test_the_file_system_is_priced_by_its_present_size() -> None:
 
 CLUSTERS = [
     # Never paused: two nodes for ten hours.
-    ([launched(0, "i-1"), launched(0, "i-2")], {}, {"nodes": 20.0, "volumes": 20 * 0.01}),
+    ([launch(0, "i-1"), launch(0, "i-2")], {}, {"nodes": 20.0, "volumes": 20 * 0.01}),
     # Paused after four hours, resumed for the last hour; a launch failed in between and cost nothing.
     (
         [
-            *(launched(0, "i-1"), launched(0, "i-2"), ended(4, "i-1"), ended(4, "i-2")),
-            *(launched(8, "i-3", status="Failed"), launched(9, "i-4"), launched(9, "i-5")),
+            *(launch(0, "i-1"), launch(0, "i-2"), termination(4, "i-1"), termination(4, "i-2")),
+            *(launch(8, "i-3", status="Failed"), launch(9, "i-4"), launch(9, "i-5")),
         ],
         {},
         {"nodes": 10.0, "volumes": 10 * 0.01},
     ),
     # A worker of another type since hour 8; EC2 has forgotten its predecessor, which had the template's type.
-    ([launched(0, "i-1"), ended(8, "i-1"), launched(8, "i-2")], {"i-2": "big"}, {"nodes": 28.0, "volumes": 0.1}),
+    ([launch(0, "i-1"), termination(8, "i-1"), launch(8, "i-2")], {"i-2": "big"}, {"nodes": 28.0, "volumes": 0.1}),
 ]
 
 
@@ -73,7 +73,7 @@ def test_spent_sums_the_cost_of_each_kind(
 def test_a_type_without_a_price_has_no_sum() -> None:
     parts = BilledParts(node_counts={"odd": 1}, volume_gib=100, nat_gateways=0, addresses=1)
     found = cost_so_far(
-        instance_lifetimes([launched(0, "i-1")]),
+        instance_lifetimes([launch(0, "i-1")]),
         types={},
         parts=parts,
         prices=PRICES,

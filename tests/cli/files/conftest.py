@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.ssh.remote import MasterConnection, SshTarget, connect
+from cli.ssh.master_connection import MasterConnection, SshTarget, open_connection
 from tests.launcher.sshd import make_key, sshd_nodes
 
 ADDRESS = "127.0.0.53"
@@ -31,5 +31,5 @@ def connection(tmp_path_factory: pytest.TempPathFactory, remote_home: Path) -> I
             identity=str(directory / "identity"),
             port=node.port,
         )
-        with connect(target) as connected:
+        with open_connection(target) as connected:
             yield connected

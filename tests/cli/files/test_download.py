@@ -14,7 +14,7 @@ from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError, UsageError
 from cli.files.download import Archive, Differing, Download, remote_tar
 from cli.files.download import download as download_into
-from cli.ssh.remote import MasterConnection
+from cli.ssh.master_connection import MasterConnection
 
 MASTER = ClusterNode(node_index=1, instance_id="i-1", address="10.0.0.1", node_type="master", host_key="")
 LOG_TIME_NS = 1_234_567_890_123_456_789

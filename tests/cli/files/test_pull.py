@@ -44,13 +44,13 @@ def test_warns_of_results_that_run_would_send_back(capsys: pytest.CaptureFixture
 def test_files_that_were_replaced_or_kept_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def found(*_: object, differing: Differing, overwrites: bool) -> Download:
+    def download(*_: object, differing: Differing, overwrites: bool) -> Download:
         if not overwrites:
             differing.replaced += [Path("a"), Path("b\x1b")]
             differing.kept += map(Path, "cdef")
         return Download(path=Path("../results"))
 
-    monkeypatch.setattr(pull, "download", found)
+    monkeypatch.setattr(pull, "download", download)
     assert main(["pull", "project/runs", "../results"]) == 1
     replaced, kept = capsys.readouterr().err.splitlines()
     assert replaced == "dlcluster: replaced 2 files (a, b ), which differed"

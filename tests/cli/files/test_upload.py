@@ -11,7 +11,7 @@ import pytest
 
 from cli.errors import ClusterError, UsageError
 from cli.files.upload import FOLDER, remote_name, upload
-from cli.ssh.remote import MasterConnection
+from cli.ssh.master_connection import MasterConnection
 
 
 @pytest.fixture

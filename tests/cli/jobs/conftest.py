@@ -9,7 +9,7 @@ import pytest
 
 from cli.cluster_context import ClusterContext
 from cli.jobs import start
-from cli.ssh.remote import MasterConnection
+from cli.ssh.master_connection import MasterConnection
 from tests.cli.jobs.master import SENT, Master, member
 
 

@@ -1,12 +1,13 @@
 """Stand in for a master whose answers the test defines."""
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
 from cli.files.upload import Upload
-from cli.ssh.remote import CommandResult
+from cli.ssh.master_connection import CommandResult
 from tests.cli.fleet import KEY, RELEASE
 
 JOB = "20260101-000000-abcdef0"
@@ -55,3 +56,13 @@ class Master:
     def stream(self, command: str, **_: object) -> int:
         self.ran.append(command)
         return self.on_stream()
+
+
+def set_job_answers(master: Master, *, end: dict[str, Any]) -> None:
+    """Let the master start a job, with no other job there, and report this record of its end."""
+    master.set_answer(
+        "launch --detach", f"{JOB}\n", stderr=f"launch: follow it with: launch logs -f {JOB}\nlaunch: note\n"
+    )
+    master.set_answer("launch list --json", "[]")
+    master.set_answer("launch status", json.dumps(end))
+    master.set_answer("launch stop", f"{JOB} CANCELLED\n")

@@ -11,7 +11,7 @@ from cli.errors import ClusterError
 from cli.files.upload import Upload
 from cli.jobs.start import copy_to_all_nodes
 from cli.main import main
-from cli.ssh.remote import CommandResult, MasterConnection
+from cli.ssh.master_connection import CommandResult, MasterConnection
 from launcher.sync.request import IGNORE_FILE
 from tests.cli.jobs.master import SENT, Master
 

@@ -10,7 +10,7 @@ from cli.errors import EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import confirm
-from cli.ssh.remote import CommandResult, ending_with_connection
+from cli.ssh.master_connection import CommandResult, kill_on_disconnect
 from tests.cli.fleet import error_line
 from tests.cli.jobs.master import JOB, Master, record
 
@@ -75,7 +75,7 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
     master.set_answer("launch list --json", json.dumps(records))
     monkeypatch.setattr(confirm, "find_selected_cluster", lambda selection: None)
     monkeypatch.setattr(confirm, "ssh_target", lambda context: None)
-    monkeypatch.setattr(confirm, "connect", lambda target: nullcontext(master))
+    monkeypatch.setattr(confirm, "open_connection", lambda target: nullcontext(master))
     confirm.warn_of_running_jobs(Selection())
     fates = [line.removeprefix(f"dlcluster: job {JOB} ") for line in capsys.readouterr().err.splitlines()]
     assert fates == [
@@ -160,7 +160,7 @@ def test_name_of_the_cluster_in_place_of_a_job_is_explained(master: Master, capf
 def test_followed_logs_keep_the_exit_code(shell: str) -> None:
 
     def start(*words: str) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen([shell, "-c", ending_with_connection(words)], stdin=subprocess.PIPE)
+        return subprocess.Popen([shell, "-c", kill_on_disconnect(words)], stdin=subprocess.PIPE)
 
     with start("sh", "-c", "exit 7") as ends:
         assert ends.wait(50) == 7

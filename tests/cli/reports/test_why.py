@@ -11,7 +11,7 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from cli.aws.clients import Clients, connect
+from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster
 from cli.aws.diagnosis import diagnose
 from cli.aws.stack_history import StackState
@@ -40,7 +40,7 @@ FAILED: list[Line] = [
 
 @pytest.fixture
 def clients(aws: dict[str, str]) -> Clients:
-    return connect(REGION)
+    return create_clients(REGION)
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def deployed(
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     for command in ("pause", "resume", "resize", "cost", "extend"):
-        monkeypatch.setattr(f"cli.commands.cluster.{command}.connect", lambda _: clients)
-    monkeypatch.setattr("cli.cluster_context.connect", lambda _: clients)
+        monkeypatch.setattr(f"cli.commands.cluster.{command}.create_clients", lambda _: clients)
+    monkeypatch.setattr("cli.cluster_context.create_clients", lambda _: clients)
     made.create()
     made.write_members()
     yield made

@@ -113,7 +113,7 @@ def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.
     assert main(["pause", "--yes", "--json"]) == 0
     output = capsys.readouterr()
     # No node answers here. A question would name the jobs, and so does --yes.
-    assert "dlcluster: cannot tell which jobs run: " in output.err
+    assert "dlcluster: cannot determine which jobs run: " in output.err
     assert json.loads(output.out) == {
         "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "terminated": terminated,
         # A NAT gateway, its address, and the master's: 0.045 + 2 x 0.005.
@@ -159,7 +159,7 @@ def test_pause_confirms_and_warns_that_running_jobs_are_unknown(
     monkeypatch.setattr("cli.sizes.confirm.sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda _: answer.strip())
     assert main(["pause"]) == code
-    assert "dlcluster: cannot tell which jobs run: " in capsys.readouterr().err
+    assert "dlcluster: cannot determine which jobs run: " in capsys.readouterr().err
     assert deployed.sizes() == (DECLARED if code else {MASTER: PAUSED, WORKER: PAUSED})
 
 

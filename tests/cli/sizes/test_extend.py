@@ -13,7 +13,7 @@ from tests.cli.sizes.fake_cluster import FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import expire
 
 
-def written() -> datetime:
+def expiry_in_cdk_json() -> datetime:
     text: str = json.loads(Path("cdk.json").read_text())["context"]["cluster"]["expires"]
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
@@ -27,11 +27,11 @@ def test_the_time_counts_from_the_deployed_end_or_from_now(
         deployed.expire_at(now + timedelta(hours=ahead_h))
     for _ in range(2):  # the second call follows one that was killed before its deploy
         assert main(["extend", "8h", "-c", "key_name=me"]) == 0
-        late = written() - now - timedelta(hours=8 + max(ahead_h or 0, 0))
+        late = expiry_in_cdk_json() - now - timedelta(hours=8 + max(ahead_h or 0, 0))
         # AWS's times are full seconds.
         assert timedelta(seconds=-1) <= late < timedelta(minutes=2)
     assert deployed.lines[0] == ["cdk", "deploy", "-c", "key_name=me"]
-    assert capsys.readouterr().out.splitlines()[-1] == f"{written():%Y-%m-%dT%H:%M:%SZ}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"{expiry_in_cdk_json():%Y-%m-%dT%H:%M:%SZ}"
 
 
 @pytest.mark.parametrize("fires", [True, False])

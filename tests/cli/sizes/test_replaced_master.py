@@ -76,6 +76,6 @@ def test_pause_without_a_master_says_that_jobs_are_unknown(
         reason += f" ({lost} is terminated)"
     assert (out, err.splitlines()[0]) == (
         "demo is paused\n",
-        f"dlcluster: cannot tell which jobs run: {reason}",
+        f"dlcluster: cannot determine which jobs run: {reason}",
     )
     assert deployed.instances() == {MASTER: [], WORKER: []}

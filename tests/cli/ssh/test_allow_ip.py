@@ -10,13 +10,13 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import ALLOW_LIST_SIZE
 from cli.aws.allow_list import CHANGE_TIMEOUT_S, AllowedBlock, AllowList
-from cli.aws.clients import connect
+from cli.aws.clients import create_clients
 from cli.aws.clusters import find_cluster
 from cli.errors import EXIT_FAILED, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.expired_addresses import remove_expired_addresses
 from local.network import check_ip
-from stacks.settings.lifetime import iso
+from stacks.settings.parsing import format_utc
 from tests.cli.fleet import error_line, put_members
 from tests.local.aws.harness import REGION, Aws, Stacks, serving
 from tests.local.aws.templates import attribute, reference, resource
@@ -106,7 +106,7 @@ def test_an_address_whose_time_has_passed_is_removed_and_named(
     stacks.update(template(**outputs), "demo")
     put_members(stacks.physical_id("Table", "demo"), [], region=REGION)
     main([command])  # status and ssh then fail, because this cluster has no nodes
-    assert f"dlcluster: removed {HOME}, whose time ended at {iso(past)}\n" in capsys.readouterr().err
+    assert f"dlcluster: removed {HOME}, whose time ended at {format_utc(past)}\n" in capsys.readouterr().err
     assert [*entries(stacks)] == [OFFICE]
 
 
@@ -117,7 +117,7 @@ def test_failed_removal_of_expired_addresses_is_only_a_warning(
         raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}, "GetManagedPrefixListEntries")
 
     monkeypatch.setattr(AllowList, "remove_expired", refuse)
-    remove_expired_addresses(connect(None), find_cluster(stacks.cloudformation, name="demo", region=REGION))
+    remove_expired_addresses(create_clients(None), find_cluster(stacks.cloudformation, name="demo", region=REGION))
     sentence = "AWS refused GetManagedPrefixListEntries: UnauthorizedOperation: no"
     assert capsys.readouterr().err == f"dlcluster: cannot look for expired addresses: {sentence}\n"
 

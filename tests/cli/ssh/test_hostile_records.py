@@ -12,13 +12,13 @@ import boto3
 import pytest
 from hypothesis import find, given
 
-from bootstrap.cluster.record_fields import RecordError
+from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.records import parse_membership
 from bootstrap.contract import CLUSTER_TAG
 from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.main import main
 from cli.ssh.config import LoginSettings, config_text, known_hosts_text, ssh_arguments
-from cli.ssh.remote import SshTarget
+from cli.ssh.master_connection import SshTarget
 from tests.bootstrap.forged_records import forged_items
 from tests.bootstrap.identities import NETWORKS
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses

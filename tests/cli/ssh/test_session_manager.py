@@ -20,7 +20,7 @@ from cli.aws.clusters import Cluster
 from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
-from cli.ssh.remote import SshTarget, run_command
+from cli.ssh.master_connection import SshTarget, run_command
 from cli.ssh.session_manager import PluginCall, PluginSession
 from tests.cli.fleet import REGION, Deploy, Fleet, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
@@ -72,7 +72,7 @@ def refusing(code: str, message: str) -> Answer:
     return refuse
 
 
-def started(_parameters: dict[str, Any]) -> dict[str, Any]:
+def session_answer(_parameters: dict[str, Any]) -> dict[str, Any]:
     return {"SessionId": "me-1", "TokenValue": TOKEN, "StreamUrl": "wss://example/me-1"}
 
 
@@ -100,7 +100,7 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
 
     def answer(parameters: dict[str, Any]) -> dict[str, Any]:
         asked.append(parameters)
-        return started(parameters)
+        return session_answer(parameters)
 
     def become(*arguments: Any) -> None:
         became.append(arguments)
@@ -268,8 +268,8 @@ STALL = CARRY.replace("    os.write(1", "    if os.path.exists(sys.argv[3]): thr
 @pytest.mark.timeout(60)
 def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin itself stays alive, connected to AWS."""
-    monkeypatch.setattr("cli.ssh.remote.SILENCE_S", 0.5)
-    monkeypatch.setattr("cli.ssh.remote.KEEPALIVE_S", 0.1)
+    monkeypatch.setattr("cli.ssh.master_connection.SILENCE_S", 0.5)
+    monkeypatch.setattr("cli.ssh.master_connection.KEEPALIVE_S", 0.1)
     authorized = make_key(tmp_path / "identity")
     with sshd_nodes(tmp_path, ["127.0.0.62"], authorized=authorized) as [node]:
         words = (sys.executable, "-c", STALL, "127.0.0.62", str(node.port), str(tmp_path / "silent"))

@@ -17,7 +17,7 @@ from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError
 from cli.ssh.config import LoginSettings, known_hosts_text, ssh_arguments
-from cli.ssh.remote import SshTarget, connect, run_command
+from cli.ssh.master_connection import SshTarget, open_connection, run_command
 from tests.cli.fleet import Deploy, Fleet, put_membership, set_addresses
 from tests.launcher.sshd import Node, make_key, sshd_nodes
 
@@ -291,7 +291,7 @@ def test_run_fails_without_an_ssh_server(site: Site) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_command_that_does_not_end_is_reported_at_its_deadline(site: Site) -> None:
-    with connect(site.target()) as master:
+    with open_connection(site.target()) as master:
         with pytest.raises(ClusterError, match=f"waited 1 s for a command on {MASTER}, which did not end"):
             master.output("echo begun; sleep 30", timeout_s=0.6)
         assert master.output("echo still there", timeout_s=30).stdout == b"still there\n"

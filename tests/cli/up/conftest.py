@@ -40,12 +40,12 @@ def cluster(
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
     monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")
-    monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, process=GONE))
+    monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, pid=GONE))
     # The command queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)
 
     for command in ("up", "pause", "resume", "resize"):
-        monkeypatch.setattr(f"cli.commands.cluster.{command}.connect", lambda _: clients)
+        monkeypatch.setattr(f"cli.commands.cluster.{command}.create_clients", lambda _: clients)
     limits.set(a=1, b=2)
     remove = note_changes(clients, made)
     yield made

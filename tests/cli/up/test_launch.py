@@ -9,10 +9,10 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
-from cli.cluster_lock import TakenError
+from cli.cluster_lock import LockHeldError
 from cli.sizes.groups import GroupState
 from cli.up.attempt import ZoneAttempt
-from cli.up.launch import Launch, LaunchResult, UnansweredError
+from cli.up.launch import Launch, LaunchOutcomeUnknownError, LaunchResult
 from stacks.settings.capacity import declared_sizes
 
 ATTEMPT = ZoneAttempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
@@ -79,7 +79,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(monkeypatch: pytest
 
 def test_a_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.launch.ANSWER_TIMEOUT_S", -1.0)
-    with pytest.raises(UnansweredError, match="0 of 100 instances were launched, and EC2 gave no error"):
+    with pytest.raises(LaunchOutcomeUnknownError, match="0 of 100 instances were launched, and EC2 gave no error"):
         launch(AutoScaling(launched(0)))
 
 
@@ -101,7 +101,7 @@ def test_lock_lifetime_covers_the_longest_launch(monkeypatch: pytest.MonkeyPatch
 
     aws = AutoScaling(launched(100), launched(1), launched(1))
     assert launch(aws, before_call=hold)[MASTER].count == 1
-    answers.append(TakenError("another"))
-    with pytest.raises(TakenError):
+    answers.append(LockHeldError("another"))
+    with pytest.raises(LockHeldError):
         launch(aws, before_call=hold)
     assert len(aws.requests) == 3

@@ -15,11 +15,11 @@ from botocore.exceptions import ClientError
 
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import MASTER, WORKER
-from cli.cluster_lock import STALE_S, Lock, TakenError
+from cli.cluster_lock import LEASE_S, Lock, LockHeldError
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
 from cli.up import requirements, terminate_fleet
-from cli.up.fleet import Fleet, ZoneOutcome
+from cli.up.fleet import FleetLauncher, ZoneOutcome
 from cli.up.zone_rounds import ZoneRounds
 from stacks.settings.capacity import declared_sizes
 
@@ -54,9 +54,9 @@ class Table:
         if self.item and self.item["revision"] != condition["ExpressionAttributeValues"][":read"]:
             raise RefusedError
 
-    def lock(self, process: int = 17) -> Lock:
+    def lock(self, pid: int = 17) -> Lock:
         clients: Any = SimpleNamespace(dynamodb=self, cloudformation=None, region="us-east-1", autoscaling=None)
-        return Lock(clients=clients, name="demo", caller="ann", process=process)
+        return Lock(clients=clients, name="demo", caller="ann", pid=pid)
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 def test_call_that_slept_too_long_cannot_take_its_lock_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, other = table.lock(), table.lock()
     asleep.acquire_or_renew()
-    pass_time(monkeypatch, STALE_S + 1)
+    pass_time(monkeypatch, LEASE_S + 1)
     other.acquire_or_renew()
-    with pytest.raises(TakenError, match="ann is running dlcluster up for demo"):
+    with pytest.raises(LockHeldError, match="ann is running dlcluster up for demo"):
         asleep.acquire_or_renew()
     other.release()
-    with pytest.raises(TakenError, match="has taken over"):
+    with pytest.raises(LockHeldError, match="has taken over"):
         asleep.acquire_or_renew()
     assert table.item == {}
 
@@ -92,17 +92,17 @@ def test_call_that_slept_too_long_cannot_take_its_lock_back(table: Table, monkey
 def test_stale_lock_of_another_call_is_not_taken_back(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep, other = table.lock(), table.lock()
     asleep.acquire_or_renew()
-    pass_time(monkeypatch, STALE_S + 1)
+    pass_time(monkeypatch, LEASE_S + 1)
     other.acquire_or_renew()
-    pass_time(monkeypatch, 2 * STALE_S + 2)
-    with pytest.raises(TakenError, match="has taken over"):
+    pass_time(monkeypatch, 2 * LEASE_S + 2)
+    with pytest.raises(LockHeldError, match="has taken over"):
         asleep.acquire_or_renew()
 
 
 def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = table.lock()
     owner.acquire_or_renew()
-    pass_time(monkeypatch, STALE_S + 1)
+    pass_time(monkeypatch, LEASE_S + 1)
     owner.acquire_or_renew()
     owner.release()
     assert (table.item, table.looked_up) == ({}, 1)
@@ -111,7 +111,7 @@ def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.Monke
 def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.cluster_lock._boot", lambda: "")
     table.lock().acquire_or_renew()
-    with pytest.raises(TakenError):
+    with pytest.raises(LockHeldError):
         table.lock().acquire_or_renew()
 
 
@@ -135,7 +135,7 @@ def test_lock_of_an_ended_process_is_free_on_the_same_boot(
         boot_id.write_text("f3d1\n")
     with subprocess.Popen([sys.executable, "-S", "-c", ""]) as gone:
         table.lock(gone.pid).acquire_or_renew()
-        with pytest.raises(TakenError):
+        with pytest.raises(LockHeldError):
             table.lock().acquire_or_renew()  # it has not been waited for, so it is still there
     if boot == "other":
         boot_id.write_text("0815\n")
@@ -143,7 +143,7 @@ def test_lock_of_an_ended_process_is_free_on_the_same_boot(
         table.lock().acquire_or_renew()
         namespace.unlink()
         namespace.symlink_to("pid:[4026532000]")  # a container of the same machine
-    with pytest.raises(TakenError):
+    with pytest.raises(LockHeldError):
         table.lock().acquire_or_renew()
 
 
@@ -161,7 +161,7 @@ def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatc
     monkeypatch.setattr("cli.up.fleet.terminate_fleet", lambda *_, **__: ended.append("all"))
     monkeypatch.setattr("cli.up.fleet.begin_attempt", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
-    fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
+    fleet = FleetLauncher(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="belong to no recorded attempt"):
         fleet.start(ZONE)
     assert ended == []
@@ -191,7 +191,7 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
     lock.acquire_or_renew()
 
     def take(*_: Any, **__: Any) -> None:
-        pass_time(monkeypatch, STALE_S + 1)
+        pass_time(monkeypatch, LEASE_S + 1)
         other.acquire_or_renew()
 
     monkeypatch.setattr(terminate_fleet, "read_groups", lambda *_: {MASTER: empty, WORKER: empty})
@@ -199,7 +199,7 @@ def test_attempt_of_the_next_lock_owner_is_kept(table: Table, monkeypatch: pytes
     monkeypatch.setattr(terminate_fleet, "_wait_for_late_instances", take)
     monkeypatch.setattr("cli.up.terminate_fleet.forget_attempt", lambda *_: pytest.fail("it forgot another's attempt"))
     cluster: Any = SimpleNamespace(name="demo")
-    with pytest.raises(TakenError):
+    with pytest.raises(LockHeldError):
         terminate_fleet.terminate_fleet(lock.clients, cluster, lock)
 
 
@@ -229,9 +229,9 @@ def test_lock_never_becomes_stale_while_a_fleet_ends(monkeypatch: pytest.MonkeyP
     lock: Any = SimpleNamespace(acquire_or_renew=lambda: held.append(clock[0]))
     clients: Any = SimpleNamespace(autoscaling=None)
     cluster: Any = SimpleNamespace(name="demo")
-    terminate_fleet.terminate_fleet(clients, cluster, lock, unanswered=True)
-    assert held[-1] == clock[0] > STALE_S
-    assert max(after - before for before, after in pairwise(held)) < STALE_S
+    terminate_fleet.terminate_fleet(clients, cluster, lock, may_still_launch=True)
+    assert held[-1] == clock[0] > LEASE_S
+    assert max(after - before for before, after in pairwise(held)) < LEASE_S
 
 
 @pytest.mark.parametrize("code", ["MaxConfigLimitExceeded", "UnauthorizedOperation"])

@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from bootstrap.contract import MASTER, WORKER, group_name
 from cli.aws.clients import Clients
 from cli.cdk.context import read_props
-from cli.cluster_lock import Lock, TakenError
+from cli.cluster_lock import Lock, LockHeldError
 from cli.errors import EXIT_INTERRUPTED, ClusterError
 from cli.sizes.groups import pause_groups
 from cli.up.attempt import ATTEMPT_TAG
@@ -142,7 +142,7 @@ def test_one_of_two_simultaneous_calls_gets_the_lock(
     cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.cdk(["cdk", "deploy"])
-    first, second = (Lock(clients=clients, name=NAME, caller=ANN, process=each) for each in (1, os.getppid()))
+    first, second = (Lock(clients=clients, name=NAME, caller=ANN, pid=each) for each in (1, os.getppid()))
     read: Any = clients.dynamodb.get_item
 
     def read_then_let_second_acquire(**request: Any) -> Any:
@@ -152,7 +152,7 @@ def test_one_of_two_simultaneous_calls_gets_the_lock(
         return found
 
     monkeypatch.setattr(clients.dynamodb, "get_item", read_then_let_second_acquire)
-    with pytest.raises(TakenError, match=f"{ANN} is running dlcluster up for demo"):
+    with pytest.raises(LockHeldError, match=f"{ANN} is running dlcluster up for demo"):
         first.acquire_or_renew()
     second.acquire_or_renew()
     first.release()

@@ -19,8 +19,8 @@ import pytest
 
 from bootstrap import contract
 from local.policy_evaluation.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.e2e.deployed_cluster import STACK, DeployedCluster, aliases
-from tests.e2e.template_references import References
+from tests.e2e.support.deployed_cluster import STACK, DeployedCluster, aliases
+from tests.e2e.support.template_references import References
 
 TYPES = ("Master", "Worker")
 REGION = "AWS_DEFAULT_REGION=us-east-1"

@@ -2,8 +2,8 @@
 
 import boto3
 
-from tests.e2e.deployed_cluster import DeployedCluster, stack_outputs
-from tests.e2e.leftovers import left_over, stack_buckets
+from tests.e2e.support.deployed_cluster import DeployedCluster, stack_outputs
+from tests.e2e.support.leftovers import left_over, stack_buckets
 
 
 def log_groups() -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 
 from local.run.user import User
 from tests.e2e.bake.setup_runs import SETUP, SETUP_FILE
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.laptop import Laptop, new_laptop
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,8 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.node.disks import IMAGES
 from tests.e2e.bake.setup_runs import has_run
-from tests.e2e.deployed_cluster import NODES, STACK, aliases, node_disk, stack_outputs
-from tests.e2e.laptop import COMMAND_S, Laptop
+from tests.e2e.support.deployed_cluster import NODES, STACK, aliases, node_disk, stack_outputs
+from tests.e2e.support.laptop import COMMAND_S, Laptop
 
 pytestmark = pytest.mark.soak
 

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tests.e2e.bake.setup_runs import SETUP_FILE, has_failed
-from tests.e2e.deployed_cluster import NODES, aliases
-from tests.e2e.laptop import Laptop
+from tests.e2e.support.deployed_cluster import NODES, aliases
+from tests.e2e.support.laptop import Laptop
 
 pytestmark = pytest.mark.soak
 

@@ -10,9 +10,9 @@ import pytest
 
 from local.commands.block import buy_block
 from local.run.user import USER_SETTINGS, User, deploy_arguments
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.durable_training import Training, now, wait_for_nodes
-from tests.e2e.group_states import members, states
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.durable_training import Training, now, wait_for_nodes
+from tests.e2e.support.group_states import members, states
 from tests.waiting import wait_until
 
 BEFORE_END = timedelta(minutes=40)

@@ -10,8 +10,8 @@ import boto3
 
 from local.chaos.observer import ClusterObserver
 from local.run.user import User, deploy_arguments
-from tests.e2e.checkouts import DEPLOY_S, Edit, copy_checkout
-from tests.e2e.deployed_cluster import STACK, group_instances, stack_outputs
+from tests.e2e.support.checkouts import DEPLOY_S, Edit, copy_checkout
+from tests.e2e.support.deployed_cluster import STACK, group_instances, stack_outputs
 from tests.waiting import wait_until
 
 FAILED_S = 300.0

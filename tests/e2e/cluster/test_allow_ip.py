@@ -1,8 +1,8 @@
 """Test that ``dlcluster allow-ip`` lets an address reach the SSH port of a running cluster, and revokes that."""
 
 from local.network.addresses import USER_ADDRESS
-from tests.e2e.deployed_cluster import DeployedCluster
-from tests.e2e.port_scan import SSH, open_ports, wait_for_ports
+from tests.e2e.support.deployed_cluster import DeployedCluster
+from tests.e2e.support.port_scan import SSH, open_ports, wait_for_ports
 
 
 def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: DeployedCluster, outside_address: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local.run.interactive import REPOSITORY, SHELL
-from tests.e2e.deployed_cluster import DeployedCluster
+from tests.e2e.support.deployed_cluster import DeployedCluster
 from tests.local.terminal import CTRL_C, Terminal
 
 LOCAL_PROMPT = r"\[local-aws \w+\] .+ # $"

@@ -6,7 +6,7 @@ import time
 import boto3
 import pytest
 
-from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
 from tests.waiting import wait_until
 
 VARIABLES = {

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from local.run.user import User
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases
 from tests.local.terminal import CTRL_C, Terminal
 
 SCRIPT = """\

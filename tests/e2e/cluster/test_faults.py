@@ -17,7 +17,7 @@ from local.chaos.plan_runner import run_plan
 from local.faults import Faults
 from local.network.addresses import API_ADDRESS, API_PORT
 from local.network.vpc_network import in_namespace
-from tests.e2e.deployed_cluster import STACK, DeployedCluster, aliases
+from tests.e2e.support.deployed_cluster import STACK, DeployedCluster, aliases
 from tests.waiting import wait_until
 
 TIMEOUT_S = 120.0

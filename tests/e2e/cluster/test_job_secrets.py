@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.contract import VERSION
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 
 SCRIPT = """\
 import hashlib, os, time

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, stack_outputs
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, stack_outputs
 from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.network.vpc_network import in_namespace
-from tests.e2e.deployed_cluster import DeployedCluster, node_disk
+from tests.e2e.support.deployed_cluster import DeployedCluster, node_disk
 
 WORKER_HOP = "ssh -o BatchMode=yes deeplearning-worker2 hostname"
 LOUD_HOP = WORKER_HOP.replace("ssh", "ssh -v", 1)

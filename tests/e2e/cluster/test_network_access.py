@@ -16,8 +16,8 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
-from tests.e2e.deployed_cluster import DeployedCluster, stack_outputs
-from tests.e2e.port_scan import (
+from tests.e2e.support.deployed_cluster import DeployedCluster, stack_outputs
+from tests.e2e.support.port_scan import (
     CONNECT_TIMEOUT_S,
     EVERY_PORT,
     SSH,

@@ -7,31 +7,30 @@ restores the first settings, with the first nodes.
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
 
-from bootstrap.contract import RELEASE_HASH_LENGTH, VERSION
+from bootstrap.contract import VERSION
 from local.aws.ec2.images import FAMILIES, image_id
-from local.faults.clients import client
-from tests.e2e.checkouts import REPOSITORY, Edit, copy_checkout, deploy, try_deploy
-from tests.e2e.colleague import KEYS_TIMEOUT_S, SSH_FAILED, Colleague, new_colleague
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
-from tests.e2e.node_views import (
-    AGREE_TIMEOUT_S,
-    MASTER,
-    InstancesByAlias,
-    NodeIdentity,
-    identities,
-    logins_from,
-    read_node,
-    wait_for_agreement,
+from tests.e2e.cluster.cluster_state import (
+    ClusterState,
+    event_ids,
+    groups,
+    records,
+    state,
+    template,
+    wait_until_only,
+    with_newcomer,
 )
+from tests.e2e.cluster.newer_release import NEWER, NEWER_VERSION, SIGN, release_line, shown_release
+from tests.e2e.support.checkouts import REPOSITORY, copy_checkout, deploy, try_deploy
+from tests.e2e.support.colleague import KEYS_TIMEOUT_S, SSH_FAILED, Colleague, new_colleague
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster, aliases
+from tests.e2e.support.node_views import MASTER, logins_from, read_node, wait_for_agreement
 
 FIRST = aliases()[0]
 """Name of the master as a worker."""
@@ -40,100 +39,6 @@ TAKE_OVER_S = 180
 AGENT_LOG = "sudo cat /var/log/deeplearning/agent.log"
 TAGS = {"tags": "team=vision"}
 MODEL = {"instance_type": "m5.large", "ami": image_id(FAMILIES[0])}
-SIGN = "a newer agent"
-NEWER_VERSION = "99.0.0"
-NEWER = (
-    Edit(
-        file="bootstrap/contract.py", old=f'\nVERSION: Final = "{VERSION}"', new=f'\nVERSION: Final = "{NEWER_VERSION}"'
-    ),
-    Edit(file="bootstrap/agent_service.py", old='"agent of a %s', new=f'"{SIGN} of a %s'),
-    Edit(
-        file="bootstrap/cluster/table.py",
-        old='HOST_KEY_FIELD: {"S": record.host_key},',
-        new=f'HOST_KEY_FIELD: {{"S": record.host_key}}, "made_by": {{"S": "{SIGN}"}},',
-    ),
-    Edit(
-        file="bootstrap/cluster/table.py",
-        old='MEMBERS_FIELD: {"S": members_to_json(new.members)},',
-        new=f'MEMBERS_FIELD: {{"S": members_to_json(new.members)}}, "made_by": {{"S": "{SIGN}"}},',
-    ),
-    Edit(
-        file="bootstrap/cluster/membership.py",
-        old="[member_row(member) for member in members]",
-        new=f'[member_row(member) | {{"made_by": "{SIGN}"}} for member in members]',
-    ),
-)
-"""Edits for a later release, whose agent writes more into each record and logs another name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClusterState:
-    """State of the cluster between two deploys."""
-
-    instances: InstancesByAlias
-    identities: dict[str, NodeIdentity]
-    versions: list[int]
-    """Versions of the launch templates that the two groups use."""
-    members: dict[str, dict[str, Any]]
-    """Properties of each instance of the groups, by id, that EC2 itself does not change."""
-    records: dict[str, dict[str, Any]]
-    """Items of the cluster's table, by instance id or key."""
-
-
-def groups() -> list[dict[str, Any]]:
-    outputs = stack_outputs()
-    names = [outputs["MasterAutoScalingGroup"], outputs["WorkerAutoScalingGroup"]]
-    found: Any = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)
-    return sorted(found["AutoScalingGroups"], key=lambda group: names.index(group["AutoScalingGroupName"]))
-
-
-def members() -> dict[str, dict[str, Any]]:
-    kept = ("InstanceType", "ImageId", "PrivateIpAddress", "PublicIpAddress", "LaunchTime", "Tags")
-    found = [instance for group in groups() for instance in group_instances(group["AutoScalingGroupName"])]
-    return {instance["InstanceId"]: {key: instance.get(key) for key in kept} for instance in found}
-
-
-def records() -> dict[str, dict[str, Any]]:
-    table: Any = boto3.resource("dynamodb").Table(stack_outputs()["ClusterTable"])
-    return {item["id"].rpartition(":")[2]: item for item in table.scan()["Items"]}
-
-
-def state(cluster: DeployedCluster, instances: InstancesByAlias) -> ClusterState:
-    return ClusterState(
-        instances=instances,
-        identities=identities(cluster, instances),
-        versions=[int(group["LaunchTemplate"]["Version"]) for group in groups()],
-        members=members(),
-        records=records(),
-    )
-
-
-def event_ids() -> set[str]:
-    events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"]
-    return {event["EventId"] for event in events}
-
-
-def with_newcomer(instances: InstancesByAlias) -> InstancesByAlias:
-    """Return the members after the only new instance has taken the next index."""
-    (newcomer,) = members().keys() - {*instances.values()}
-    return {**instances, f"deeplearning-worker{len(instances) + 1}": newcomer}
-
-
-def wait_until_only(instance_ids: Set[str]) -> None:
-    """Wait until leaving nodes have ended: no list contains them, but they run until the others have noticed."""
-    deadline = time.monotonic() + AGREE_TIMEOUT_S
-    while True:
-        rows = json.loads(records()["membership"]["members"])
-        here = members().keys() | {row["instance_id"] for row in rows}
-        if here == instance_ids:
-            return
-        assert time.monotonic() < deadline, f"waited {AGREE_TIMEOUT_S:.0f} s for {here - instance_ids} to end"
-        time.sleep(0.5)
-
-
-def template() -> Any:
-    """Return the deployed template, generated from settings and code."""
-    return client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
 
 
 def install(cluster: DeployedCluster, release: str) -> None:
@@ -295,18 +200,6 @@ def test_changed_code_reaches_only_new_nodes(
     releases = {alias: identity.release for alias, identity in after_adding_newer_worker.identities.items()}
     assert [alias for alias in releases if releases[alias] != releases[FIRST]] == [newest]
     assert f"{SIGN} of a worker" in cluster.on(newest, AGENT_LOG)
-
-
-def shown_release(state: ClusterState, alias: str, version: str) -> str:
-    bundle = Path(state.identities[alias].release).name
-    return f"{version} ({bundle[:RELEASE_HASH_LENGTH]})"
-
-
-def release_line(cluster: DeployedCluster, checkout: Path) -> str:
-    """Return what a checkout's ``dlcluster status`` says about releases."""
-    printed = cluster.user.output(str(checkout / "bin/dlcluster"), "status", "--cluster", STACK)
-    [line] = [line for line in printed.splitlines() if line.startswith("releases differ: ")]
-    return line.removeprefix("releases differ: ")
 
 
 def test_status_names_laptop_stack_and_nodes_of_other_releases_and_what_to_do(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.deployed_cluster import DeployedCluster
+from tests.e2e.support.deployed_cluster import DeployedCluster
 
 NODE = "deeplearning-worker2"
 MOUNT = "/opt/dlami/nvme"

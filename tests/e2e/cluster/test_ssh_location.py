@@ -10,8 +10,8 @@ import boto3
 
 from local.network.addresses import USER_ADDRESS
 from local.run.user import deploy_arguments
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
-from tests.e2e.port_scan import SSH, open_ports, wait_for_ports
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, group_instances, stack_outputs
+from tests.e2e.support.port_scan import SSH, open_ports, wait_for_ports
 
 
 def instance_ids() -> set[str]:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster, aliases
 
 RELEASE = "/opt/deeplearning/current"
 PYTHON = "/usr/bin/python3 -I -S -v"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import DeployedCluster, aliases
+from tests.e2e.support.deployed_cluster import DeployedCluster, aliases
 
 MASTER = "deeplearning-worker1"
 REFUSED_S = 120.0
@@ -22,8 +22,8 @@ def launch(cluster: DeployedCluster, arguments: str, *, cwd: str = "work") -> st
 def refusal(cluster: DeployedCluster, arguments: str) -> list[str]:
     """Return the lines of a launch that every node refuses, once it names them all.
 
-    It waits launcher.sync.rpc.CAUSE_S for the other nodes after the first answer, and shows its progress after some
-    seconds: a busy machine may take longer.
+    It waits launcher.sync.all_nodes.CAUSE_TIMEOUT_S for the other nodes after the first answer, and shows its progress
+    after some seconds: a busy machine may take longer.
     """
     deadline = time.monotonic() + REFUSED_S
     while True:

@@ -10,7 +10,7 @@ import boto3
 import numpy as np
 import pytest
 
-from tests.e2e.deployed_cluster import NODES, SHARED_CONNECTION, DeployedCluster, aliases, stack_outputs
+from tests.e2e.support.deployed_cluster import NODES, SHARED_CONNECTION, DeployedCluster, aliases, stack_outputs
 from trainer.data.dataset import Samples
 from trainer.data.digits import load_digits
 

@@ -17,12 +17,12 @@ from botocore.exceptions import ClientError
 from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from local.faults.clients import client
-from local.run.session import REGION
+from local.run.startup import REGION
 from tests.cli.command_lines import CHOOSING, LINES, OF_ONE_CLUSTER, prints_json, words_of
 from tests.cli.fleet import template
-from tests.e2e.command_answers import Prompt, enter_project
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster
-from tests.e2e.guest_stack import stack_status
+from tests.e2e.support.command_answers import Prompt, enter_project
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster
+from tests.e2e.support.guest_stack import stack_status
 from tests.service_models import shared_models
 from tests.waiting import wait_until
 

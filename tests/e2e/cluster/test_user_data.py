@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployed_cluster import DeployedCluster
-from tests.e2e.template_references import References
+from tests.e2e.support.deployed_cluster import DeployedCluster
+from tests.e2e.support.template_references import References
 
 REPOSITORY = Path(__file__).parents[3]
 READ_USER_DATA = """

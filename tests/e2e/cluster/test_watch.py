@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster
 from tests.local.terminal import CTRL_C, Terminal
 
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"

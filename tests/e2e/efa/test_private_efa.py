@@ -11,7 +11,7 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.ec2_nodes import (
+from tests.e2e.support.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     INTERFACES_OF_FOUR_CARDS,
@@ -22,8 +22,8 @@ from tests.e2e.ec2_nodes import (
     launch,
     lists,
 )
-from tests.e2e.laptop import Laptop, new_laptop
-from tests.e2e.leftovers import left_over
+from tests.e2e.support.laptop import Laptop, new_laptop
+from tests.e2e.support.leftovers import left_over
 
 HOSTS = ("worker1", "worker2")
 CARDS, GPUS = 4, 8

@@ -11,8 +11,8 @@ import pytest
 
 from bootstrap.contract import MASTER, WORKER
 from local.run.user import User
-from tests.e2e.ec2_nodes import described, expected_lists, instance_of, launch, lists
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.ec2_nodes import described, expected_lists, instance_of, launch, lists
+from tests.e2e.support.laptop import Laptop, new_laptop
 
 CPU, GPU = "c5.large", "g4dn.xlarge"
 HOSTS = ("worker1", "worker2", "worker3")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployed_cluster import SHARED_CONNECTION, DeployedCluster
+from tests.e2e.support.deployed_cluster import SHARED_CONNECTION, DeployedCluster
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MASTER = "deeplearning-master"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.deployed_cluster import DeployedCluster, aliases
+from tests.e2e.support.deployed_cluster import DeployedCluster, aliases
 from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.e2e.deployed_cluster import DeployedCluster, stack_outputs
+from tests.e2e.support.deployed_cluster import DeployedCluster, stack_outputs
 from trainer.im2rec.conversion import convert
 
 TRAIN = (

@@ -54,7 +54,7 @@ def generation(value: Any) -> dict[str, Any]:
     return {"id": {"S": GENERATION}, "version": {"N": "2"}, "generation": value}
 
 
-def own(**attributes: Any) -> dict[str, Any]:
+def own_record(**attributes: Any) -> dict[str, Any]:
     role = CONFIG["master_role_id" if IS_MASTER else "worker_role_id"]
     item = {
         "id": {"S": f"{role}:{STATE['instance_id']}"},
@@ -70,7 +70,9 @@ def others() -> list[dict[str, Any]]:
     """Build a record for every other node, with a valid key."""
     rows = [row for row in MEMBERS if row["instance_id"] != STATE["instance_id"]]
     return [
-        own(id={"S": f"{CONFIG[row['node_type'] + '_role_id']}:{row['instance_id']}"}, host_key={"S": FOREIGN_KEY})
+        own_record(
+            id={"S": f"{CONFIG[row['node_type'] + '_role_id']}:{row['instance_id']}"}, host_key={"S": FOREIGN_KEY}
+        )
         for row in rows
     ]
 
@@ -82,16 +84,16 @@ def swapped() -> dict[str, Any]:
 
 
 OWN = [
-    own(host_key={"S": f"ssh-ed25519 {'A' * 300_000}"}),
-    own(host_key={"S": f"{KEY}\n@cert-authority * {KEY}"}),
-    own(host_key={"S": COMMAND}),
-    own(host_key={"N": "1"}),
-    own(host_key={"S": KEY}, more={"S": "x" * 300_000}, version={"N": "0"}),
-    own(ssh_key={"S": f'{KEY}\nfrom="*" {KEY}'}, host_key={"S": ""}),
-    own(draining={"S": "true"}),
-    own(instance_id={"S": COMMAND}),
-    own(node_type={"S": "root"}),
-    {"id": own()["id"]},
+    own_record(host_key={"S": f"ssh-ed25519 {'A' * 300_000}"}),
+    own_record(host_key={"S": f"{KEY}\n@cert-authority * {KEY}"}),
+    own_record(host_key={"S": COMMAND}),
+    own_record(host_key={"N": "1"}),
+    own_record(host_key={"S": KEY}, more={"S": "x" * 300_000}, version={"N": "0"}),
+    own_record(ssh_key={"S": f'{KEY}\nfrom="*" {KEY}'}, host_key={"S": ""}),
+    own_record(draining={"S": "true"}),
+    own_record(instance_id={"S": COMMAND}),
+    own_record(node_type={"S": "root"}),
+    {"id": own_record()["id"]},
 ]
 FORGED = [
     worker(address=COMMAND),
@@ -116,8 +118,8 @@ FORGED = [
     generation({"N": "-1"}),
 ]
 WELL_FORMED_OWN = [
-    own(draining={"BOOL": True}, host_key={"S": FOREIGN_KEY}),
-    own(draining={"BOOL": True}, address={"S": FREE_ADDRESS}, host_key={"S": FOREIGN_KEY}),
+    own_record(draining={"BOOL": True}, host_key={"S": FOREIGN_KEY}),
+    own_record(draining={"BOOL": True}, address={"S": FREE_ADDRESS}, host_key={"S": FOREIGN_KEY}),
 ]
 WELL_FORMED = [
     worker(address=FREE_ADDRESS),

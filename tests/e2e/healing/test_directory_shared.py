@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from local.faults import Faults
-from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
-from tests.e2e.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
+from tests.e2e.support.shared_directory import STATE, Training, check_that_ranks_share, training_elsewhere
 from tests.waiting import wait_until
 
 CHANGE_S = 180.0

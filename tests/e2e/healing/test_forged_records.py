@@ -21,7 +21,7 @@ from bootstrap.contract import HOST_KEY_FILE, NODE_CONFIG
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.deployed_cluster import STACK, DeployedCluster, node_disk, stack_outputs
+from tests.e2e.support.deployed_cluster import STACK, DeployedCluster, node_disk, stack_outputs
 from tests.waiting import wait_until
 
 ATTACK_S = 30

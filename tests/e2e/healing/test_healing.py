@@ -16,10 +16,10 @@ from local.chaos.membership_check import Observation
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
 from local.faults.clients import client
-from local.run.session import REGION
+from local.run.startup import REGION
 from tests.cli.command_lines import ON_MASTER, words_of
-from tests.e2e.command_answers import Prompt, enter_project
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
+from tests.e2e.support.command_answers import Prompt, enter_project
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, aliases, node_disk, stack_outputs
 from tests.service_models import shared_models
 from tests.waiting import wait_until
 
@@ -145,7 +145,9 @@ def check_commands_without_master(prompt: Prompt, lost: str) -> None:
     for command in ("cost", "policy", "known-hosts", "allow-ip", "delete-bucket", "delete-storage"):
         assert prompt.run([command]).code == 0, command
     paused = prompt.run(["pause"])
-    assert paused.err.splitlines()[0] == f"dlcluster: cannot tell which jobs run: {NO_MASTER} ({lost} is terminated)"
+    assert (
+        paused.err.splitlines()[0] == f"dlcluster: cannot determine which jobs run: {NO_MASTER} ({lost} is terminated)"
+    )
 
 
 def check_job_runs_on_all_nodes(cluster: DeployedCluster) -> None:

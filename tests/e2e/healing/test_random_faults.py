@@ -1,7 +1,7 @@
 """Test that the cluster survives ten random faults, even on the master; `make soak` runs more (docs/local-aws.md)."""
 
 from local.chaos.cluster_chaos import run_chaos
-from tests.e2e.deployed_cluster import STACK, DeployedCluster
+from tests.e2e.support.deployed_cluster import STACK, DeployedCluster
 
 SEED = 20261121
 

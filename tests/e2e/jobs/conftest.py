@@ -3,10 +3,10 @@
 import pytest
 
 from local.run.user import USER_SETTINGS, User
-from tests.e2e.console_blocks import Step
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.laptop import Laptop
-from tests.e2e.tutorial import FIRST_CLUSTER, INSTALL, new_user_laptop, page_settings, run_page
+from tests.e2e.support.console_blocks import Step
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.laptop import Laptop
+from tests.e2e.support.tutorial import FIRST_CLUSTER, INSTALL, new_user_laptop, page_settings, run_page
 
 
 @pytest.fixture(scope="session")

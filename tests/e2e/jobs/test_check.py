@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from local.faults import Faults
-from tests.e2e.deployed_cluster import NODES, DeployedCluster
-from tests.e2e.node_checks import limit_link, limited_links, run_check
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster
+from tests.e2e.support.node_checks import limit_link, limited_links, run_check
 
 SLOW_MBIT = 40
 

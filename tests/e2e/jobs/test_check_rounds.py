@@ -19,8 +19,8 @@ from local.faults.node_indexes import alias_of_index
 from local.faults.nodes import NodeHandle
 from local.node.nvidia_smi import VISIBLE_COUNT_FILE
 from local.run.user import User, deploy_arguments
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.node_checks import LINKS_MBIT, limit_link, run_check
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.node_checks import LINKS_MBIT, limit_link, run_check
 
 pytestmark = pytest.mark.soak
 

@@ -19,8 +19,8 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.network.vpc_network import in_namespace, routers
 from local.run.user import deploy_arguments
-from tests.e2e.deployed_cluster import NODES, STACK, DeployedCluster, group_instances
-from tests.e2e.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
+from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, group_instances
+from tests.e2e.support.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
 from tests.waiting import wait_until
 
 OTHER = "other"

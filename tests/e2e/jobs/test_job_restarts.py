@@ -18,7 +18,7 @@ import pytest
 from local.chaos.job_chaos import RECOVERY_TIMEOUT_S, run_cases
 from local.chaos.observer import ClusterObserver
 from local.faults import Faults
-from tests.e2e.deployed_cluster import NODES, SHARED_CONNECTION, STACK, DeployedCluster
+from tests.e2e.support.deployed_cluster import NODES, SHARED_CONNECTION, STACK, DeployedCluster
 
 SEED, CASES = 26, 7
 """Seed for these cases: one worker freezes, another is disconnected, and the launcher's node restarts."""

@@ -16,10 +16,10 @@ import pytest
 from bootstrap.contract import EXPIRES_TAG, IDLE_STOP_TAG, LOG_FILE
 from local.faults import Faults
 from local.faults.clients import client
-from tests.e2e.checkouts import deploy
-from tests.e2e.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
-from tests.e2e.durable_training import CANNOT_TELL
-from tests.e2e.group_states import members, sizes
+from tests.e2e.support.checkouts import deploy
+from tests.e2e.support.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
+from tests.e2e.support.durable_training import CANNOT_TELL
+from tests.e2e.support.group_states import members, sizes
 from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"

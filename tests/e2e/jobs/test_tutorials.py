@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from tests.e2e.console_blocks import Step
-from tests.e2e.deployed_cluster import DeployedCluster
-from tests.e2e.laptop import Laptop
-from tests.e2e.tutorial import OWN_SCRIPT, run_page, ssh_configured
+from tests.e2e.support.console_blocks import Step
+from tests.e2e.support.deployed_cluster import DeployedCluster
+from tests.e2e.support.laptop import Laptop
+from tests.e2e.support.tutorial import OWN_SCRIPT, run_page, ssh_configured
 
 
 def check(printed: Sequence[tuple[Step, list[str]]], *, ran: str) -> None:

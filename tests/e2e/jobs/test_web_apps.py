@@ -13,9 +13,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.e2e.deployed_cluster import DeployedCluster
-from tests.e2e.jupyter import FILES, address_and_token
-from tests.e2e.user_venv import make_venv
+from tests.e2e.support.deployed_cluster import DeployedCluster
+from tests.e2e.support.jupyter import FILES, address_and_token
+from tests.e2e.support.user_venv import make_venv
 from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 
@@ -30,7 +30,7 @@ def tools(cluster: DeployedCluster) -> str:
 
 
 @contextmanager
-def started(cluster: DeployedCluster, *args: str) -> "Iterator[subprocess.Popen[str]]":
+def running_command(cluster: DeployedCluster, *args: str) -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen(
         ["dlcluster", *args], env=dict(cluster.user.environment), stdout=subprocess.PIPE, text=True
     )
@@ -80,7 +80,7 @@ def test_tensorboard_shows_a_job_s_figures(cluster: DeployedCluster, tools: str,
     assert refused.stderr.startswith(
         f"dlcluster: /opt/pytorch on the master has no tensorboard; install it with dlcluster ssh -- {install}"
     )
-    with started(cluster, "tensorboard", "--venv", tools, "--logdir", logdir) as board:
+    with running_command(cluster, "tensorboard", "--venv", tools, "--logdir", logdir) as board:
         address = first_line(board).split()[0]
 
         def runs() -> list[str]:
@@ -96,7 +96,7 @@ def test_tensorboard_shows_a_job_s_figures(cluster: DeployedCluster, tools: str,
 
 
 def test_jupyter_needs_its_token_which_no_command_line_shows(cluster: DeployedCluster, tools: str) -> None:
-    with started(cluster, "jupyter", "--venv", tools) as lab:
+    with running_command(cluster, "jupyter", "--venv", tools) as lab:
         address, token = address_and_token(first_line(lab))
         with urlopen(f"{address}lab?token={token}", timeout=TIMEOUT_S) as answer:
             assert answer.read() == b"/home/ubuntu"

@@ -14,11 +14,11 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.deployed_cluster import NODES, stack_outputs
-from tests.e2e.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN_SHARED_DIRECTORY, Program
-from tests.e2e.durable_training import CANNOT_TELL, MASTER, START_S, Training, now, wait_for_end, wait_for_nodes
-from tests.e2e.group_states import members, states
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.deployed_cluster import NODES, stack_outputs
+from tests.e2e.support.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN_SHARED_DIRECTORY, Program
+from tests.e2e.support.durable_training import CANNOT_TELL, MASTER, START_S, Training, now, wait_for_end, wait_for_nodes
+from tests.e2e.support.group_states import members, states
+from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
 SAVE_S = 60

@@ -14,11 +14,11 @@ import pytest
 from bootstrap.contract import LOG_FILE
 from local.faults import Faults
 from local.run.user import User
-from stacks.settings.lifetime import iso
-from tests.e2e.deployed_cluster import NODES
-from tests.e2e.durable_training import MASTER, Training, now, status, wait_for_nodes
-from tests.e2e.group_states import members, sizes, states
-from tests.e2e.laptop import Laptop, new_laptop
+from stacks.settings.parsing import format_utc
+from tests.e2e.support.deployed_cluster import NODES
+from tests.e2e.support.durable_training import MASTER, Training, now, status, wait_for_nodes
+from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
 DEPLOY_AND_TRAIN = timedelta(minutes=4)
@@ -65,13 +65,13 @@ def test_a_durable_training_outlives_the_end_of_its_cluster(
     training = Training.begin(user, f"training-{loses_master:d}", slow_until=now() + timedelta(minutes=2) + time_left)
     expires = (now() + time_left).replace(microsecond=0)
     with terminal(user, training.job, screen):
-        laptop.run("cdk", "deploy", "-c", f"expires={iso(expires)}")
+        laptop.run("cdk", "deploy", "-c", f"expires={format_utc(expires)}")
         notice = f"pauses at {expires:%H:%M} UTC (expires)"
         wait_until(lambda: notice in screen.read_text(errors="replace"), "the notice", timeout_s=NOTICE_S)
     assert notice in Faults.current().node("master").path(LOG_FILE).read_text()
     wait_until(lambda: notice in training.log(), "the notice in the job's log", timeout_s=NOTICE_S, every_s=1.0)
-    assert status(user)["expires"] == iso(expires)
-    assert f"at {iso(expires)}; dlcluster extend 8h postpones it" in user.output("dlcluster", "status")
+    assert status(user)["expires"] == format_utc(expires)
+    assert f"at {format_utc(expires)}; dlcluster extend 8h postpones it" in user.output("dlcluster", "status")
     wait_until(lambda: training.saved_step() > 0, "a checkpoint", timeout_s=NOTICE_S, every_s=1.0)
     if loses_master:
         Faults.current().kill("master")

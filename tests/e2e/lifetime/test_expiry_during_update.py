@@ -13,11 +13,11 @@ from botocore.exceptions import ClientError
 from bootstrap.contract import CLUSTER_TAG, NODE_TYPES, group_name
 from local.faults.clients import client
 from local.run.user import User
-from stacks.settings.lifetime import iso
-from tests.e2e.checkouts import Edit
-from tests.e2e.durable_training import now
-from tests.e2e.group_states import members, sizes, states
-from tests.e2e.guest_stack import (
+from stacks.settings.parsing import format_utc
+from tests.e2e.support.checkouts import Edit
+from tests.e2e.support.durable_training import now
+from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.guest_stack import (
     APP,
     AWAITED,
     LEAVES_LATE,
@@ -28,7 +28,7 @@ from tests.e2e.guest_stack import (
     stack_status,
     write_stack,
 )
-from tests.e2e.laptop import COMMAND_S, Laptop, new_laptop
+from tests.e2e.support.laptop import COMMAND_S, Laptop, new_laptop
 from tests.waiting import wait_until
 
 CLUSTER = "updated"
@@ -77,7 +77,7 @@ def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> No
     before = [launches(group) for group in groups]
     write_stack(laptop, guest=AWAITED)
     expires = (now() + DEPLOY).replace(microsecond=0)
-    update = laptop.start("cdk", "deploy", "-c", f"worker_count={NODES}", "-c", f"expires={iso(expires)}")
+    update = laptop.start("cdk", "deploy", "-c", f"worker_count={NODES}", "-c", f"expires={format_utc(expires)}")
     wait_until(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY.total_seconds())
     assert now() < expires, "the update began after the end"
 
@@ -111,7 +111,7 @@ def test_the_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop:
     client("s3").put_object(Bucket=results_of(CLUSTER), Key="result", Body=b"numbers")
     write_stack(laptop)
     expires = (now() + DEPLOY).replace(microsecond=0)
-    update = laptop.start("cdk", "deploy", "-c", f"expires={iso(expires)}", "-c", "expiry_action=delete")
+    update = laptop.start("cdk", "deploy", "-c", f"expires={format_utc(expires)}", "-c", "expiry_action=delete")
     wait_until(lambda: stack_status(CLUSTER) == CLEANUP, "the update", timeout_s=DEPLOY.total_seconds())
     assert now() < expires, "the update began after the end"
 

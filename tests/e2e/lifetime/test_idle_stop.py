@@ -12,8 +12,8 @@ import pytest
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.group_states import members, sizes, states
-from tests.e2e.laptop import new_laptop
+from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.laptop import new_laptop
 from tests.waiting import wait_until
 
 NODES = 2

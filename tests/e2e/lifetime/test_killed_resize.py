@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from local.run.user import User
-from tests.e2e.group_states import members, sizes
-from tests.e2e.guest_stack import APP, AWAITED, signal_guest, stack_status, write_stack
-from tests.e2e.laptop import COMMAND_S, Laptop, kill, new_laptop, wait_for_line
+from tests.e2e.support.group_states import members, sizes
+from tests.e2e.support.guest_stack import APP, AWAITED, signal_guest, stack_status, write_stack
+from tests.e2e.support.laptop import COMMAND_S, Laptop, kill, new_laptop, wait_for_line
 from tests.waiting import wait_until
 
 CLUSTER = "resized"

@@ -16,9 +16,9 @@ from urllib.error import HTTPError
 import pytest
 
 from cli.commands.access.jupyter import PACKAGE
-from tests.e2e.deployed_cluster import DeployedCluster
-from tests.e2e.jupyter import address_and_token
 from tests.e2e.notebooks.kernel import call, run_cell
+from tests.e2e.support.deployed_cluster import DeployedCluster
+from tests.e2e.support.jupyter import address_and_token
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.soak

@@ -14,10 +14,10 @@ import pytest
 
 from cli.command_group import COMMANDS
 from local.run.user import deploy_arguments
-from tests.e2e.jupyter import FILES, address_and_token
-from tests.e2e.node_checks import limited_links
 from tests.e2e.private.existing_vpc import NAME, PrivateCluster
-from tests.e2e.user_venv import make_venv
+from tests.e2e.support.jupyter import FILES, address_and_token
+from tests.e2e.support.node_checks import limited_links
+from tests.e2e.support.user_venv import make_venv
 from tests.waiting import wait_until
 from trainer.metrics.metric_writers import open_writers
 
@@ -66,7 +66,7 @@ class Commands:
         return self.cluster.try_in_checkout("dlcluster", "--cluster", NAME, command, *args)
 
     @contextmanager
-    def started(self, command: str, *args: str) -> "Iterator[subprocess.Popen[str]]":
+    def running(self, command: str, *args: str) -> "Iterator[subprocess.Popen[str]]":
         """Start a command that runs until it is interrupted."""
         self.seen.add(command)
         line = ["dlcluster", "--cluster", NAME, command, *args]
@@ -78,7 +78,7 @@ class Commands:
             process.kill()
             process.communicate(timeout=60)
 
-    def left(self) -> set[str]:
+    def commands_not_run(self) -> set[str]:
         """Return the commands that have not run."""
         return COMMANDS.keys() - self.seen
 
@@ -149,7 +149,7 @@ def check_tensorboard(commands: Commands, directory: Path) -> None:
     with open_writers(metrics=None, tensorboard=str(directory / "runs/first")) as writers:
         writers.write({"train/loss": 0.5}, epoch=0, samples=64)
     user.run("scp", "-q", "-r", "-F", str(user.ssh_config), str(directory / "runs"), f"{master}:")
-    with commands.started("tensorboard", "--venv", "tools", "--logdir", "runs") as board:
+    with commands.running("tensorboard", "--venv", "tools", "--logdir", "runs") as board:
         assert board.stdout is not None
         address = board.stdout.readline().split()[0]
 
@@ -164,7 +164,7 @@ def check_tensorboard(commands: Commands, directory: Path) -> None:
 def check_jupyter(commands: Commands) -> None:
     """Open a stand-in for JupyterLab on the master, which wants its token."""
     make_venv(commands.cluster.user, "lab", files=FILES, master=f"{NAME}-master")
-    with commands.started("jupyter", "--venv", "lab") as lab:
+    with commands.running("jupyter", "--venv", "lab") as lab:
         assert lab.stdout is not None
         address, token = address_and_token(lab.stdout.readline())
         with urlopen(f"{address}lab?token={token}", timeout=60) as answer:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.checkouts import DEPLOY_S
-from tests.e2e.deployed_cluster import group_instances
+from tests.e2e.support.checkouts import DEPLOY_S
+from tests.e2e.support.deployed_cluster import group_instances
 from tests.endpoints import Endpoints, https_from
 from tests.waiting import wait_until
 

@@ -14,9 +14,9 @@ import pytest
 
 from local.faults.clients import client
 from local.run.user import User, deploy_arguments
-from tests.e2e.checkouts import DEPLOY_S, copy_checkout
 from tests.e2e.private.existing_vpc import NAME, PRIVATE_BLOCK, ExistingVpc, PrivateCluster, existing_vpc
-from tests.e2e.shared_directory import STATE, check_that_ranks_share
+from tests.e2e.support.checkouts import DEPLOY_S, copy_checkout
+from tests.e2e.support.shared_directory import STATE, check_that_ranks_share
 from tests.waiting import wait_until
 
 TIMEOUT_S = 1500

@@ -24,9 +24,7 @@ import pytest
 from local.faults.clients import client
 from local.network.addresses import USER_ADDRESS
 from local.network.vpc_network import in_namespace
-from local.run.user import User, deploy_arguments
-from tests.e2e.checkouts import DEPLOY_S, copy_checkout
-from tests.e2e.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
+from local.run.user import User
 from tests.e2e.private.commands import (
     ELSEWHERE,
     LONG,
@@ -39,6 +37,7 @@ from tests.e2e.private.commands import (
     check_reports,
     check_tensorboard,
 )
+from tests.e2e.private.deployment import NODES, deployed_cluster
 from tests.e2e.private.existing_vpc import (
     BOUNDARY,
     NAME,
@@ -48,21 +47,18 @@ from tests.e2e.private.existing_vpc import (
     existing_file_system,
     existing_vpc,
 )
-from tests.e2e.shared_directory import STATE, check_that_ranks_share
+from tests.e2e.private.policy_users import users_with_policies
+from tests.e2e.support.checkouts import DEPLOY_S
+from tests.e2e.support.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
+from tests.e2e.support.shared_directory import STATE, check_that_ranks_share
 from tests.endpoints import SERVICES
 from tests.waiting import wait_until
 
-NODES = 3
 LONG_COMMANDS_TIMEOUT_S = 1500
 """Limit for the long commands, which resize, pause and bake twice, and for the deploy and destroy around them."""
 MAX_SCANS = 10
 """Number of scans in which each port must answer once: a busy machine loses answers that it does not read in time."""
 MASTER = f"{NAME}-master"
-SETUP = {
-    "node-setup.sh": "#!/bin/bash\necho $(id -un) set up a $DEEPLEARNING_NODE_TYPE | tee -a /srv/set-up\n",
-    "node-requirements.txt": "numpy\n",
-}
-"""The user's files for each node; the requirement is in the image, because nodes have no internet."""
 
 
 @pytest.fixture(scope="module")
@@ -89,23 +85,8 @@ def cluster(
     user: User, vpc: ExistingVpc, settings: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PrivateCluster]:
     directory = tmp_path_factory.mktemp("private")
-    made = PrivateCluster(user=replace(user, ssh_config=directory / "config"), checkout=copy_checkout(directory))
-    before = vpc.description()
-    for name, content in SETUP.items():
-        (made.checkout / name).write_text(content)
-    deploy = ["cdk", *deploy_arguments(nodes=NODES), *settings]
-    # Preflight fails because of the problems that this expects.
-    printed = made.try_in_checkout("dlcluster", "preflight", *deploy[deploy.index("-c") :]).stdout
-    [finding] = re.findall(r"^\w+ +subnets +(.*)", printed, re.MULTILINE)
-    assert finding.startswith(f"{vpc.private} has no default route: nodes reach no PyPI for requirements: "), printed
-    assert f"the policy of {vpc.key} does not let logs.us-east-1.amazonaws.com use it: add to its policy: " in printed
-    try:
-        made.in_checkout(*deploy)
-        made.write_ssh_config()
+    with deployed_cluster(user, vpc, settings, directory) as made:
         yield made
-    finally:
-        made.in_checkout("cdk", "destroy", "--force", *settings)
-    assert vpc.description() == before
 
 
 def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
@@ -246,7 +227,7 @@ def test_every_command_works_through_sessions(cluster: PrivateCluster, tmp_path:
     check_logins(commands)
     check_jobs(commands, nodes=NODES)
     check_copies(commands, tmp_path)
-    assert commands.left() == {*LONG, *ELSEWHERE}
+    assert commands.commands_not_run() == {*LONG, *ELSEWHERE}
 
 
 @pytest.mark.soak
@@ -266,21 +247,8 @@ def test_commands_that_measure_deploy_or_boot_work_through_sessions(
 
 @pytest.fixture
 def keys(cluster: PrivateCluster) -> Iterator[dict[str, dict[str, str]]]:
-    """Create a user with the policy that dlcluster prints, and one whose policy names another cluster."""
-    iam, policy = client("iam"), cluster.in_checkout("dlcluster", "policy", "--cluster", NAME)
-    tag = f'"ssm:resourceTag/deeplearning:cluster": "{NAME}"'
-    assert policy.count(tag) == 1
-    keys_by_host = {}
-    for name, document in (("own", policy), ("other", policy.replace(tag, tag.replace(NAME, "other")))):
-        iam.create_user(UserName=name)
-        iam.put_user_policy(UserName=name, PolicyName="cluster", PolicyDocument=document)
-        key = iam.create_access_key(UserName=name)["AccessKey"]
-        keys_by_host[name] = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
-    yield keys_by_host
-    for name, key in keys_by_host.items():
-        iam.delete_access_key(UserName=name, AccessKeyId=key["AWS_ACCESS_KEY_ID"])
-        iam.delete_user_policy(UserName=name, PolicyName="cluster")
-        iam.delete_user(UserName=name)
+    with users_with_policies(cluster) as made:
+        yield made
 
 
 def test_a_policy_for_another_cluster_starts_no_session(

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from local.run.user import USER_SETTINGS, User
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.laptop import Laptop, new_laptop
 
 pytestmark = pytest.mark.soak
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from local.run.user import User
-from tests.e2e.laptop import Laptop, new_laptop
 from tests.e2e.project.package_mirror import mirror_script
-from tests.e2e.tutorial import DOCS, page_settings, run_page
+from tests.e2e.support.laptop import Laptop, new_laptop
+from tests.e2e.support.tutorial import DOCS, page_settings, run_page
 
 pytestmark = pytest.mark.soak
 

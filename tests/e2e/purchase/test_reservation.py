@@ -12,11 +12,11 @@ import pytest
 from bootstrap.contract import CLUSTER_TAG, MASTER
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
-from tests.e2e.checkouts import Edit
-from tests.e2e.deployed_cluster import STACK
-from tests.e2e.ec2_nodes import described, expected_lists, lists, running_instances, wait_for_another
-from tests.e2e.group_states import members
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.checkouts import Edit
+from tests.e2e.support.deployed_cluster import STACK
+from tests.e2e.support.ec2_nodes import described, expected_lists, lists, running_instances, wait_for_another
+from tests.e2e.support.group_states import members
+from tests.e2e.support.laptop import Laptop, new_laptop
 
 PLACES = 2
 ZONE = "us-east-1b"
@@ -28,7 +28,11 @@ SHORT_TIMEOUTS: Final = (
         old="CREATION_TIMEOUT: Final = cdk.Duration.minutes(30)\n",
         new="CREATION_TIMEOUT: Final = cdk.Duration.seconds(10)\n",
     ),
-    Edit(file="bootstrap/contract.py", old="DRAIN_TIMEOUT_S: Final = 30\n", new="DRAIN_TIMEOUT_S: Final = 2\n"),
+    Edit(
+        file="bootstrap/contract.py",
+        old="DRAIN_HOOK_HEARTBEAT_TIMEOUT_S: Final = 30\n",
+        new="DRAIN_HOOK_HEARTBEAT_TIMEOUT_S: Final = 2\n",
+    ),
 )
 """Edits that shorten what a deploy without capacity waits for: half an hour, and its nodes' end."""
 

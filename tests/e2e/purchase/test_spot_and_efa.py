@@ -20,9 +20,9 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.node.container import EFA_DEVICES
 from local.run.user import User
-from tests.e2e.checkouts import Edit
-from tests.e2e.deployed_cluster import stack_outputs
-from tests.e2e.ec2_nodes import (
+from tests.e2e.support.checkouts import Edit
+from tests.e2e.support.deployed_cluster import stack_outputs
+from tests.e2e.support.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     HEAL_S,
@@ -36,8 +36,8 @@ from tests.e2e.ec2_nodes import (
     running_instances,
     wait_for_another,
 )
-from tests.e2e.group_states import states
-from tests.e2e.laptop import Laptop, new_laptop
+from tests.e2e.support.group_states import states
+from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
 CPU, ONE_CARD = "c5.large", "g4dn.8xlarge"
@@ -52,7 +52,7 @@ TRAINING = (
 SHOW_RANK = "echo rank $RANK of $WORLD_SIZE on $DEEPLEARNING_INSTANCE_ID with $(env | grep -oE '^(NCCL|FI|RDMAV)_\\w+')"
 ADAPTER = "rdmap0s6"
 SHORT_BOOTSTRAP_TIMEOUT = Edit(
-    file="stacks/cluster.py", old="BOOTSTRAP_TIMEOUT_S: Final = 1200\n", new="BOOTSTRAP_TIMEOUT_S: Final = 60\n"
+    file="stacks/cluster.py", old="NODE_READY_TIMEOUT_S: Final = 1200\n", new="NODE_READY_TIMEOUT_S: Final = 60\n"
 )
 """Edit after which a node that is not ready gives up soon, but not before a good one is ready on a busy machine."""
 

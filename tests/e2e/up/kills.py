@@ -11,8 +11,8 @@ from typing import IO, Final
 
 from bootstrap.contract import MASTER, WORKER, group_name
 from cli.cluster_lock import UP_ID
-from tests.e2e.deployed_cluster import STACK
-from tests.e2e.laptop import COMMAND_S, Laptop
+from tests.e2e.support.deployed_cluster import STACK
+from tests.e2e.support.laptop import COMMAND_S, Laptop
 
 _POLL_S: Final = 0.02
 LOCKS, UNLOCKS = (f"{action} {UP_ID}" for action in ("PutItem", "DeleteItem"))

@@ -21,10 +21,10 @@ from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from stacks.prices.price_list import price_list
-from tests.e2e.deployed_cluster import NODES, group_instances, stack_outputs
-from tests.e2e.laptop import Laptop, new_laptop
-from tests.e2e.leftovers import left_over
-from tests.e2e.shared_directory import STATE, check_that_ranks_share
+from tests.e2e.support.deployed_cluster import NODES, group_instances, stack_outputs
+from tests.e2e.support.laptop import Laptop, new_laptop
+from tests.e2e.support.leftovers import left_over
+from tests.e2e.support.shared_directory import STATE, check_that_ranks_share
 from tests.e2e.up.kills import (
     BEGINS_ATTEMPT,
     DEPLOYS,

@@ -91,15 +91,15 @@ RESTORE_MXNET = "backend.restore(TrainingState(weights=weights), source=0)"
 def test_checkpoint_of_one_backend_is_read_by_the_other(
     cluster: EngineCluster, all_reduce: Training, dist_sync: Training
 ) -> None:
-    def known(python: str, script: str, checkpoint: str, restore: str) -> float:
+    def accuracy_of_checkpoint(python: str, script: str, checkpoint: str, restore: str) -> float:
         count = COUNT % (checkpoint, restore)
         command = f"cd trainer; export PYTHONPATH=/opt/deeplearning; {python} - <<'PY'\n{script}{count}\nPY"
         [printed] = re.findall(r"known (\S+)", cluster.on_master(command))
         return float(printed)
 
-    digest = known(PYTORCH, READ_WITH_TORCH, "dist_sync-0006.npz", RESTORE_TORCH)
+    digest = accuracy_of_checkpoint(PYTORCH, READ_WITH_TORCH, "dist_sync-0006.npz", RESTORE_TORCH)
     assert digest == pytest.approx(dist_sync.accuracy, abs=1e-6)
-    digest = known(PYTHON, READ_WITH_MXNET, "torch-0012.npz", RESTORE_MXNET)
+    digest = accuracy_of_checkpoint(PYTHON, READ_WITH_MXNET, "torch-0012.npz", RESTORE_MXNET)
     assert digest == pytest.approx(all_reduce.accuracy, abs=1e-6)
 
 

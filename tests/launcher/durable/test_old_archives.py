@@ -12,7 +12,7 @@ import pytest
 
 from launcher.durable import mirror, old_archives, service
 from launcher.durable.bucket import JobBucket
-from launcher.durable.old_archives import KEPT, ROUND_S, OldArchives, archives_in_use
+from launcher.durable.old_archives import KEPT, ROUND_INTERVAL_S, OldArchives, archives_in_use
 from launcher.durable_state import DIRECTORY
 from launcher.errors import LaunchError
 from launcher.history.recorder import jobs_directory
@@ -85,7 +85,7 @@ def test_old_archives_are_looked_for_once_a_day(
     again = submit("--sync-dst-dir", "code", "train.py", cwd=home / "ended").job.id
     mirror.close_job(again, bucket)
     counts = []
-    for clock.now in (ROUND_S - 1, ROUND_S):
+    for clock.now in (ROUND_INTERVAL_S - 1, ROUND_INTERVAL_S):
         cleanup.step(lambda: bucket)
         counts.append(len(archives()))
     assert counts == [2, 1]
@@ -106,7 +106,7 @@ def test_archive_is_kept_for_a_job_being_submitted(bucket: JobBucket, submitted:
 def test_a_submission_waits_for_the_service_that_deletes_archives(
     submitted: dict[str, str], submit: Submit, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_archives, "LOCK_S", 0.0)
+    monkeypatch.setattr(old_archives, "LOCK_TIMEOUT_S", 0.0)
     monkeypatch.setattr(old_archives, "POLL_S", 0.001)
     lock = os.open(home / DIRECTORY / old_archives.LOCK, os.O_RDWR)
     try:

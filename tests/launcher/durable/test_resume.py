@@ -11,8 +11,8 @@ import pytest
 from launcher.durable import mirror
 from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
-from launcher.durable.service import READY_S, DurableJobService
-from launcher.durable.short_attempts import FIRST_BACKOFF_S, LONG_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS
+from launcher.durable.crash_loop import FIRST_BACKOFF_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS, MIN_LONG_ATTEMPT_S
+from launcher.durable.service import READY_TIMEOUT_S, DurableJobService
 from launcher.durable_state import durable_directory
 from launcher.history.job_lookup import all_jobs
 from launcher.history.recorder import jobs_directory
@@ -109,10 +109,10 @@ def test_jobs_wait_until_the_cluster_is_complete(
     master.step(at=0)
     master.step(at=5)
     assert caplog.text.count("waiting at most 1800 s for the nodes of") == 1
-    master.step(at=READY_S)
+    master.step(at=READY_TIMEOUT_S)
     assert f"jobs {record.job.id} not started within 1800 s: 2 of 3 nodes are up" in caplog.text
     master.reason = None
-    master.step(at=READY_S + 5)
+    master.step(at=READY_TIMEOUT_S + 5)
     assert master.started == [record.job.id]
 
 
@@ -122,9 +122,9 @@ def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobB
     master.service.fetch(bucket)
     master.reason, master.has_minimum = "2 of 3 nodes are up", True
     master.step(at=0)
-    master.step(at=READY_S - 1)
+    master.step(at=READY_TIMEOUT_S - 1)
     assert master.started == []
-    master.step(at=READY_S)
+    master.step(at=READY_TIMEOUT_S)
     assert master.started == [record.job.id]
 
 
@@ -136,9 +136,9 @@ def test_the_wait_for_nodes_grows_with_the_time_for_their_setup(
     master.service.fetch(bucket)
     master.reason, master.has_minimum, master.setup_s = "2 of 3 nodes are up", True, 900
     master.step(at=0)
-    master.step(at=READY_S + 899)
+    master.step(at=READY_TIMEOUT_S + 899)
     assert master.started == []
-    master.step(at=READY_S + 900)
+    master.step(at=READY_TIMEOUT_S + 900)
     assert master.started == [record.job.id]
     assert f"starting jobs {record.job.id} on an incomplete cluster after 2700 s" in caplog.text
 
@@ -152,10 +152,10 @@ def test_queue_time_does_not_count_as_run_time(master: Master, bucket: JobBucket
     write_record(directory, replace(record.job, state=JobState.WAITING, waiting="1st in the queue, for 2 nodes (x)"))
     counts = []
     for at, waiting in (
-        (LONG_S, "1st in the queue"),
-        (LONG_S + 5, None),
-        (2 * LONG_S - 1, None),
-        (2 * LONG_S + 5, None),
+        (MIN_LONG_ATTEMPT_S, "1st in the queue"),
+        (MIN_LONG_ATTEMPT_S + 5, None),
+        (2 * MIN_LONG_ATTEMPT_S - 1, None),
+        (2 * MIN_LONG_ATTEMPT_S + 5, None),
     ):
         write_record(directory, replace(record.job, state=JobState.RUNNING, waiting=waiting))
         master.step(at=at)
@@ -211,12 +211,12 @@ def test_long_attempt_resets_the_restart_count(master: Master, bucket: JobBucket
     lose_the_master(record)
     master.service.fetch(bucket)
     counts = []
-    for at in (0, LONG_S - 1, LONG_S):
+    for at in (0, MIN_LONG_ATTEMPT_S - 1, MIN_LONG_ATTEMPT_S):
         master.step(at=at)
         counts += [stored.short_attempts for stored in mirror.open_jobs()]
     assert counts == [1, 1, 0]
     master.running.clear()
-    master.step(at=LONG_S + 5)
+    master.step(at=MIN_LONG_ATTEMPT_S + 5)
     assert len(master.started) == 2
 
 

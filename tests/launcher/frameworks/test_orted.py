@@ -80,7 +80,7 @@ def test_exit_code_is_mpiruns_when_a_daemon_has_failed(
 def short_mpirun_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the launcher, with little time for mpirun to notice that a daemon has ended."""
     copy = copy_launcher(tmp_path_factory.mktemp("short_mpirun_timeout_launcher"))
-    change_constants(copy, {"frameworks/orted/rendezvous.MPIRUN_S": 0.25})
+    change_constants(copy, {"frameworks/orted/rendezvous.MPIRUN_EXIT_TIMEOUT_S": 0.25})
     return copy
 
 

@@ -46,7 +46,7 @@ def uploads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Make jobs, some with the same name; return their ids by name and state."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(job_lookup, "is_alive", lambda directory, record: not record.state.is_terminal)
+    monkeypatch.setattr(job_lookup, "launcher_is_alive", lambda directory, record: not record.state.is_terminal)
     ids = {}
     for number, (name, state) in enumerate(
         [

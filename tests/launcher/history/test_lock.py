@@ -141,7 +141,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
     directory: Path, monkeypatch: pytest.MonkeyPatch, uploads_s: float
 ) -> None:
     monkeypatch.setattr(stop, "AFTER_GRACE_S", 0.0)
-    monkeypatch.setattr(stop, "UPLOADS_S", uploads_s)
+    monkeypatch.setattr(stop, "UPLOADS_TIMEOUT_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     # Holds the lock like a launcher that has ended its job and is still uploading.
     uploading = "import pathlib, signal, sys; from launcher.history.lock import acquire_lock; "

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import UsageError
-from launcher.hosts.hostfile import Host, merge_reasons, parse_hosts, read_hosts
+from launcher.errors import LaunchError, NodeError, UsageError
+from launcher.hosts.hostfile import Host, merge_errors, parse_hosts, read_hosts
 
 
 def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
@@ -56,6 +56,7 @@ def test_a_hosts_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 
 def test_a_reason_shared_by_many_hosts_is_printed_once() -> None:
-    reasons = ["a: x: is not a directory", "b:22: silent", "c: x: is not a directory", "d: x: is not a directory"]
-    assert merge_reasons(reasons) == "a and 2 more: x: is not a directory; b:22: silent"
-    assert merge_reasons(["odd"]) == "odd"
+    missing = "x: is not a directory"
+    errors = [NodeError("a", missing), NodeError("b:22", "silent"), NodeError("c", missing), NodeError("d", missing)]
+    assert merge_errors(errors) == "a and 2 more: x: is not a directory; b:22: silent"
+    assert merge_errors([LaunchError("cannot read x: odd"), LaunchError("odd")]) == "cannot read x: odd; odd"

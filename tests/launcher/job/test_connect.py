@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.errors import LOGIN_DENIED, LaunchError
+from launcher.errors import ErrorKind, NodeError
 from launcher.job import connect
 from launcher.transport.ssh import error_kind
 
-DENIED = "deeplearning-worker1: ubuntu@deeplearning-worker1: Permission denied (publickey)."
+DENIED = "ubuntu@deeplearning-worker1: Permission denied (publickey)."
 
 
 @pytest.mark.parametrize("lacks_cluster_key", [True, False])
@@ -16,16 +16,17 @@ def test_error_on_a_worker_names_the_master_as_the_place_to_launch(
     monkeypatch: pytest.MonkeyPatch, lacks_cluster_key: bool
 ) -> None:
     monkeypatch.setattr(connect, "lacks_cluster_key", lambda: lacks_cluster_key)
-    assert ("run launch there" in connect.with_advice(LaunchError(DENIED, kind=LOGIN_DENIED))) == lacks_cluster_key
-    elsewhere = LaunchError("elsewhere: Permission denied (publickey).", kind=LOGIN_DENIED)
-    assert connect.with_advice(elsewhere).endswith("(publickey).")
+    on_worker = NodeError("deeplearning-worker1", DENIED, kind=ErrorKind.LOGIN_DENIED)
+    assert ("run launch there" in str(connect.with_advice(on_worker))) == lacks_cluster_key
+    elsewhere = NodeError("elsewhere", "Permission denied (publickey).", kind=ErrorKind.LOGIN_DENIED)
+    assert str(connect.with_advice(elsewhere)) == "elsewhere: Permission denied (publickey)."
 
 
 def test_only_new_nodes_are_retried_after_a_denied_login() -> None:
-    denied = "{}: Permission denied (publickey)."
+    denied = "Permission denied (publickey)."
     for host, is_permanent in (("deeplearning-worker1", False), ("elsewhere", True)):
-        assert connect.is_permanent(LaunchError(denied.format(host), kind=error_kind(denied))) == is_permanent
-    assert not connect.is_permanent(LaunchError("elsewhere: no answer within 30 s"))
+        assert connect.is_permanent(NodeError(host, denied, kind=error_kind(denied))) == is_permanent
+    assert not connect.is_permanent(NodeError("elsewhere", "no answer within 30 s"))
 
 
 def test_node_with_the_cluster_key_is_not_a_worker(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import Node, blame_crashed_node
+from launcher.job.node import NodeRun, blame_crashed_node
 from launcher.spec import NodeSpec, ProcessSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import Frame, FrameType
@@ -32,13 +32,13 @@ class Runner:
 
 def stopped_node(
     host: Host, *answers: tuple[int, bytes], processes: tuple[ProcessSpec, ...] = (RANK,), log: LogSink
-) -> Node:
+) -> NodeRun:
     """Return a node whose processes were asked to end, after it has handled these frames."""
 
-    async def end() -> Node:
+    async def end() -> NodeRun:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
         missing_cwd = MissingCwd([host], cwd="/", stderr=log)
-        node = Node(
+        node = NodeRun(
             cast(RunnerConnection, Runner(host)), spec, {FrameType.STDOUT: log, FrameType.STDERR: log}, missing_cwd
         )
         node.stop()

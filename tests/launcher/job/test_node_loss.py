@@ -188,7 +188,7 @@ def test_failure_on_a_leaving_node_does_not_end_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, code: int, after: str, cause: FailureCause
 ) -> None:
     """The runner of a node that is being lost still answers, and reports the rank's end."""
-    monkeypatch.setattr(node_loss, "LOSS_S", 0.2 if cause is FailureCause.PROCESS_EXIT else 60.0)
+    monkeypatch.setattr(node_loss, "NODE_LOSS_TIMEOUT_S", 0.2 if cause is FailureCause.PROCESS_EXIT else 60.0)
     monkeypatch.setattr(node_loss, "POLL_S", 0.01)
     file = tmp_path / "node.json"
     file.write_text(state())

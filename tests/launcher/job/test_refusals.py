@@ -11,7 +11,7 @@ from launcher.hosts.hostfile import Host
 from launcher.job import framework_check
 from launcher.job.checks import read_secrets_on_nodes
 from launcher.job.failure import Failure, FailureCause
-from launcher.sync import rpc
+from launcher.transport import rpc
 from launcher.transport.connection import RunnerConnection
 from tests.launcher.job_records import JOB
 
@@ -28,7 +28,7 @@ def failure_of(check: Any) -> Failure:
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (rpc.RemoteError("a: ssm:/x: is not there", neighbor=False), FailureCause.REFUSAL),
+        (rpc.RemoteError("a", "ssm:/x: is not there", neighbor=False), FailureCause.REFUSAL),
         (LaunchError("a: connection lost"), FailureCause.OTHER),
     ],
 )

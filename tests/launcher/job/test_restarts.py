@@ -29,14 +29,14 @@ from tests.launcher.ssh_cluster import (
 )
 
 FIRST, SECOND, THIRD = ADDRESSES
-ONCE = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
-TWICE = "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || "
+IN_FIRST_ATTEMPT = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
+IN_FIRST_TWO_ATTEMPTS = "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || "
 REFUSED = "ssh: connect to host: Connection refused"
 
 
 def lose(rank: int) -> str:
     """Return a command that kills the runner of a rank, and thus the connection, in the first attempt."""
-    return f"{ONCE}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
+    return f"{IN_FIRST_ATTEMPT}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
 
 
 @pytest.fixture
@@ -58,7 +58,8 @@ def unreachable_dir(cluster: SshCluster, nodes: Path) -> Path:
 
 def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -> None:
     show = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $RANK $TORCHELASTIC_RUN_ID $MASTER_PORT"
-    result = cluster.run("--max-restarts", "2", f"{show}; {TWICE}[ $RANK != 1 ] || exit 3; {TWICE}sleep 1000")
+    end = f"{IN_FIRST_TWO_ATTEMPTS}[ $RANK != 1 ] || exit 3; {IN_FIRST_TWO_ATTEMPTS}sleep 1000"
+    result = cluster.run("--max-restarts", "2", f"{show}; {end}")
     assert result.code == 0
     words = [line.split()[2:] for line in result.lines]
     assert sorted(line[:3] for line in words if line[0] == "2") == [["2", "2", str(rank)] for rank in range(3)]
@@ -91,7 +92,8 @@ def test_a_job_without_max_restarts_ends_with_its_first_failure(cluster: SshClus
 
 def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
-    result = patient_cluster.run(*options, f"{ONCE}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}")
+    lose_node = f"{IN_FIRST_ATTEMPT}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}"
+    result = patient_cluster.run(*options, lose_node)
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
     assert launcher_lines(result.stderr)[-1] == f"launch: restart 1 of 1 on 2 of 3 nodes: {FIRST}, {THIRD}"
@@ -99,7 +101,7 @@ def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshClu
 
 def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
-    job = f"{ONCE}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
+    job = f"{IN_FIRST_ATTEMPT}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
     with cluster.start("--max-restarts", "1", job) as launcher:
         assert launcher.stderr is not None
         assert b"; waiting at most 600 s for 3 nodes" in launcher.stderr.readline()
@@ -117,7 +119,7 @@ def test_the_setup_of_a_node_that_never_launches_is_not_waited_for(
         (tmp_path / "arriving").write_text(f"{arriving}\n")
     is_arriving = node_is_arriving(tmp_path / "arriving")
     monkeypatch.setattr(restarts, "node_is_arriving", lambda: is_arriving)
-    deadline = restarts.Deadline(RestartPolicy(rejoin_s=600, setup_s=900), now=0)
+    deadline = restarts.Deadline(RestartPolicy(node_wait_s=600, extra_setup_wait_s=900), now=0)
     assert [deadline.refresh_seconds_left(now=now) for now in (0, 600)] == [600, 60 if waits else 0]
     assert deadline.refresh_seconds_left(now=1490) == (10 if waits else -890)
 
@@ -125,7 +127,7 @@ def test_the_setup_of_a_node_that_never_launches_is_not_waited_for(
 def test_a_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
     arriving = iter([True, False])
     monkeypatch.setattr(restarts, "node_is_arriving", lambda: next(arriving))
-    deadline = restarts.Deadline(RestartPolicy(rejoin_s=600, setup_s=900), now=0)
+    deadline = restarts.Deadline(RestartPolicy(node_wait_s=600, extra_setup_wait_s=900), now=0)
     assert [deadline.refresh_seconds_left(now=now) for now in (0, 700, 705)] == [600, 60, 55]
 
 
@@ -150,7 +152,7 @@ def test_a_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
     hosts = cluster.hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
     result = cluster.run(
-        "--max-restarts", "1", f"{ONCE}[ $RANK != 0 ] || {{ {swap}; }}; {lose(0)}", hosts=[FIRST, SECOND]
+        "--max-restarts", "1", f"{IN_FIRST_ATTEMPT}[ $RANK != 0 ] || {{ {swap}; }}; {lose(0)}", hosts=[FIRST, SECOND]
     )
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
@@ -235,7 +237,7 @@ def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unre
 def test_ranks_that_ignore_term_end_before_the_restart(cluster: SshCluster) -> None:
     asleep = f"sleep 98765.{uuid.uuid4().int}"
     alive = f"import os, subprocess, sys; sys.exit(subprocess.call(['pgrep', '-xf', '{asleep}'], stdout=2) == 0)"
-    stubborn = f"{ONCE}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; {asleep} & wait; {asleep}; }}"
+    stubborn = f"{IN_FIRST_ATTEMPT}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; {asleep} & wait; {asleep}; }}"
     result = cluster.run("--max-restarts", "1", "--grace", "1", f"{stubborn}; python -c {shlex.quote(alive)}")
     assert result.code == 0, result.stderr
 
@@ -260,7 +262,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
     )
     ends, calls = [taken, taken, failed, taken, failed, failed], []
 
-    async def run(*_: object, restart_count: int = 0, label: str = "start", has_waited: bool = False) -> Failure:
+    async def run(*_: object, restart_count: int = 0, label: str = "start") -> Failure:
         calls.append((restart_count, label))
         return ends[len(calls) - 1]
 

@@ -17,8 +17,8 @@ from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
-from launcher.job_queue.free_hosts import HostClaims, choose_free
-from launcher.job_queue.turn import QueueContext, assign_nodes
+from launcher.job_queue.free_hosts import HostAllocator, select_free_nodes
+from launcher.job_queue.turn import QueueContext, select_nodes
 from launcher.lifecycle import run_in_turn
 from launcher.spec import JobSpec, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
@@ -83,22 +83,22 @@ def names(found: JobSpec) -> list[str]:
 def test_a_job_gets_the_first_free_nodes(
     source: HostSource, taken: tuple[str, ...], nodes: int, chosen: list[str]
 ) -> None:
-    assert names(choose_free(job(source, nodes=nodes), RECORD, [other(*taken)])) == chosen
+    assert names(select_free_nodes(job(source, nodes=nodes), RECORD, [other(*taken)])) == chosen
 
 
 def test_mpirun_keeps_its_own_machine_as_the_first_of_several(source: HostSource) -> None:
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI)
-    assert names(choose_free(mpi, RECORD, [other("one")])) == ["one", "two"]
+    assert names(select_free_nodes(mpi, RECORD, [other("one")])) == ["one", "two"]
 
 
 def test_a_node_with_free_gpus_is_free(source: HostSource) -> None:
     half = other("one", gpus={"one": ["2", "3"]})
-    assert names(choose_free(job(source, nodes=1), RECORD, [half])) == ["one"]
+    assert names(select_free_nodes(job(source, nodes=1), RECORD, [half])) == ["one"]
 
 
 def test_the_users_own_hosts_keep_their_order(source: HostSource) -> None:
     own = replace(source, of_cluster=False)
-    assert names(choose_free(job(own, nodes=1), RECORD, [other("one")])) == ["one"]
+    assert names(select_free_nodes(job(own, nodes=1), RECORD, [other("one")])) == ["one"]
 
 
 def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
@@ -106,21 +106,21 @@ def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
 ) -> None:
     small = replace(job(source, nodes=1), has_gpus=True)
     others(other("one"))
-    assert names(assign_nodes(small, ME, jobs=jobs)) == ["two"]
-    assert names(assign_nodes(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
+    assert names(select_nodes(small, ME, jobs=jobs)) == ["two"]
+    assert names(select_nodes(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
     for directory in jobs.iterdir():
         directory.rename(jobs.with_name(directory.name))
     waiting = replace(other("one", "two", number=2, waits=True), state=JobState.WAITING)
     others(other("one"), waiting)
     with pytest.raises(LaunchError, match=f"nothing started: job {waiting.id} "):
-        assign_nodes(small, ME, jobs=jobs)
+        select_nodes(small, ME, jobs=jobs)
 
 
 def test_job_leaving_the_queue_does_not_limit_the_choice_of_others(
     source: HostSource, jobs: Path, others: Others
 ) -> None:
     others(replace(other("one", waits=True), state=JobState.WAITING, starting=True))
-    assert names(assign_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
+    assert names(select_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_a_restart_tries_the_jobs_own_nodes_then_free_ones(
     source: HostSource, jobs: Path, others: Others, change: dict[str, Any], tried: list[str], left_out: int
 ) -> None:
     others(other("one"), own=("three",))
-    claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
+    allocator = HostAllocator(ME, jobs=jobs, record=lambda _job: None)
     # It was submitted for another node, and has restarted since.
-    hosts, reasons = claims.order(replace(job(source, nodes=1), **change), source.read())
+    hosts, reasons = allocator.order(replace(job(source, nodes=1), **change), source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == [f"one: job {other().id} has it"] * left_out
 
@@ -200,9 +200,9 @@ def test_a_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own
     has_gpus: bool,
 ) -> None:
     others(other(taken), own=("one", "two"))
-    claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
+    allocator = HostAllocator(ME, jobs=jobs, record=lambda _job: None)
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
-    hosts, reasons = claims.order(mpi, source.read())
+    hosts, reasons = allocator.order(mpi, source.read())
     assert [host.name for host in hosts] == tried
     assert reasons == ([] if left_out is None else [left_out.format(other().id)])
 
@@ -212,11 +212,11 @@ def test_a_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
     source: HostSource, jobs: Path, others: Others, *, has_gpus: bool
 ) -> None:
     others(own=("one", "two"))
-    claims = HostClaims(ME, jobs=jobs, record=lambda _job: None)
+    allocator = HostAllocator(ME, jobs=jobs, record=lambda _job: None)
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
-    assert claims.order(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
-    assert claims.order(mpi, ()) == ([], [])
-    by_torch = claims.order(replace(mpi, framework="torch"), source.read()[1:])[0]
+    assert allocator.order(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
+    assert allocator.order(mpi, ()) == ([], [])
+    by_torch = allocator.order(replace(mpi, framework="torch"), source.read()[1:])[0]
     assert [host.name for host in by_torch] == ["two", "three"]
 
 
@@ -225,26 +225,26 @@ def test_a_restart_does_not_take_its_own_node_back_from_another_job(
 ) -> None:
     others(other("one"), own=("one",))
     taken: list[list[str]] = []
-    claims = HostClaims(ME, jobs=jobs, record=lambda found: taken.append(names(found)))
+    allocator = HostAllocator(ME, jobs=jobs, record=lambda found: taken.append(names(found)))
     again = replace(job(source, nodes=1), has_gpus=True)
-    assert [host.name for host in claims.order(again, source.read())[0]] == ["two", "three"]
-    assert asyncio.run(claims.claim(again)) == f"job {other().id} has taken a node"
-    assert asyncio.run(claims.claim(again.with_hosts(source.read()[1:2]))) == ""
+    assert [host.name for host in allocator.order(again, source.read())[0]] == ["two", "three"]
+    assert asyncio.run(allocator.allocate(again)) == f"job {other().id} has taken a node"
+    assert asyncio.run(allocator.allocate(again.with_hosts(source.read()[1:2]))) == ""
     assert taken == [["two"]]
 
 
-@pytest.mark.parametrize(("rejoin_s", "left"), [(60, NODES), (0, NODES[1:])], ids=["in time", "at the deadline"])
+@pytest.mark.parametrize(("node_wait_s", "left"), [(60, NODES), (0, NODES[1:])], ids=["in time", "at the deadline"])
 def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
-    source: HostSource, monkeypatch: pytest.MonkeyPatch, rejoin_s: int, left: tuple[str, ...]
+    source: HostSource, monkeypatch: pytest.MonkeyPatch, node_wait_s: int, left: tuple[str, ...]
 ) -> None:
-    class Claims:
+    class Allocator:
         tries = 0
 
         def order(self, _job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
             hosts = [*listed[1:], listed[0]]
             return [host for host in hosts if host.name in left or not self.tries], []
 
-        async def claim(self, _job: JobSpec) -> str:
+        async def allocate(self, _job: JobSpec) -> str:
             self.tries += 1
             return "job x has taken a node" if self.tries == 1 else ""
 
@@ -267,7 +267,7 @@ def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
     monkeypatch.setattr(restarts, "close_connections", close)
     monkeypatch.setattr(restarts, "RETRY_S", 0.0)
     streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
-    again = replace(job(source, nodes=3), restart_policy=RestartPolicy(rejoin_s=rejoin_s))
-    found = asyncio.run(restarts.gather_nodes(again, streams, Claims()))
+    again = replace(job(source, nodes=3), restart_policy=RestartPolicy(node_wait_s=node_wait_s))
+    found = asyncio.run(restarts.gather_nodes(again, streams, Allocator()))
     assert [connection.host.name for connection in found.connections] == [*left]  # in the order of the list
     assert sorted(closed) == sorted(NODES)

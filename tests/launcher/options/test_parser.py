@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import KEEP_VARIABLE
+from bootstrap.contract import CONNECTION_IDLE_VARIABLE
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
 from launcher.options.parser import parse_options
@@ -133,9 +133,9 @@ def test_the_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None
 def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str]) -> None:
     assert parse("x y", environ).restart_policy.max_restarts == 0
     policy = parse("-n 2 --max-restarts 3 x y", environ).restart_policy
-    assert policy == RestartPolicy(max_restarts=3, min_nodes=2, rejoin_s=600)
+    assert policy == RestartPolicy(max_restarts=3, min_nodes=2, node_wait_s=600)
     asked = parse("--max-restarts 3 --min-nodes 1 --rejoin-timeout 0 --grace 600 x y", environ)
-    assert asked.restart_policy == RestartPolicy(max_restarts=3, min_nodes=1, rejoin_s=0)
+    assert asked.restart_policy == RestartPolicy(max_restarts=3, min_nodes=1, node_wait_s=0)
     assert asked.grace_s == 600
 
 
@@ -147,10 +147,10 @@ def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
     for text, seconds in (('{"setup_timeout_s": 900}', 900), ('{"setup_timeout_s": null}', 0), ("{}", 0)):
         config.write_text(text)
         policy = parse("--max-restarts 1 x y", environ).restart_policy
-        assert (policy.rejoin_s, policy.setup_s) == (600, seconds)
+        assert (policy.node_wait_s, policy.extra_setup_wait_s) == (600, seconds)
     config.write_text('{"setup_timeout_s": 900}')
     policy = parse("--max-restarts 1 --rejoin-timeout 5 x y", environ).restart_policy
-    assert (policy.rejoin_s, policy.setup_s) == (5, 0)
+    assert (policy.node_wait_s, policy.extra_setup_wait_s) == (5, 0)
 
 
 def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[str, str]) -> None:
@@ -251,7 +251,7 @@ def test_the_hosts_file_overrides_an_outdated_shell_variable(environ: dict[str, 
 
 def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) -> None:
     assert parse("python x", environ).connection_idle_s == 60
-    assert parse("python x", environ | {KEEP_VARIABLE: "0"}).connection_idle_s == 0
+    assert parse("python x", environ | {CONNECTION_IDLE_VARIABLE: "0"}).connection_idle_s == 0
     assert parse("--launcher local python x", environ).connection_idle_s == 0
     assert parse("--detach python x", environ).connection_idle_s == 0
 
@@ -259,7 +259,7 @@ def test_connections_are_kept_unless_the_variable_is_0(environ: dict[str, str]) 
 @pytest.mark.parametrize("asked", ["-1", "61", "long"])
 def test_unusable_time_to_keep_connections_is_a_usage_error(asked: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=rf"\$DEEPLEARNING_KEEP_S must be .* got '?{asked}"):
-        parse("python x", environ | {KEEP_VARIABLE: asked})
+        parse("python x", environ | {CONNECTION_IDLE_VARIABLE: asked})
 
 
 def test_secret_option_takes_a_source_and_refuses_a_value(environ: dict[str, str]) -> None:

@@ -34,7 +34,7 @@ def read_until(terminal: int, end: bytes) -> bytes:
 
 
 def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "REDRAW_S", 0.01)
+    monkeypatch.setattr(progress, "REDRAW_INTERVAL_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
     os.write(terminal, b"over")
@@ -47,7 +47,7 @@ def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.Mo
 
 
 def test_progress_in_a_log_is_a_line_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINE_S", 0.01)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.01)
     reader, writer = os.pipe()
     show(writer)
     first = os.read(reader, 1 << 16).decode().splitlines()[0]

@@ -150,7 +150,9 @@ def test_a_scan_can_be_stopped(tmp_path: Path) -> None:
 def test_ctrl_c_does_not_wait_for_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looking, called_off = threading.Event(), threading.Event()
 
-    def endless(_source: Path, *, ignore: Ignore, without: Path | None, is_stopped: Callable[[], bool]) -> Manifest:
+    def endless(
+        _source: Path, *, ignore: Ignore, excluded_directory: Path | None, is_stopped: Callable[[], bool]
+    ) -> Manifest:
         looking.set()
         while not is_stopped():
             time.sleep(0.01)

@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 
 from local.aws.limits.limit_files import Capacity, write_capacities, write_quotas
+from local.run.processes import die_with_parent
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
@@ -110,9 +111,10 @@ def session_keys(aws: Aws, role_arn: str, session: str) -> dict[str, str]:
 
 
 def start_server(*arguments: str) -> tuple[subprocess.Popen[str], int]:
-    """Start a server on a free port; return it and the port."""
+    """Start a server on a free port; return it and the port. The server ends with this process, however that ends."""
+    assert threading.current_thread() is threading.main_thread(), "the server would end with this thread"
     command = [sys.executable, "-m", "local.aws", "--host", "127.0.0.1", "--port", "0", *arguments]
-    server = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
     # readline has no timeout
     limit = threading.Timer(START_LIMIT_S, server.kill)
     limit.start()

@@ -14,7 +14,10 @@ from tests.local.aws.harness import REGION, REPOSITORY, Aws, Stacks
 from tests.local.aws.templates import cluster, group, resource
 
 LIMIT_S = 180
-HEADING = "buckets left by earlier clusters named vision, not in use; each command deletes one, after a question:\n"
+HEADING = (
+    "buckets left by earlier clusters named vision, not in use; "
+    "each command deletes one bucket, after asking for confirmation:\n"
+)
 
 
 def kept(policy: str = "Retain") -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """Test the server of the control plane: its errors at startup, the order of its extensions, its lock."""
 
 import concurrent.futures
+import importlib
+import inspect
 import io
+import pkgutil
 import socket
 import subprocess
 import sys
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from local import aws
 from local.aws import server
 from tests.local.aws.harness import REPOSITORY
 
@@ -40,10 +44,10 @@ def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(mo
     assert wrapped == {
         "CloudFormationBackend.create_stack": ["stacks", "template_rules"],
         "CloudFormationBackend.update_stack": ["stack_updates", "template_rules"],
-        "FakeAutoScalingGroup._set_launch_configuration": ["member_launches", "group_checks"],
+        "FakeAutoScalingGroup._set_launch_configuration": ["template_launches", "group_checks"],
         "FakeAutoScalingGroup.create_from_cloudformation_json": ["lifecycle_hooks", "group_checks"],
-        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["member_launches", "activities"],
-        "Instance.terminate": ["member_launches", "elastic_ips"],
+        "FakeAutoScalingGroup.replace_autoscaling_group_instances": ["template_launches", "activities"],
+        "Instance.terminate": ["template_launches", "elastic_ips"],
         "EC2Backend.run_instances": [
             "capacity",
             "network_interfaces",
@@ -56,6 +60,18 @@ def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(mo
         name: [extension.__name__.rpartition(".")[2] for extension in extensions]
         for name, extensions in server._WRAPPED_IN_ORDER.items()
     }
+
+
+def installable_modules() -> list[str]:
+    """Return the names of the modules of the local AWS that define an ``install``."""
+    names = (info.name for info in pkgutil.walk_packages(aws.__path__, "local.aws."))
+    installs = (getattr(importlib.import_module(name), "install", None) for name in names)
+    return sorted(install.__module__ for install in installs if inspect.isfunction(install))
+
+
+def test_every_extension_is_installed_by_exactly_one_list() -> None:
+    wrapped = {extension for extensions in server._WRAPPED_IN_ORDER.values() for extension in extensions}
+    assert sorted(extension.__name__ for extension in (*wrapped, *server._INDEPENDENT)) == installable_modules()
 
 
 def test_taken_port_is_one_line_and_exit_code_1() -> None:

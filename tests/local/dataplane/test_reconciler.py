@@ -25,11 +25,11 @@ def test_nodes_follow_the_control_plane(cloud: FakeCloud) -> None:
 
 def test_late_profile_gives_the_instance_its_role(cloud: FakeCloud) -> None:
     cloud.show(ONE)
-    metadata = cloud.plane.metadata_of(ONE.vpc_id, str(ONE.address.ip))
+    metadata = cloud.plane.find_metadata(ONE.vpc_id, str(ONE.address.ip))
     assert metadata is not None
     assert metadata.role_name is None
     cloud.show(dataclasses.replace(ONE, profile_arn="arn:aws:iam::123456789012:instance-profile/mine"))
-    metadata = cloud.plane.metadata_of(ONE.vpc_id, str(ONE.address.ip))
+    metadata = cloud.plane.find_metadata(ONE.vpc_id, str(ONE.address.ip))
     assert metadata is not None
     assert metadata.role_name == "role-of-mine"
 
@@ -116,7 +116,7 @@ def test_metadata_of_a_running_instance_follows(cloud: FakeCloud, tmp_path: Path
     cloud.show(ONE)
     moved = dataclasses.replace(ONE, public_address="198.18.0.99", target_state="Terminated")
     cloud.show(moved)
-    metadata = cloud.plane.metadata_of("vpc-1", "10.0.0.4")
+    metadata = cloud.plane.find_metadata("vpc-1", "10.0.0.4")
     assert metadata is not None
     assert metadata.instance == moved
     assert metadata.spot_notices == tmp_path / "notices" / ONE.instance_id
@@ -159,8 +159,8 @@ def test_spot_instance_ends_at_the_time_in_its_notice(cloud: FakeCloud, tmp_path
 def test_nodes_with_the_same_address_in_two_vpcs_have_metadata_of_their_own(cloud: FakeCloud) -> None:
     twin = dataclasses.replace(ONE, instance_id="i-000000000000000ff", vpc_id="vpc-2")
     cloud.show(ONE, twin)
-    metadata = [cloud.plane.metadata_of(vpc_id, str(ONE.address.ip)) for vpc_id in ("vpc-1", "vpc-2", "vpc-3")]
+    metadata = [cloud.plane.find_metadata(vpc_id, str(ONE.address.ip)) for vpc_id in ("vpc-1", "vpc-2", "vpc-3")]
     assert [each and each.instance.instance_id for each in metadata] == [ONE.instance_id, twin.instance_id, None]
     cloud.show(ONE)
-    assert cloud.plane.metadata_of("vpc-1", str(ONE.address.ip)) is not None
-    assert cloud.plane.metadata_of("vpc-2", str(ONE.address.ip)) is None
+    assert cloud.plane.find_metadata("vpc-1", str(ONE.address.ip)) is not None
+    assert cloud.plane.find_metadata("vpc-2", str(ONE.address.ip)) is None

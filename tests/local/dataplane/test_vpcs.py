@@ -46,15 +46,15 @@ def inventory(*instances: Instance) -> Inventory:
 
 def test_router_exists_from_the_first_instance_to_the_last(actions: list[str], tmp_path: Path) -> None:
     vpcs = Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path))
-    vpcs.reconcile(inventory(ONE), kept=())
+    vpcs.reconcile(inventory(ONE), occupied=())
     assert actions == ["create vpc-1", "metadata vpc-1", "rules vpc-1", "routes [('198.18.0.4', 'vpc-1')] for []"]
     actions.clear()
-    vpcs.reconcile(inventory(ONE), kept=())
+    vpcs.reconcile(inventory(ONE), occupied=())
     assert actions == []
-    vpcs.reconcile(inventory(TWIN), kept={"vpc-1"})
+    vpcs.reconcile(inventory(TWIN), occupied={"vpc-1"})
     assert "delete vpc-1" not in actions
     actions.clear()
-    vpcs.reconcile(inventory(TWIN), kept=())
+    vpcs.reconcile(inventory(TWIN), occupied=())
     assert actions == ["no metadata vpc-1", "delete vpc-1"]
 
 
@@ -66,7 +66,7 @@ def test_router_that_cannot_be_served_is_not_left_behind(
 
     monkeypatch.setattr(metadata, "start_server", refuse)
     with pytest.raises(OSError, match="no address"):
-        Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path)).reconcile(inventory(ONE), kept=())
+        Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path)).reconcile(inventory(ONE), occupied=())
     assert actions == ["create vpc-1", "delete vpc-1"]
 
 
@@ -78,8 +78,8 @@ def test_nodes_behind_endpoints_come_from_an_address_of_their_vpc(actions: list[
     # A router that comes again has lost its route, so that this must go with it.
     vpcs = Vpcs(lambda _vpc_id, _address: None, Exports(tmp_path))
     with_endpoints = dataclasses.replace(inventory(LONELY), vpcs_with_endpoints=frozenset({"vpc-1", "vpc-3"}))
-    vpcs.reconcile(with_endpoints, kept=())
+    vpcs.reconcile(with_endpoints, occupied=())
     assert actions[-1] == "routes [('192.0.2.129', 'vpc-3')] for []"
-    vpcs.reconcile(inventory(), kept=())
-    vpcs.reconcile(with_endpoints, kept=())
+    vpcs.reconcile(inventory(), occupied=())
+    vpcs.reconcile(with_endpoints, occupied=())
     assert actions[-4:] == ["create vpc-3", "metadata vpc-3", "rules vpc-3", "routes [('192.0.2.129', 'vpc-3')] for []"]

@@ -1,7 +1,9 @@
-"""Test that files identify processes, even after the system reuses an id, and how an end is awaited."""
+"""Test that files identify processes, even after the system reuses an id, and how processes end."""
 
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,19 @@ import pytest
 
 from local.errors import LocalError
 from local.run.processes import read_process, record_process, wait_for_end
+from tests.waiting import wait_until
+
+REPOSITORY = Path(__file__).parents[3]
+PARENT = """
+import subprocess, sys
+from pathlib import Path
+from local.run.processes import die_with_parent, record_process
+child = subprocess.Popen(["sleep", "60"], preexec_fn=die_with_parent)
+record_process(Path(sys.argv[1]), child.pid)
+print(flush=True)
+child.wait()
+"""
+"""Program that starts a child, records it in a file, and prints a line."""
 
 
 @pytest.fixture
@@ -50,3 +65,21 @@ def test_fails_in_plain_words_when_a_local_aws_ends_slowly(process: subprocess.P
     assert process.poll() is None
     process.kill()
     wait_for_end(process, timeout_s=10)
+
+
+def test_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "child")], cwd=REPOSITORY, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        assert parent.stdout.readline() == b"\n"
+    child = read_process(tmp_path / "child")
+    assert child is not None
+    parent.kill()
+    parent.wait()
+    try:
+        wait_until(lambda: read_process(tmp_path / "child") is None, "the child's end", timeout_s=10, every_s=0.01)
+    finally:
+        if read_process(tmp_path / "child"):
+            os.kill(child, signal.SIGKILL)

@@ -15,8 +15,8 @@ from aws_cdk.assertions import Annotations, Match
 
 from cli.aws.deployed_template import DeployedTemplate
 from stacks.lifetime import capacity_block
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from stacks.stack import ClusterStack
 from tests.bootstrap.identities import public_key
 from tests.stacks.pinned_block import ACCOUNT, BLOCK, FACTS, REGION, SETTINGS, pinned

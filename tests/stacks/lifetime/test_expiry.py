@@ -15,8 +15,8 @@ from aws_cdk.assertions import Annotations, Match
 
 from stacks.cluster_role import RoleRules
 from stacks.lifetime.expiry import Expiry
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.template_parts import Template, resources
 
 Synthesize = Callable[..., Template]

@@ -8,8 +8,8 @@ import pytest
 
 from bootstrap.contract import IMMUTABLE_ZONE, NO_ZONE
 from cli.up.attempt import ATTEMPT_TAG
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.synthesis import Synthesize
 from tests.stacks.template_parts import resources
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
-from stacks.settings.values import SettingsError
 from tests.stacks.existing_vpc import (
     LOOKED_UP,
     MASTER,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.config import NodeConfig
-from stacks.cluster import BOOTSTRAP_TIMEOUT_S
+from stacks.cluster import NODE_READY_TIMEOUT_S
 from stacks.nodes.user_data import SHEBANG, BundleSource, body
 from tests.stacks.template_parts import Template, logical_id
 
@@ -51,7 +51,7 @@ def test_user_data_is_byte_for_byte_the_rendered_script(template: Template, name
             setup_sha256=None,
             setup_timeout_s=None,
             default_user="ubuntu",
-            bootstrap_timeout_s=BOOTSTRAP_TIMEOUT_S,
+            bootstrap_timeout_s=NODE_READY_TIMEOUT_S,
         ),
         BundleSource(url=url, sha256=url.rpartition("/")[2].removesuffix(".zip")),
     )

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from stacks.settings.base import SettingsError
 from stacks.settings.props import SETTINGS, ClusterProps
 from stacks.settings.purchase import PURCHASES
-from stacks.settings.values import SettingsError
 from tests.stacks.settings.contexts import Context, garbage, nearly_valid, run, valid
 from tests.stacks.settings.synthesis import synthesize_all
 from tests.stacks.validation_report import IGNORED

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stacks.catalog import deep_learning_ami
+from stacks.settings.base import SettingsError
 from stacks.settings.props import SETTINGS, ClusterProps
-from stacks.settings.values import SettingsError
 
 
 def test_defaults_make_a_cluster() -> None:

@@ -43,13 +43,13 @@ def check_launch(
 
 
 def _run_instances(original: Any, backend: EC2Backend, image_id: str, *args: Any, **kwargs: Any) -> Any:
-    data, own = template_data(backend, kwargs), kwargs.get("nics")
+    data, interfaces = template_data(backend, kwargs), kwargs.get("nics")
     check_launch(
         backend,
         key_name=kwargs.get("key_name") or data.get("KeyName"),
         instance_type=requested_type(kwargs, data),
-        interfaces=own or data.get("NetworkInterfaces", []),
+        interfaces=interfaces or data.get("NetworkInterfaces", []),
         # A group's launch passes the security groups of the template's interface as those of the instance.
-        security_groups=kwargs.get("security_group_ids", []) if own else data.get("SecurityGroupIds", []),
+        security_groups=kwargs.get("security_group_ids", []) if interfaces else data.get("SecurityGroupIds", []),
     )
     return original(backend, image_id, *args, **kwargs)

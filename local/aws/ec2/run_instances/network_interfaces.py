@@ -31,14 +31,14 @@ def install() -> None:
 
 def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
     """Raise RunInstances' error for interfaces that are inconsistent or that the type does not support."""
-    _check_efa_only([each for each in interfaces if each.get("InterfaceType") == _EFA_ONLY])
+    _check_efa_only([interface for interface in interfaces if interface.get("InterfaceType") == _EFA_ONLY])
     if len(interfaces) > 1 and any(map(_is_public, interfaces)):
         message = "The associatePublicIPAddress parameter cannot be specified"
         raise EC2ClientError(
             "InvalidParameterCombination", f"{message} when launching with multiple network interfaces"
         )
     _check_cards(interfaces, instance_type=instance_type)
-    efa = Counter(int(each.get("NetworkCardIndex", 0)) for each in interfaces if each.get("InterfaceType") in _EFA)
+    efa = Counter(_card(interface) for interface in interfaces if interface.get("InterfaceType") in _EFA)
     if not efa:
         return
     network: Mapping[str, Any] = INSTANCE_TYPES[instance_type]["NetworkInfo"]
@@ -54,7 +54,7 @@ def check_interfaces(interfaces: Sequence[Mapping[str, Any]], *, instance_type: 
 
 def _check_cards(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str) -> None:
     """Refuse a network card that the type lacks. EC2's words and code are unknown."""
-    requested = {int(each.get("NetworkCardIndex", 0)) for each in interfaces}
+    requested = set(map(_card, interfaces))
     if not requested - {0}:
         return
     cards = {card["NetworkCardIndex"] for card in INSTANCE_TYPES[instance_type]["NetworkInfo"]["NetworkCards"]}
@@ -66,15 +66,19 @@ def _check_cards(interfaces: Sequence[Mapping[str, Any]], *, instance_type: str)
 
 
 def _check_efa_only(interfaces: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse addresses for these interfaces, of which the primary one needs some.
+    """Refuse EFA-only interfaces with a public address, and one as the primary interface, which must have an address.
 
-    EC2's words and code for the second case are unknown; the words are those of its User Guide.
+    EC2's code and words for the second refusal are unknown; the words here are those of its User Guide.
     """
     if any(map(_is_public, interfaces)):
         raise EC2ClientError("InvalidParameterValue", "EFA-only network interfaces do not support IP addresses.")
-    if any(int(each.get("NetworkCardIndex", 0)) == int(each.get("DeviceIndex", 0)) == 0 for each in interfaces):
+    if any(_card(interface) == int(interface.get("DeviceIndex", 0)) == 0 for interface in interfaces):
         message = "An EFA-only network interface cannot be the primary network interface."
         raise EC2ClientError("InvalidParameterValue", message)
+
+
+def _card(interface: Mapping[str, Any]) -> int:
+    return int(interface.get("NetworkCardIndex", 0))
 
 
 def _is_public(interface: Mapping[str, Any]) -> bool:
@@ -89,31 +93,31 @@ def _run_instances(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any
         primary: NetworkInterface = instance.nics[0]
         # The node's own link has this address.
         primary.mac_address = mac_address(str(primary.private_ip_address))
-        for each in data.get("NetworkInterfaces", []):
-            _add_interface(backend, instance, each)
+        for specification in data.get("NetworkInterfaces", []):
+            _add_interface(backend, instance, specification)
     return launched
 
 
 def _add_interface(backend: EC2Backend, instance: Instance, specification: Mapping[str, Any]) -> None:
     """Make one interface of the template, or only set the type of the primary one, which moto has made."""
-    card, device = (int(specification.get(f"{name}Index", 0)) for name in ("NetworkCard", "Device"))
+    card, device = _card(specification), int(specification.get("DeviceIndex", 0))
     kind = specification.get("InterfaceType", "interface")
     if card == device == 0:
         instance.nics[0].interface_type = kind
         return
     subnet = instance.nics[0].subnet
     address = None if kind == _EFA_ONLY else subnet.get_available_subnet_ip(instance=instance)
-    made: Any = backend.create_network_interface(
+    interface: Any = backend.create_network_interface(
         subnet, address or "", group_ids=[*specification.get("Groups", [])], delete_on_termination=True
     )
     if address is None:
         # moto has given it a random one.
-        made.private_ip_address, made.private_ip_addresses, made.private_dns_name = None, [], None
-    made.interface_type = kind
-    setattr(made, _CARD, card)
-    # moto keeps one interface a device number, which may repeat on another card.
-    instance.attach_eni(made, 100 * card + device)
-    made.device_index = device
+        interface.private_ip_address, interface.private_ip_addresses, interface.private_dns_name = None, [], None
+    interface.interface_type = kind
+    setattr(interface, _CARD, card)
+    # moto stores one interface per device number, but cards may have interfaces of the same number.
+    instance.attach_eni(interface, 100 * card + device)
+    interface.device_index = device
 
 
 def _attachment(original: Any, interface: NetworkInterface) -> Attachment | None:

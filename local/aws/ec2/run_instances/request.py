@@ -18,8 +18,8 @@ def template_data(backend: EC2Backend, request: Mapping[str, Any]) -> Mapping[st
 
 def requested_type(request: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Return the instance type of RunInstances' arguments or, if they have only moto's default, of the template."""
-    found: str | None = data.get("InstanceType") if request.get("is_instance_type_default") else None
-    return found or request.get("instance_type") or DEFAULT_TYPE
+    template_type: str | None = data.get("InstanceType") if request.get("is_instance_type_default") else None
+    return template_type or request.get("instance_type") or DEFAULT_TYPE
 
 
 def market_type(request: Mapping[str, Any], data: Mapping[str, Any]) -> str | None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runner.process.reaper import RUN_ANOTHER, wait_for_end
+from launcher.runner.process.reaper import RUN_ANOTHER_EXIT_CODE, wait_for_end
 
 AGAIN_ONCE = """
 import os
 from launcher.runner.process import reaper
 reaper.MAX_SESSION_S = {max_session_s}
-os._exit(reaper.run_under_reaper(lambda is_reused: 7 if is_reused else reaper.RUN_ANOTHER, lambda: {heard}))
+os._exit(reaper.run_under_reaper(lambda is_reused: 7 if is_reused else reaper.RUN_ANOTHER_EXIT_CODE, lambda: {heard}))
 """
 STOPS_ITSELF = "kill -STOP $$; exit 7"
 
@@ -46,7 +46,7 @@ def test_a_runner_continued_in_time_ends_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("max_session_s", "heard", "code"),
-    [(60, True, 7), (0, True, RUN_ANOTHER), (60, False, RUN_ANOTHER)],
+    [(60, True, 7), (0, True, RUN_ANOTHER_EXIT_CODE), (60, False, RUN_ANOTHER_EXIT_CODE)],
     ids=["young", "old", "alone"],
 )
 def test_session_that_is_old_or_unread_takes_no_other_job(max_session_s: int, heard: bool, code: int) -> None:

@@ -30,10 +30,10 @@ def runtime() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def long_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow time for a daemon's Python to start, on a machine that may be busy."""
-    monkeypatch.setattr(client, "ANSWER_S", 60.0)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 60.0)
 
 
-def kept(host: str) -> tuple[IdleConnection, PipedProcess]:
+def idle_connection(host: str) -> tuple[IdleConnection, PipedProcess]:
     process = PipedProcess.start(["cat"])
     return IdleConnection(host=host, fingerprint="abc", process=process), process
 
@@ -64,7 +64,7 @@ def test_a_daemon_config_is_parsed_as_it_was_written() -> None:
 
 def test_a_kept_connection_is_taken_once_by_its_host(runtime: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": str(runtime)}
-    both = [kept("one"), kept("zwö")]
+    both = [idle_connection("one"), idle_connection("zwö")]
     keep_idle(environ, [entry for entry, _ in both], seconds=120)
     for _, process in both:
         process.close()
@@ -83,7 +83,7 @@ def test_a_kept_connection_is_taken_once_by_its_host(runtime: Path) -> None:
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o710])
 def test_connections_are_not_kept_in_a_directory_of_others(runtime: Path, mode: int) -> None:
     runtime.chmod(mode)
-    entry, process = kept("one")
+    entry, process = idle_connection("one")
     keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=120)
     assert [*runtime.iterdir()] == []
     process.discard()
@@ -92,7 +92,7 @@ def test_connections_are_not_kept_in_a_directory_of_others(runtime: Path, mode: 
 @contextmanager
 def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
     """Yield the socket of a daemon that has received a signal."""
-    (entry, process), (first, its) = kept("one"), kept("first")
+    (entry, process), (first, its) = idle_connection("one"), idle_connection("first")
     started: list[int] = []
     spawn = os.posix_spawn
 
@@ -127,13 +127,13 @@ def test_a_killed_daemons_socket_is_removed(runtime: Path) -> None:
 
 def test_a_stopped_daemon_delays_only_one_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with struck(runtime, signal.SIGSTOP) as place:
-        monkeypatch.setattr(client, "ANSWER_S", 0.05)
+        monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
 def test_a_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_S", 0.05)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
     place = runtime / DIRECTORY / "1.sock"
     place.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -144,7 +144,7 @@ def test_a_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest
 
 
 def test_a_socket_without_a_daemon_is_skipped(runtime: Path) -> None:
-    entry, process = kept("one")
+    entry, process = idle_connection("one")
     keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=120)
     (runtime / DIRECTORY / "0.sock").write_bytes(b"")
     taken = take({"XDG_RUNTIME_DIR": str(runtime)})
@@ -158,7 +158,7 @@ def test_a_daemons_socket_appears_once_it_listens(runtime: Path, monkeypatch: py
         socket.socket, "listen", lambda _: found.append([one.name for one in (runtime / DIRECTORY).glob("*.sock")])
     )
     monkeypatch.setattr(client, "_start_daemon", lambda config: found.append([Path(config.socket_path).name]))
-    entry, process = kept("one")
+    entry, process = idle_connection("one")
     keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=120)
     process.discard()
     assert found == [[], [one.name for one in (runtime / DIRECTORY).iterdir()]]
@@ -173,7 +173,7 @@ def test_is_same_user_compares_the_peers_user(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_another_users_daemon_is_skipped(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry, process = kept("one")
+    entry, process = idle_connection("one")
     keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=120)
     with monkeypatch.context() as patch:
         patch.setattr(client, "is_same_user", lambda _: False)

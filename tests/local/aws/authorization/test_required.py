@@ -1,15 +1,13 @@
 """Test which permissions real clients' calls require, as the server logs them."""
 
-import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from operator import methodcaller
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-from tests.local.aws.harness import ANYTHING, REGION, Aws, Group, Role, Stacks
+from tests.local.aws.authorization.recorded_calls import RecordedCalls
+from tests.local.aws.harness import REGION, Aws, Group, Stacks
 from tests.local.aws.templates import cluster, group, resource
 
 ACCOUNT = "123456789012"
@@ -24,33 +22,9 @@ GROUP_OF_INSTANCE = "aws:ResourceTag/aws:autoscaling:groupName"
 ActionOnResource = tuple[str, str]
 
 
-class Node:
-    """A session of a role that may do anything; reads which permissions its calls required."""
-
-    def __init__(self, aws: Aws) -> None:
-        self._aws = aws
-        self.role = Role.make(aws, "of-needs", ANYTHING)
-        self._keys = self.role.session("i-1")
-
-    def client(self, service: str) -> Any:
-        return self._aws.client(service, **self._keys)
-
-    def required(self, service: str, call: Callable[[Any], object]) -> list[dict[str, Any]]:
-        """Return the permissions that one call required, even if moto does not find what it names."""
-        before = len(self._lines())
-        with suppress(ClientError):
-            call(self.client(service))
-        (line,) = self._lines()[before:]
-        return list(line["needs"])
-
-    def _lines(self) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self._aws.request_log.read_text().splitlines()]
-        return [line for line in lines if line["access_key"] == self._keys["aws_access_key_id"]]
-
-
 @pytest.fixture(scope="module")
-def node(aws: Aws) -> Iterator[Node]:
-    made = Node(aws)
+def node(aws: Aws) -> Iterator[RecordedCalls]:
+    made = RecordedCalls(aws)
     yield made
     made.role.end()
 
@@ -103,16 +77,18 @@ def pairs(found: list[dict[str, Any]]) -> list[ActionOnResource]:
         (lambda s3: s3.delete_bucket(Bucket="b-1"), "DeleteBucket", "b-1"),
     ],
 )
-def test_s3_calls_need_their_permissions(node: Node, call: Callable[[Any], object], action: str, resource: str) -> None:
+def test_s3_calls_need_their_permissions(
+    node: RecordedCalls, call: Callable[[Any], object], action: str, resource: str
+) -> None:
     assert pairs(node.required("s3", call)) == [(f"s3:{action}", f"arn:aws:s3:::{resource}")]
 
 
-def test_prefix_of_a_listing_is_a_condition_key(node: Node) -> None:
+def test_prefix_of_a_listing_is_a_condition_key(node: RecordedCalls) -> None:
     (permission,) = node.required("s3", lambda s3: s3.list_objects_v2(Bucket="b-1", Prefix="a/"))
     assert permission["context"]["s3:prefix"] == ["a/"]
 
 
-def test_each_object_of_a_deletion_needs_a_permission(node: Node) -> None:
+def test_each_object_of_a_deletion_needs_a_permission(node: RecordedCalls) -> None:
     objects = [{"Key": "a"}, {"Key": "b", "VersionId": "v"}]
     found = node.required("s3", lambda s3: s3.delete_objects(Bucket="b-1", Delete={"Objects": objects}))
     assert pairs(found) == [
@@ -121,7 +97,7 @@ def test_each_object_of_a_deletion_needs_a_permission(node: Node) -> None:
     ]
 
 
-def test_copy_needs_read_permission_for_its_source(node: Node) -> None:
+def test_copy_needs_read_permission_for_its_source(node: RecordedCalls) -> None:
     found = node.required("s3", lambda s3: s3.copy_object(Bucket="b-1", Key="k", CopySource="b-2/a b"))
     assert pairs(found) == [("s3:PutObject", "arn:aws:s3:::b-1/k"), ("s3:GetObject", "arn:aws:s3:::b-2/a b")]
 
@@ -156,7 +132,7 @@ def key(record_id: str) -> dict[str, Any]:
 )
 @pytest.mark.usefixtures("tables")
 def test_item_calls_need_their_permissions(
-    node: Node, call: Callable[[Any], object], action: str, keys: list[str] | None
+    node: RecordedCalls, call: Callable[[Any], object], action: str, keys: list[str] | None
 ) -> None:
     (permission,) = node.required("dynamodb", call)
     assert (permission["action"], permission["resource"]) == (f"dynamodb:{action}", f"{TABLES}/t")
@@ -164,7 +140,7 @@ def test_item_calls_need_their_permissions(
 
 
 @pytest.mark.usefixtures("tables")
-def test_batch_needs_a_permission_for_each_table(node: Node) -> None:
+def test_batch_needs_a_permission_for_each_table(node: RecordedCalls) -> None:
     batch = {"t": {"Keys": [key("membership"), key("AROA:i-2")]}, "t2": {"Keys": [key("generation")]}}
     found = node.required("dynamodb", lambda db: db.batch_get_item(RequestItems=batch))
     assert [(permission["resource"], permission["context"][KEYS]) for permission in found] == [
@@ -186,7 +162,7 @@ def _item(kind: str, table: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("tables")
 @pytest.mark.parametrize("kind", ["ConditionCheck", "Delete", "Put", "Update"])
-def test_transaction_needs_what_each_item_needs_alone(node: Node, kind: str) -> None:
+def test_transaction_needs_what_each_item_needs_alone(node: RecordedCalls, kind: str) -> None:
     items = [{"Put": {"TableName": "t", "Item": key("generation")}}, {kind: _item(kind, "t2")}]
     found = node.required("dynamodb", lambda db: db.transact_write_items(TransactItems=items))
     assert [(permission["action"], permission["resource"], permission["context"][KEYS]) for permission in found] == [
@@ -196,13 +172,13 @@ def test_transaction_needs_what_each_item_needs_alone(node: Node, kind: str) -> 
 
 
 @pytest.mark.parametrize(("name", "expected"), [(f"{STACKS}/a/0-1", f"{STACKS}/a/0-1"), ("a", f"{STACKS}/a/*")])
-def test_stack_is_named_by_id_or_with_a_star(node: Node, name: str, expected: str) -> None:
+def test_stack_is_named_by_id_or_with_a_star(node: RecordedCalls, name: str, expected: str) -> None:
     signal = {"LogicalResourceId": "x", "UniqueId": "i-1", "Status": "SUCCESS"}
     found = node.required("cloudformation", lambda stacks: stacks.signal_resource(StackName=name, **signal))
     assert pairs(found) == [("cloudformation:SignalResource", expected)]
 
 
-def test_log_stream_calls_need_their_permissions(node: Node) -> None:
+def test_log_stream_calls_need_their_permissions(node: RecordedCalls) -> None:
     events = [{"timestamp": 1, "message": "x"}]
     for call, action, stream in (
         (lambda logs: logs.create_log_stream(logGroupName="/g", logStreamName="i-1"), "CreateLogStream", "i-1"),
@@ -224,16 +200,16 @@ def test_log_stream_calls_need_their_permissions(node: Node) -> None:
     ],
 )
 def test_calls_without_resource_type_need_a_star(
-    node: Node, service: str, call: Callable[[Any], object], action: str
+    node: RecordedCalls, service: str, call: Callable[[Any], object], action: str
 ) -> None:
     assert pairs(node.required(service, call)) == [(action, "*")]
 
 
-def test_get_caller_identity_needs_no_permission(node: Node) -> None:
+def test_get_caller_identity_needs_no_permission(node: RecordedCalls) -> None:
     assert node.required("sts", lambda sts: sts.get_caller_identity()) == []
 
 
-def test_a_role_is_assumed_by_its_arn(node: Node) -> None:
+def test_a_role_is_assumed_by_its_arn(node: RecordedCalls) -> None:
     arn = f"arn:aws:iam::{ACCOUNT}:role/other"
     found = node.required("sts", lambda sts: sts.assume_role(RoleArn=arn, RoleSessionName="xx"))
     assert pairs(found) == [("sts:AssumeRole", arn)]
@@ -249,7 +225,7 @@ def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
     aws.client("ec2").terminate_instances(InstanceIds=members)
 
 
-def test_call_about_an_instance_is_a_call_on_its_group(node: Node, groups: dict[str, Group]) -> None:
+def test_call_about_an_instance_is_a_call_on_its_group(node: RecordedCalls, groups: dict[str, Group]) -> None:
     workers = groups["Workers"]
     (member,) = workers.members()
     (found,) = node.required("autoscaling", lambda g: g.set_instance_health(InstanceId=member, HealthStatus="Healthy"))
@@ -263,7 +239,7 @@ def test_call_about_an_instance_is_a_call_on_its_group(node: Node, groups: dict[
     assert found["resource"] == f"{GROUPS}:*:autoScalingGroupName/*"
 
 
-def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, Group]) -> None:
+def test_named_group_counts_and_not_the_instances(node: RecordedCalls, groups: dict[str, Group]) -> None:
     (worker,) = groups["Workers"].members()
     masters = groups["Masters"]
     for name, expected in (
@@ -276,7 +252,7 @@ def test_named_group_counts_and_not_the_instances(node: Node, groups: dict[str, 
         assert pairs(found) == [("autoscaling:CompleteLifecycleAction", expected)]
 
 
-def test_launch_instances_needs_the_group_and_a_fleet(node: Node, groups: dict[str, Group]) -> None:
+def test_launch_instances_needs_the_group_and_a_fleet(node: RecordedCalls, groups: dict[str, Group]) -> None:
     workers = groups["Workers"]
     call = methodcaller("launch_instances", AutoScalingGroupName=workers.name, RequestedCapacity=1)
     assert pairs(node.required("autoscaling", call)) == [
@@ -287,7 +263,7 @@ def test_launch_instances_needs_the_group_and_a_fleet(node: Node, groups: dict[s
 
 
 def test_associate_address_needs_permissions_for_address_and_instance(
-    aws: Aws, node: Node, groups: dict[str, Group]
+    aws: Aws, node: RecordedCalls, groups: dict[str, Group]
 ) -> None:
     (member,) = groups["Masters"].members()
     allocated = aws.client("ec2").allocate_address(Domain="vpc")

@@ -55,7 +55,7 @@ def test_group_with_a_reservation_that_it_shall_not_use_is_refused(aws: Aws, sta
 def test_groups_own_reservation_is_not_ignored(stacks: Stacks) -> None:
     specification = {"CapacityReservationPreference": "capacity-reservations-only"} | TARGET
     stacks.create(template_with(None, CapacityReservationSpecification=specification))
-    assert "launches members into the reservation of a launch template, not of a group" in refusal(stacks)
+    assert "launches instances into the reservation of a launch template, not of a group" in refusal(stacks)
 
 
 @pytest.mark.parametrize("market", MARKETS)

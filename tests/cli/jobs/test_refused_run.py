@@ -1,0 +1,107 @@
+"""Test the commands that dlcluster run refuses or notes before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.errors import EXIT_USAGE
+from cli.main import main
+from tests.cli.fleet import error_line
+from tests.cli.jobs.master import Master, record, set_job_answers
+
+
+def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    set_job_answers(master, end=record())
+    assert main(["run", "--detach", "--name", "baseline-2", "--", "x"]) == 0
+    assert any("launch --detach --sync-dst-dir my-job --name baseline-2 -- x" in line for line in master.ran)
+    master.ran.clear()
+    capfd.readouterr()
+    assert main(["run", "--name", "7b", "--", "x"]) == EXIT_USAGE
+    form = "a letter, then at most 39 letters, digits, dots, hyphens and underscores"
+    assert (master.ran, capfd.readouterr().err) == ([], f"dlcluster: --name must be {form}, got '7b'\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["srun", "-N", "2", "train.py"],
+            "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
+        ),
+        (["a.yaml"], "there are no task files, got 'a.yaml': name the command, as in: dlcluster run -- train.py"),
+        (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
+        (
+            ["deepspeed", "--num_gpus", "8", "train.py", "--lr", "0.1"],
+            "no deepspeed here: dlcluster run starts a process for each GPU itself, as in: "
+            "dlcluster run -- train.py --lr 0.1",
+        ),
+        (
+            ["/usr/bin/mpirun", "-np", "4", "python", "train.py"],
+            "no mpirun here: dlcluster run starts a process for each GPU itself, as in: "
+            "dlcluster run -- python train.py; for Horovod: dlcluster push, then dlcluster run -- launch "
+            "--launcher mpi ...",
+        ),
+    ],
+)
+def test_slurm_command_task_file_or_missing_script_is_refused(
+    master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("job.sh").touch()
+    assert main(["run", "--", *words]) == EXIT_USAGE
+    assert (error_line(capsys), master.ran) == (message, [])
+
+
+@pytest.mark.parametrize("words", [["-n", "1", "deepspeed", "train.py"], ["accelerate", "test"], ["torchrun", "t.py"]])
+def test_the_launcher_decides_about_other_starters(master: Master, words: list[str]) -> None:
+    set_job_answers(master, end=record())
+    assert main(["run", "--detach", *words]) == 0
+
+
+def test_the_launcher_decides_about_starters_on_a_cluster_of_one_node(master: Master) -> None:
+    master.nodes = 1
+    set_job_answers(master, end=record())
+    assert main(["run", "--detach", "deepspeed", "train.py"]) == 0
+
+
+def test_script_outside_of_the_directory_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    here = Path.cwd()
+    for words in (["../other/t.py"], ["python", "-u", "sub/../../t.py"]):
+        assert main(["run", "--", *words]) == EXIT_USAGE
+        fix = "run dlcluster in the script's own directory"
+        assert error_line(capsys) == f"{words[-1]!r} is outside of {here}, which is sent: {fix}"
+    assert master.ran == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "is_noted"),
+    [
+        ("import torch\n", ["train.py"], True),
+        ("import torch\n", ["python", "train.py"], True),
+        ("import torch\n", ["-n", "1", "train.py"], False),
+        ("import torch\n", ["bash", "train.py"], False),
+        ("import torch.distributed as dist\n", ["train.py"], False),
+        ("from accelerate import Accelerator\n", ["train.py"], False),
+        ('rank = os.environ["RANK"]\n', ["train.py"], False),
+    ],
+)
+def test_independent_processes_are_noted(
+    master: Master, capsys: pytest.CaptureFixture[str], text: str, words: list[str], is_noted: bool
+) -> None:
+    set_job_answers(master, end=record())
+    Path("train.py").write_text(text)
+    assert main(["run", "--detach", *words]) == 0
+    note = "dlcluster: note: 3 nodes run train.py, which does not mention torch.distributed: unless what it "
+    assert (note in capsys.readouterr().err) == is_noted
+
+
+def test_option_to_without_sync_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
+    assert error_line(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
+
+
+def test_missing_script_is_reported_before_anything_runs(
+    master: Master, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--", "trian.py"]) == EXIT_USAGE
+    assert error_line(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
+    assert master.ran == []

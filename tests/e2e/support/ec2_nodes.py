@@ -1,0 +1,90 @@
+"""Read what EC2 describes of a cluster's nodes, and what the nodes tell their programs."""
+
+import subprocess
+from typing import Any, Final
+
+from bootstrap.contract import NODE_TYPES, WORKERS_FILE, group_name
+from local.faults import Faults
+from local.faults.clients import client
+from tests.e2e.support.deployed_cluster import STACK, group_instances
+from tests.e2e.support.laptop import Laptop
+from tests.waiting import wait_until
+
+HEAL_S: Final = 180.0
+FOUR_CARDS: Final = "p4d.24xlarge"
+"""Instance type with four network cards."""
+INTERFACES_OF_FOUR_CARDS: Final = sorted(
+    [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in range(4))]
+)
+"""Interfaces of such a node with EFA, as ``interfaces`` returns them."""
+DEVICES: Final = "ls /sys/class/infiniband 2>/dev/null || true"
+"""Command that lists a node's adapters."""
+SHELLS: Final = ("env", "bash -lc env", "sudo systemd-run --quiet --wait --pipe --collect env")
+"""Commands that print the variables of ``ssh host command``, of a login shell and of a unit."""
+VARIABLES: Final = ("DEEPLEARNING_WORKERS_COUNT", "DEEPLEARNING_WORKER_GPU_COUNT", "DEEPLEARNING_WORKERS_PATH")
+
+Lists = tuple[list[str], list[tuple[str, ...]]]
+
+
+def described() -> dict[str, list[dict[str, Any]]]:
+    """Return the instances of both groups by node type."""
+    return {kind: group_instances(group_name(STACK, kind)) for kind in NODE_TYPES}
+
+
+def running_instances() -> set[str]:
+    """Return every instance of the account that costs money."""
+    filters: Any = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
+    return {instance["InstanceId"] for each in reservations for instance in each["Instances"]}
+
+
+def instance_of(node_index: int) -> str:
+    return Faults.current().instances(STACK)[node_index]
+
+
+def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
+    """Return network card, device number and type of each interface, in this order."""
+    attachments = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
+    return sorted((attachment["NetworkCardIndex"], attachment["DeviceIndex"], kind) for attachment, kind in attachments)
+
+
+def wait_for_another(node_index: int, *, than: set[str]) -> str:
+    """Wait until another instance has a node's number, and return it."""
+    faults = Faults.current()
+    wait_until(
+        lambda: faults.instances(STACK).get(node_index) not in (None, *than),
+        f"another node {node_index}",
+        timeout_s=HEAL_S,
+        every_s=0.5,
+    )
+    return instance_of(node_index)
+
+
+def launch(laptop: Laptop, command: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``launch`` on the master, and return its exit code and its output."""
+    return subprocess.run(
+        laptop.user.ssh_command("deeplearning-master", f"launch {command}"),
+        env=dict(laptop.user.environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HEAL_S,
+    )
+
+
+def lists(laptop: Laptop, host: str) -> Lists:
+    """Return a node's workers file, and the cluster's variables as each kind of program there sees them."""
+    shown = laptop.user.ssh(f"deeplearning-{host}", "; echo --; ".join((f"cat {WORKERS_FILE}", *SHELLS)))
+    workers, *environments = shown.split("--\n")
+    return workers.split(), [_variables(text) for text in environments]
+
+
+def expected_lists(*workers: str, gpus: int) -> Lists:
+    """Return the lists of a cluster with these workers, which have so many GPUs each."""
+    return [f"deeplearning-{host}" for host in workers], [(str(len(workers)), str(gpus), WORKERS_FILE)] * len(SHELLS)
+
+
+def _variables(environment: str) -> tuple[str, ...]:
+    variables = dict(line.split("=", 1) for line in environment.splitlines() if line.startswith("DEEPLEARNING_"))
+    return tuple(variables.get(name, "") for name in VARIABLES)
