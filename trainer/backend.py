@@ -104,7 +104,7 @@ class Backend(Protocol):
         """Return the deferred result that forward_backward has not returned yet, if any."""
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the rate of the next update and those after it."""
+        """Set the learning rate from the next update on."""
 
     def optimizer_step(self, *, global_batch_size: int) -> None:
         """Update the weights with the mean gradient over this step's ``global_batch_size`` samples of all ranks."""

@@ -202,7 +202,7 @@ class CheckpointManager:
         self._saved_at = self._clock()
         [writing] = backend.all_reduce([self._store is not None and self._store.is_writing])
         if writing:
-            # Those ranks wait for their previous checkpoint, and the others wait for them in the next step.
+            # Ranks that are still writing wait for their previous checkpoint. The others wait in the next step.
             backend.set_timeout(CHECKPOINT_STALL_TIMEOUT_S)
         is_best = validation_accuracy is not None and self._update_best(validation_accuracy)
         if self._store is not None:

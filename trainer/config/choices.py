@@ -64,7 +64,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def check_kv_store(name: str, *, framework: str) -> None:
-    """Raise UsageError for an unknown kv-store, which MXNet itself would treat as a local one."""
+    """Raise UsageError for an unknown kv-store, which MXNet itself would treat as a local kv-store."""
     check_choice("kv_store", name, KV_STORES)
     if name not in KV_STORES_OF[framework]:
         others = " or ".join(f"--engine {other}" for other in FRAMEWORKS if name in KV_STORES_OF[other])

@@ -7,7 +7,7 @@ from trainer.config.choices import LR_SCHEDULES, check_choice, format_value
 from trainer.errors import UsageError
 
 
-# Without slots, because TrainConfig has two such bases and Python allows only one with slots.
+# Without slots, because TrainConfig has two such bases and Python allows slots in only one base.
 @dataclass(frozen=True, kw_only=True)
 class LRSettings:
     """Settings of the learning rate and its schedule."""

@@ -105,7 +105,7 @@ class TrainConfig(LRSettings, TorchSettings):
     profile_dir: str = "profile"
     """Directory for the traces of all ranks. Default: profile in the working directory."""
     checkpoint_seconds: float = 600.0
-    """Seconds between two checkpoints within an epoch; every epoch also ends with one."""
+    """Seconds between two checkpoints within an epoch; every epoch also ends with a checkpoint."""
 
     def __post_init__(self) -> None:
         check_network(self.network)

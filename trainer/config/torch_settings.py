@@ -6,7 +6,7 @@ from trainer.config.choices import COMPILE_CHOICES, COMPRESSION_TYPES, DTYPES, F
 from trainer.errors import UsageError
 
 
-# Without slots, because TrainConfig has two such bases and Python allows only one with slots.
+# Without slots, because TrainConfig has two such bases and Python allows slots in only one base.
 @dataclass(frozen=True, kw_only=True)
 class TorchSettings:
     """Settings that only --engine torch has."""

@@ -23,7 +23,7 @@ class Samples(Protocol):
 
     @property
     def labels(self) -> Labels:
-        """Return the labels of all images; those of images in S3 are negative until the image has been read."""
+        """Return the labels of all images; labels of images in S3 are negative until the image has been read."""
 
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
         """Return these images, all of one size, at least the dataset's ``image_shape``.

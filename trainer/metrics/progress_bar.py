@@ -55,7 +55,7 @@ class ProgressBar:
             self._epoch, self._first = progress.epoch, FirstDrawing(now, progress.samples)
         seconds, samples = now - self._first.at, progress.samples - self._first.samples
         line = describe(progress, total=total, speed=samples / seconds if seconds > 0 and samples else None)
-        # Cut the line: a wrapped one could not be erased.
+        # Cut the line: a wrapped line could not be erased.
         self._stream.write(CLEAR + line[: self._columns() - 1])
         self._stream.flush()
         self._is_drawn = True

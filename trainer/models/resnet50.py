@@ -62,7 +62,7 @@ class Bottleneck(nn.Module):
 
 
 def _stage(before: int, width: int, blocks: int) -> nn.Sequential:
-    """Build a stage of blocks with one width; the first halves the sides, except after the pooling."""
+    """Build a stage of blocks with one width; the first block halves the sides, except after the pooling."""
     first = Bottleneck(before, width, stride=1 if before == WIDTHS[0] else 2)
     return nn.Sequential(first, *(Bottleneck(EXPANSION * width, width, stride=1) for _ in range(blocks - 1)))
 

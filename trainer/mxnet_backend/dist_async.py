@@ -103,7 +103,7 @@ class AsyncCollective(KVStoreCollective):
             self._store._barrier()
 
     def _waiting(self, action: str) -> AbstractContextManager[None]:
-        # Another rank may have been half as fast as this one since they last met.
+        # Another rank may have been half as fast as this rank since the last barrier.
         return self._watchdog.waiting(action, more_s=time.monotonic() - self._last_barrier_at)
 
 
@@ -145,7 +145,7 @@ class AsyncBackend(GluonBackend):
         return StepResult(loss_sum=loss_sum, correct=count_matches(logits, labels))
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the rate of the next update and those after it."""
+        """Set the learning rate from the next update on."""
         self._lr_ratio = rate / self._server_rate
 
     def optimizer_step(self, *, global_batch_size: int) -> None:

@@ -1,4 +1,4 @@
-"""Send 64-bit numbers over a network that adds 32-bit ones.
+"""Send 64-bit numbers over a network that adds 32-bit numbers.
 
 MXNet's servers add in float32, whatever the type of the key, and would round a count beyond 2^24 or a time of day. A
 float64 has 53 significant bits, which three float32 of 24 bits represent exactly. Each rank fills its own row and

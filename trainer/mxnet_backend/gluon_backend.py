@@ -144,7 +144,8 @@ class GluonBackend:
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
         content = json.dumps(value).encode()
-        # MXNet's servers add only float32 numbers, so send each byte as one. The array must be as long as the source's.
+        # MXNet's servers add only float32 numbers, so send each byte as a number. The array must be as long as on the
+        # source.
         size = nd.array([len(content)])
         self._collective.broadcast([size], source=source)
         length = int(size.asscalar())

@@ -69,7 +69,7 @@ class HorovodCollective:
         self.set_timeout = watchdog.set_timeout
 
     def reduce_gradients(self, gradients: Sequence[nd.NDArray]) -> None:
-        """Start to replace each gradient by its sum; Horovod joins small ones."""
+        """Start to replace each gradient by its sum; Horovod joins small gradients."""
         for place, gradient in enumerate(gradients):
             hvd.allreduce_(gradient, op=hvd.Sum, name=f"gradient{place}", priority=-place)
 

@@ -51,7 +51,7 @@ class ComputeMode:
         if not self.is_compiled:
             return model
         mode = "reduce-overhead" if self.compiled == "graphs" else None
-        return torch.compile(model, dynamic=False, mode=mode)  # type: ignore[return-value]  # of a module it is one
+        return torch.compile(model, dynamic=False, mode=mode)  # type: ignore[return-value]  # from a module: a module
 
 
 DEFAULT_MODE: Final = ComputeMode()

@@ -1,4 +1,4 @@
-"""Read the result of a step during the next one, so that the CPU stays ahead of the GPU.
+"""Read the result of a step during the next step, so that the CPU stays ahead of the GPU.
 
 Reading a number from a GPU waits for all queued work; the GPU then idles until new work arrives. The CPU waits for a
 result only if it needs it immediately: every few batches, and for a checkpoint.

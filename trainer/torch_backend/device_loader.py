@@ -84,7 +84,7 @@ class MicroBatches:
 def load_micro_batches(
     load_batch: LoadBatch, count: int, samples: Samples, indices: Indices, params: AugmentationParams | None = None
 ) -> tuple[MicroBatches, Labels]:
-    """Return these samples as ``count`` micro-batches, and the labels of all; those in S3 are known with their part."""
+    """Return these samples as ``count`` micro-batches, and all labels; S3 has a label with its image."""
     return MicroBatches(load_batch, samples, indices, params, count=count), samples.labels[indices]
 
 

@@ -16,7 +16,7 @@ class FlatParams:
     """The trainable weights of a network and their momentum buffers, each in one flat tensor."""
 
     def __init__(self, model: nn.Module, *, decay_all: bool) -> None:
-        """Copy the weights; those without decay come first (order_by_decay)."""
+        """Copy the weights; weights without decay come first (order_by_decay)."""
         trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.parameters, self._no_decay_count = order_by_decay(trainable, decay_all=decay_all)
         indices = {id(parameter): index for index, parameter in enumerate(self.parameters)}
@@ -57,10 +57,10 @@ class FlatParams:
 
 
 def order_by_decay(parameters: Sequence[nn.Parameter], *, decay_all: bool) -> tuple[list[nn.Parameter], int]:
-    """Return the parameters, those without weight decay first, and the number of those.
+    """Return the parameters, first those without weight decay, and the number of parameters without weight decay.
 
-    BatchNorm's factors and all biases have no decay (Goyal et al. 2017, section 5.1). Every layer has some, so they
-    come first, in the bucket that is sent last; elsewhere they would delay other buckets.
+    BatchNorm's factors and all biases have no decay (Goyal et al. 2017, section 5.1). Every layer has such parameters.
+    They come first, in the bucket that is sent last; elsewhere they would delay other buckets.
     """
     no_decay = [] if decay_all else [parameter for parameter in parameters if parameter.dim() <= 1]
     no_decay_ids = {id(parameter) for parameter in no_decay}

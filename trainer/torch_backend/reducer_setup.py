@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def choose_reduction(config: TrainConfig, device: torch.device) -> str:
-    """Return the --reduction of the settings; for auto, the one that suits the device."""
+    """Return the --reduction of the settings; for auto, the reduction that suits the device."""
     if config.reduction == "auto":
         if device.type == "cpu":
             return "ring"

@@ -82,7 +82,8 @@ class FakeStore:
 class TwoRankBackend:
     """A backend whose other rank adds a row to each sum in turn, and sends the given message.
 
-    Rows are named after what the manager asks for, in its order; it skips some. After the last row come zeros.
+    Rows are named after what the manager asks for, in its order; it skips some. After the last row come zeros,
+    which are also the report of a rank without a checkpoint.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def test_checkpoint_without_a_new_setting_resumes_with_a_warning(caplog: pytest.
     metadata = store.saved[0].metadata
     settings = {name: value for name, value in metadata.settings.items() if name not in ("last_batch", "wd_all")}
     store.saved = [Checkpoint(metadata=replace(metadata, settings=settings), state=STATE)]
-    assert begin(store, TwoRankBackend(report=from_rank_1(RankReport()), source=from_rank_1(SourceProgress()))) == own
+    assert begin(store, TwoRankBackend()) == own
     assert "predates --wd-all 0, --last-batch drop; using the current values" in caplog.text
 
 
@@ -66,7 +66,7 @@ def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCapture
         cast(Backend, TwoRankBackend(is_writing=(0,))), Progress(run_started_at=5, epoch=1)
     )
     for versions in (("1", "2"), ("1", "3")):
-        others = TwoRankBackend(report=from_rank_1(RankReport()), source=from_rank_1(SourceProgress()))
+        others = TwoRankBackend()
         make_manager(store, data_versions=versions).resume_from_newest(cast(Backend, others))
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith("the data in S3 has changed since the checkpoint was written: its ETags were 1 2, are 1 3; ")
@@ -89,7 +89,6 @@ def test_run_completed_on_another_rank_is_not_resumed(by: str) -> None:
         report=from_rank_1(
             RankReport(run_started_at=5, epoch=2, completed_run_started_at=0 if by == "this rank" else newest_start)
         ),
-        start_time=(0, 0),
     )
     progress = begin(store, others)
     assert (progress.epoch, others.restored, store.saved) == (0, [(None, 0)], [])
@@ -100,7 +99,6 @@ def test_run_after_a_completed_one_is_resumed() -> None:
     own = Progress(run_started_at=5, epoch=1)
     others = TwoRankBackend(
         report=from_rank_1(RankReport(run_started_at=4, epoch=2, completed_run_started_at=4)),
-        source=from_rank_1(SourceProgress()),
     )
     assert begin(FakeStore(own, finished=4), others) == own
 
@@ -217,9 +215,7 @@ def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     assert (
         begin(
             FakeStore(Progress(run_started_at=5, epoch=1)),
-            TwoRankBackend(
-                report=from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=1)), start_time=(0, 0)
-            ),
+            TwoRankBackend(report=from_rank_1(RankReport(completed_run_started_at=5, in_another_directory=1))),
         ).epoch
         == 0
     )
@@ -245,9 +241,7 @@ def test_restarted_job_resumes_others_checkpoints() -> None:
 
 def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:
     store = FakeStore(Progress(run_started_at=5, epoch=1))
-    begin(
-        store, TwoRankBackend(report=from_rank_1(RankReport()), start_time=(0, 0)), config=TrainConfig(resume="never")
-    )
+    begin(store, TwoRankBackend(), config=TrainConfig(resume="never"))
     assert store.saved == []
 
 
@@ -271,11 +265,7 @@ def test_rank_0_requests_a_save_at_each_interval() -> None:
 )
 def test_impossible_resume_is_reported(progress: Progress, config: TrainConfig, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        begin(
-            FakeStore(progress),
-            TwoRankBackend(report=from_rank_1(RankReport()), source=from_rank_1(SourceProgress())),
-            config=config,
-        )
+        begin(FakeStore(progress), TwoRankBackend(), config=config)
 
 
 def test_rank_sharing_rank_0s_directory_does_not_write() -> None:

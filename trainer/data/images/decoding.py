@@ -64,7 +64,7 @@ class EncodedSamples(ABC):
         """Return the place of a sample's image, for error messages."""
 
     def read(self, indices: NDArray[np.int64], crops: ResizedCrops | None = None) -> Pixels:
-        """Decode these images; TrainerError names a damaged one."""
+        """Decode these images; TrainerError names a damaged image."""
         channels, height, width = self.image_shape
         if crops is None:
             height, width = round(height * MARGIN), round(width * MARGIN)

@@ -80,7 +80,7 @@ class Records(EncodedSamples):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordsInS3(Records):
-    """Records of an object in S3, each of which is a request; reading one sets its label."""
+    """Records of an object in S3, each of which is a request; reading a record sets its label."""
 
     classes: int
 

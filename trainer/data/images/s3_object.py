@@ -30,7 +30,7 @@ MAX_BACKOFF_S: Final = 16.0
 METADATA_TIMEOUT_S: Final = 5
 """Longest wait for the machine's credentials, in seconds; boto3's second is too short on a new machine."""
 METADATA_ATTEMPTS: Final = 5
-"""Attempts to get the machine's credentials; boto3 makes one, and all ranks of a machine ask at the same time."""
+"""Attempts to get the machine's credentials; boto3's default is one, but all ranks of a machine ask at once."""
 CHUNK: Final = 1 << 20
 CHANGED: Final = ("PreconditionFailed", "412")
 ABSENT: Final = ("404", "NoSuchKey", "NotFound")
