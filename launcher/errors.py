@@ -1,6 +1,6 @@
 """Define the errors that the launcher raises.
 
-One that nothing else handles reaches main(), which prints it and exits with its code.
+An error that nothing else handles reaches main(), which prints the error and exits with its exit code.
 """
 
 from _collections_abc import Mapping  # importing collections is slow

@@ -97,7 +97,7 @@ class JobBucket:
             return self._read(self._key(job_id))
 
     def _read(self, key: str) -> DurableRecord | None:
-        """Return a stored job; None if it is over. Raises UnreadableError if no more than this one is affected."""
+        """Return a stored job; None if the job is over. Raises UnreadableError if only this job is affected."""
         from botocore.exceptions import ClientError
 
         try:
@@ -135,7 +135,7 @@ class JobBucket:
             archive.unpack(packed, directory, sha256=sha256)
 
     def delete_files(self, *, before: datetime, kept: Collection[str] = ()) -> int:
-        """Delete older archives that no stored job needs, but none of those `kept`; return their number."""
+        """Delete older archives that no stored job needs, except those in `kept`; return how many were deleted."""
         records, unreadable = self.read_records()
         if unreadable:
             raise LaunchError(f"the files of some jobs are unknown: {unreadable[0].reason}")

@@ -24,7 +24,7 @@ MIN_LONG_ATTEMPT_S = 600.0
 MAX_SHORT_ATTEMPTS = 10
 """Number of consecutive short attempts after which a job has failed."""
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
-"""First and longest back-off after a short attempt, in seconds; each is twice the previous one."""
+"""First and longest back-off after a short attempt, in seconds; each back-off is twice the previous one."""
 
 
 class CrashLoopBackoff:

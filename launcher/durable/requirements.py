@@ -54,7 +54,7 @@ def variables_not_kept(environ: Mapping[str, str], fresh: Mapping[str, str]) -> 
 
 
 def login_environment() -> dict[str, str]:
-    """Return the variables of a new login shell of this user; only the basic ones if the shell does not answer."""
+    """Return the variables of a new login shell of this user; only the basic variables if the shell does not answer."""
     entry = pwd.getpwuid(os.getuid())
     basic = {
         "HOME": os.environ.get("HOME", entry.pw_dir),

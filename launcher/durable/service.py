@@ -121,7 +121,7 @@ class DurableJobService:
         return not is_running and self._crash_loop_backoff.is_due(record)
 
     def _check_submitted(self, record: DurableRecord) -> bool:
-        """Return False for a job that is still being submitted; list one whose submission was killed."""
+        """Return False for a job that is still being submitted; list a job whose submission was killed."""
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
             if not mirror.is_older(record.job.id, SUBMISSION_TIMEOUT_S):
                 return False

@@ -16,7 +16,7 @@ from launcher.history.records import JobRecord, JobState, now
 log = logging.getLogger("launch")
 
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 10.0, 300.0
-"""First and longest back-off between two attempts to read a record; each is twice the previous one."""
+"""First and longest back-off between two attempts to read a record; each back-off is twice the previous one."""
 
 
 class UnreadableJobs:

@@ -23,7 +23,7 @@ class JobTopology:
     port: int
     """A free port of the first node."""
     rendezvous: tuple[str, int] | None = None
-    """Address and port of the launcher's rendezvous store, for a framework that uses one."""
+    """Address and port of the launcher's rendezvous store, for a framework that uses a store."""
     restart_count: int = 0
     """Number of restarts of the job so far."""
     max_restarts: int = 0

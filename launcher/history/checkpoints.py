@@ -21,10 +21,10 @@ OUTLASTING = re.compile(
 
 
 class CheckpointLocation(Enum):
-    """Location of a job's checkpoints, as far as its line shows it."""
+    """Location of a job's checkpoints, as far as the command line shows the location."""
 
     OUTLASTING = "outlasting"
-    """In S3 or the shared directory; for a script of the user's own, its line names one of them."""
+    """In S3 or the shared directory; for the user's own script, the command line names S3 or that directory."""
     LOCAL = "local"
     """Only on the nodes' disks. Known for the bundled trainer alone."""
     UNKNOWN = "unknown"
@@ -60,6 +60,6 @@ def _model_prefix(words: Sequence[str]) -> str:
 
 
 def _expand(text: str, environment: Mapping[str, str]) -> str:
-    """Fill in the job's own variables and those of the shared directory; others stay, as only the nodes know them."""
+    """Fill in the variables of the job and of the shared directory; only the nodes know the values of the others."""
     known = {**dict.fromkeys(SHARED_VARIABLES, SHARED_DIR), **environment}
     return VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), text)

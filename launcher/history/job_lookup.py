@@ -74,9 +74,9 @@ def _submitted() -> dict[str, JobRecord]:
 
 
 def find(word: str | None) -> JobRecord:
-    """Return the job that `word` means: an id, a name or the beginning of one.
+    """Return the job that `word` means: an id, a name, or the beginning of an id or a name.
 
-    Of several jobs with this name, or without a word, return the only running one, else the latest.
+    Of several jobs with this name, or without a word, return the only running job, else the latest job.
     """
     jobs = all_jobs()
     if not jobs:
@@ -87,7 +87,7 @@ def find(word: str | None) -> JobRecord:
 
 
 def find_running(word: str | None) -> JobRecord:
-    """Return the job that `word` means; of several with this name, or without a word, the only running one."""
+    """Return the job that `word` means; of several jobs with this name, or without a word, the only running job."""
     jobs = all_jobs()
     jobs = jobs if word is None else _matching(word, jobs)
     running = [job for job in jobs if not job.state.is_terminal]
@@ -103,7 +103,7 @@ def find_running(word: str | None) -> JobRecord:
 
 
 def _matching(word: str, jobs: list[JobRecord]) -> list[JobRecord]:
-    """Return the job whose id starts with `word`, or all jobs whose name equals or uniquely starts with it."""
+    """Return the job whose id starts with `word`, or all jobs whose name equals or uniquely starts with `word`."""
     if not jobs:
         raise UsageError(NO_JOB)
     if named := [job for job in jobs if job.name == word]:

@@ -10,14 +10,14 @@ from pathlib import Path
 from bootstrap.contract import TEAM_KEYS_DIR
 
 LOGIN_VARIABLE = "SSH_USER_AUTH"
-"""Variable with the path of that file; sudo and systemd do not pass it on."""
+"""Variable with the path of the file with the login's key; sudo and systemd do not pass the variable on."""
 METHOD = "publickey"
 MAX_NAME = 64
 MAX_FILE = 64 * 1024
 
 
 def key_name(environ: Mapping[str, str], *, user: str, root: Path = Path("/"), home: Path | None = None) -> str | None:
-    """Return the name of the login's key, from the team's keys or else the user's own; None if it has none."""
+    """Return the name of the login's key, from the team's keys or else the user's own; None if the key has none."""
     login = environ.get(LOGIN_VARIABLE)
     keys = {tuple(words[1:3]) for words in _lines(Path(login)) if words[0] == METHOD} if login else set()
     own_keys_file = (home or Path.home()) / ".ssh/authorized_keys"

@@ -150,7 +150,7 @@ class JobRecord:
 
 
 def _job_name(value: object) -> str | None:
-    """Return a job's name if it has the form of one: terminals and other lists show it."""
+    """Return a job's name if it has the form of a name: terminals and other lists show it."""
     return value if isinstance(value, str) and re.fullmatch(JOB_NAME_PATTERN, value) else None
 
 

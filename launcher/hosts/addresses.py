@@ -28,7 +28,7 @@ def address_for_peers(name: str, sshd_address: str | None) -> str:
 
 
 def resolve_address(host: str) -> str:
-    """Return a host name's IPv4 address, preferably one that is not loopback."""
+    """Return a host name's IPv4 address, preferably an address that is not loopback."""
     try:
         # With a str, Python imports the codec for internationalized names, which is slow.
         results = socket.getaddrinfo(

@@ -1,4 +1,4 @@
-"""Read this node's files: how many nodes its cluster declares, and how long a new one may take for its setup."""
+"""Read this node's files: how many nodes its cluster declares, and how long a new node may take for its setup."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def declared_nodes(state: Path = Path(NODE_STATE), config: Path = Path(NODE_CONF
 
 
 def setup_seconds() -> int:
-    """Return the time that a new node has for the user's setup; 0 without one, or if this machine is not a node."""
+    """Return the time that a new node has for the user's setup; 0 without a setup, or if this machine is not a node."""
     try:
         timeout_s: int | None = json.loads(Path(NODE_CONFIG).read_text()).get("setup_timeout_s")
     except (OSError, ValueError):

@@ -89,7 +89,9 @@ async def read_secrets_on_nodes(job: JobSpec, connections: Sequence[RunnerConnec
         await asyncio.sleep(after_s)
         await call(connection, operation="secrets", references=dict(job.secrets))
 
-    reads = (read(one, after_s=index * parameters / PARAMETERS_PER_S) for index, one in enumerate(connections))
+    reads = (
+        read(connection, after_s=index * parameters / PARAMETERS_PER_S) for index, connection in enumerate(connections)
+    )
     answers = await asyncio.gather(*reads, return_exceptions=True)
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     for error in errors:

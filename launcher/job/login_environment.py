@@ -1,4 +1,4 @@
-"""Select the variables of processes on the launcher's own machine: those that sshd would set there.
+"""Select the variables of processes on the launcher's own machine: the variables that sshd would set there.
 
 The other nodes lack the launcher's shell, and frameworks hang if their settings differ between ranks. ``--env`` passes
 a variable to all nodes.
@@ -14,7 +14,7 @@ SESSION = {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TZ", "USER", "XDG_RUNTIM
 
 
 def session_environment(environ: Mapping[str, str], file: Path = Path(ENVIRONMENT_FILE)) -> dict[str, str]:
-    """Return the variables of a session on any node: sshd's, and those of /etc/environment."""
+    """Return the variables of a session on any node: those of sshd and of /etc/environment."""
     names = SESSION | _names(file)
     return {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
 

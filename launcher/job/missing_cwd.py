@@ -8,7 +8,7 @@ from launcher.output.sink import Sink
 
 
 class MissingCwd:
-    """Answers of the nodes, one each; the last one prints the line."""
+    """The nodes' answers; the last answer prints the line."""
 
     def __init__(self, hosts: Sequence[Host], *, cwd: str, stderr: Sink) -> None:
         self._hosts = hosts

@@ -60,7 +60,7 @@ class HostAllocator:
         self._record = record
 
     def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
-        """Return the hosts for a restart: those that the job has, free ones, and other jobs' if they may be shared.
+        """Return the hosts for a restart: the job's own, free hosts, and other jobs' hosts if they may be shared.
 
         With them the reasons why hosts are left out. mpirun's own machine comes first; without it there are no hosts.
         """

@@ -32,13 +32,13 @@ def _is_live(directory: Path, record: JobRecord) -> bool:
 
 
 def own_and_others(records: Sequence[JobRecord], job_id: str) -> tuple[JobRecord | None, list[JobRecord]]:
-    """Return the record of this job, None if there is none, and those of the other jobs."""
+    """Return the record of this job, or None, and the records of the other jobs."""
     own_record = next((record for record in records if record.id == job_id), None)
     return own_record, [record for record in records if record is not own_record]
 
 
 def jobs_ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the jobs ahead of this one: those submitted earlier that are waiting or starting.
+    """Return the jobs ahead of this job: they were submitted earlier and are waiting or starting.
 
     A job that does not wait counts only if it starts on the same nodes.
     """
@@ -49,14 +49,14 @@ def jobs_ahead_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRec
 
 
 def jobs_on_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the jobs that use nodes of this one: those running or restarting, and those whose turn has come."""
+    """Return the jobs on nodes of this job: they are running or restarting, or their turn has come."""
     return [
         other for other in others if (other.state is JobState.RUNNING or other.starting) and share_nodes(record, other)
     ]
 
 
 def jobs_overtaken_by(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the queued jobs that this one would overtake on their nodes."""
+    """Return the queued jobs that this job would overtake on their nodes."""
     ahead = jobs_ahead_of(record, others)
     ahead += [other for other in others if other.starting and other not in ahead]
     return [other for other in ahead if other.waits and share_nodes(record, other)]
@@ -76,7 +76,7 @@ def _allocation(record: JobRecord) -> dict[str, tuple[str, ...] | None]:
 
 @cache
 def _canonical(host: str) -> str:
-    """Return one name for this machine: ``--launcher local`` and the hosts file use different ones."""
+    """Return one name for this machine: ``--launcher local`` and the hosts file use different names."""
     return LOCAL_HOST if host == LOCAL_HOST or (":" not in host and is_this_machine(Host(name=host))) else host
 
 

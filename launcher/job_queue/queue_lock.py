@@ -12,7 +12,7 @@ from launcher.errors import LaunchError
 LOCK = "line.lock"
 """Name of the lock file, which launchers of earlier releases use too.
 
-It is beside the directory of jobs, because that one is cleaned of old entries.
+The file is beside the directory of jobs, because that directory is cleaned of old entries.
 """
 LOCK_TIMEOUT_S = 60.0
 """Timeout for acquiring the lock, in seconds; its holder writes only one record."""

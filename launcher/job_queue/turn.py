@@ -53,7 +53,7 @@ class QueueContext:
 
 
 def select_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
-    """Select the nodes of a job without --wait: free ones if there are enough.
+    """Select the nodes of a job without --wait: free nodes if there are enough.
 
     Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
     for a job that starts at the same moment as this one.
@@ -63,7 +63,7 @@ def select_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
         return job
     # Jobs of other machines that share this home directory are known late; the nodes report them.
     local = [record for record in others if not is_on_other_machine(record)]
-    # While a job waits, the free nodes may be those that it waits for.
+    # Another job may be waiting for the free nodes.
     if job.has_gpus and not any(_waits_in_queue(record) for record in local):
         job = select_free_nodes(job, own_record, local)
     own_record = with_allocation(own_record, job)
@@ -202,7 +202,7 @@ class Turn:
 
 
 def describe_choice(job: JobSpec, *, requested: Sequence[Host]) -> str:
-    """Say on which nodes a job starts because other jobs have the first ones, or all others that it asks for."""
+    """Say on which nodes a job starts because other jobs have the first nodes, or the rest of the requested nodes."""
     used = "the earlier hosts in the file" if len(job.hosts) == len(requested) else "the remaining nodes"
     return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs are using {used}"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from launcher.spec import ProcessSpec
 
 MAX_LOG_SIZE = 16 << 20
-"""Size in bytes at which a log is rotated; one earlier part is kept."""
+"""Size in bytes at which a log is rotated; one rotated file is kept."""
 
 
 class JobLogs:

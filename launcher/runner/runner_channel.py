@@ -45,7 +45,7 @@ class RunnerChannel:
         self.send_bytes(encode(kind, payload, process=process))
 
     def send_bytes(self, data: bytes) -> None:
-        """Write encoded frames, or the text before the first one."""
+        """Write encoded frames, or the preamble before the first frame."""
         if not self.reader_gone:
             self._sent_at = self._clock()
             self._pending += data
@@ -74,12 +74,12 @@ class RunnerChannel:
         return data
 
     def count_unread_input_as_heartbeat(self) -> None:
-        """Count unread input as a heartbeat when there was no room to read it."""
+        """Count unread input as a heartbeat after a time without room to read input."""
         if select.select([self.source], [], [], 0)[0]:
             self._received_at = self._clock()
 
     def keep_alive(self) -> float:
-        """Send a heartbeat if it is due and check the launcher's; return the seconds until the next check."""
+        """Send a heartbeat if it is due, and check the launcher's heartbeats; return the time until the next check."""
         now = self._clock()
         timeout_s = HEARTBEAT_TIMEOUT_S + (self.grace_s if self.stop_requested else 0.0)
         if now - self._received_at >= timeout_s:

@@ -49,7 +49,9 @@ async def run_on_all(
         if errors:
             raise _combine_errors(errors, total=len(tasks))
         if pending:
-            late = ", ".join(str(one.host) for one, task in zip(connections, tasks, strict=True) if not task.done())
+            late = ", ".join(
+                str(connection.host) for connection, task in zip(connections, tasks, strict=True) if not task.done()
+            )
             limit = f"{deadline.seconds:g} s (--sync-timeout)"
             raise LaunchError(f"nothing started: {late}: not all files copied within {limit}")
         return [task.result() for task in tasks]

@@ -39,9 +39,8 @@ def new_sync_key() -> str:
 def server_context(identity: str) -> ssl.SSLContext:
     """Return the TLS context of the node that accepts the connection."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
-    context.num_tickets = (
-        0  # A peer that only sends would never read session tickets, and would reset the connection on closing it.
-    )
+    # A peer that only sends would never read session tickets, and would reset the connection on closing it.
+    context.num_tickets = 0
     return context
 
 

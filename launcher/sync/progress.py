@@ -67,7 +67,7 @@ class FetchProgress(Progress):
         """Replace a node's counts."""
         self._counts[node_rank] = counts
         self.files, self.sent, self._total = (
-            sum(one[name] for one in self._counts.values()) for name in ("files", "bytes", "total")
+            sum(counts[name] for counts in self._counts.values()) for name in ("files", "bytes", "total")
         )
 
     def _text(self) -> str:

@@ -159,7 +159,7 @@ class _DirectorySync:
         return answers
 
     def _chain(self, answers: Sequence[Answer], manifest: Manifest) -> list[_Member]:
-        """Return the nodes that lack something, those that lack most first, so that they can serve the others."""
+        """Return the nodes that lack files. The nodes that lack most come first, so that they can serve the others."""
         members = [
             _Member(connection=connection, address=address, port=answer["port"], needed=from_ranges(answer["needed"]))
             for connection, address, answer in zip(self.connections, self.addresses, answers, strict=True)
@@ -189,7 +189,7 @@ class _DirectorySync:
         return some([f"{path!r} on {some(names)}" for path, names in sorted(hosts.items())], separator="; ")
 
     async def _send(self, manifest: Manifest, chain: Sequence[_Member]) -> list[str]:
-        """Send the missing files; return those that changed in the meantime."""
+        """Send the missing files; return the files that changed in the meantime."""
         needs = needed_from_here(chain)
         size = manifest.total_size(needs[0])
         progress = Progress(size, nodes=len(chain))
@@ -232,7 +232,7 @@ def needed_from_here(chain: Sequence[_Member]) -> list[set[int]]:
 def receive_requests(
     chain: Sequence[_Member], needs: Sequence[set[int]], *, identity: str
 ) -> dict[RunnerConnection, bytes]:
-    """Return each node's request to receive: its source, the next node, and the files for that one."""
+    """Return each node's request to receive: its source, the next node, and the files for the next node."""
     lines = {}
     for index, member in enumerate(chain):
         after = chain[index + 1] if index + 1 < len(chain) else None

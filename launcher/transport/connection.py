@@ -45,9 +45,9 @@ class RunnerConnection:
         self.efa_devices: int | None = None
         """Elastic Fabric Adapters of the node; None if its release does not say."""
         self.setup = ""
-        """State of the node's setup, as JSON (contract.SETUP_STATE); empty without one."""
+        """State of the node's setup, as JSON (contract.SETUP_STATE); empty without a setup."""
         self.is_idle = False
-        """True if the runner waits for another job and nothing of the last one is left."""
+        """True if the runner waits for another job and nothing of the last job is left."""
         self._process = process
         self._stdin: asyncio.StreamWriter
         self._stdout: asyncio.StreamReader

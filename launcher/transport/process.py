@@ -1,4 +1,4 @@
-"""Run a program with a pipe for each standard stream, or adopt one that an earlier launch left running."""
+"""Run a program with a pipe for each standard stream, or adopt a program that an earlier launch left running."""
 
 import os
 import select

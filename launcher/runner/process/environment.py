@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def process_environment(
     spec: "NodeSpec", process: "ProcessSpec", *, base: Mapping[str, str], cwd: str, interface: str | None
 ) -> dict[str, str]:
-    """Merge defaults, the node's variables, the route's interface, the job's and the process's; later ones win.
+    """Merge variables: defaults, the node's, the route's interface, the job's, the process's. The last value wins.
 
     PWD is the working directory, as in a shell (POSIX.1-2017, Shell, 2.5.3).
     """

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import Final
 
 MD5: Final = re.compile('"([0-9a-f]{32})"')
-"""Matches the entity tag of an upload in one piece; that of one in parts ends with a hyphen and their number."""
+"""Matches the entity tag of an upload in one piece; a multipart upload's tag ends with the number of parts."""
 ENCRYPTION: Final = "x-amz-server-side-encryption"
 OWN_KEYS: Final = "AES256"
 """Encryption with keys of S3's own. Objects from before 2023 may have none."""
 
 
 class Checksum:
-    """Checksum of an object while it arrives: its CRC-32, or its MD5, which takes longer; objects with neither pass."""
+    """Checksum of an arriving object: CRC-32, or else MD5, which takes longer. An object with neither passes."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         crc = headers.get("x-amz-checksum-crc32", "")

@@ -62,7 +62,7 @@ class Download:
         self._archived: list[str] = []
         """Keys of objects that cannot be read."""
         self._listed_directories: set[str] = set()
-        """Directories of all files, also of those that are there."""
+        """Directories of all files, also of files that exist already."""
         self._made_directories: set[str] = set()
         self._free = _free_bytes(directory)
         self._files = self._received = self._total = 0

@@ -42,10 +42,10 @@ class Object(NamedTuple):
     key: str
     size: int
     modified_s: int
-    """Time of its last change, in whole seconds since the epoch, as S3 gives it."""
+    """Time of the object's last change, in whole seconds since the epoch, as S3 gives it."""
     etag: str
     is_archived: bool = False
-    """True if nobody can read it before it is restored."""
+    """True if nobody can read the object before it is restored."""
 
 
 def new_session() -> botocore.session.Session:
@@ -91,7 +91,7 @@ class Listing:
             raise LaunchError(f"s3://{path}: {_reason(path, error)}") from error
 
     def _page(self, client: Any, continuation: Mapping[str, str]) -> Any:
-        """Return the page at a continuation token; the same request is made again as long as S3 throttles it."""
+        """Return the page at a continuation token; repeat the request as long as S3 throttles it."""
         throttles = 0
         while True:
             try:

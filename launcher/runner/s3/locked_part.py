@@ -14,7 +14,7 @@ from launcher.runner.sync.part_file import temporary_path
 
 
 def create_part(path: Path) -> int:
-    """Create a file's temporary one, locked, in place of an earlier one; LaunchError if another download has that."""
+    """Create and lock the temporary file for `path`, replacing an old one; LaunchError if another download has that."""
     part = temporary_path(path)
     with suppress(FileExistsError):
         return _lock(_create(part), path)
@@ -33,7 +33,7 @@ def create_part(path: Path) -> int:
 
 
 def open_part(path: Path) -> int:
-    """Open and lock a file's temporary one, which exists; LaunchError if another download has it."""
+    """Open and lock the existing temporary file for `path`; LaunchError if another download has the file."""
     return _lock(os.open(temporary_path(path), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), path)
 
 

@@ -26,9 +26,9 @@ from launcher.runner.s3.throttling import is_throttled, pause, report
 BLOCK: Final = 1 << 20
 """Bytes that are written at once."""
 ATTEMPTS: Final = 6
-"""Attempts at a request that fails; one that S3 or KMS throttles uses up none."""
+"""Attempts at a request that fails; a throttled request uses up no attempt."""
 MAX_BACKOFF_S: Final = 5.0
-"""Longest back-off before another attempt, in seconds; a throttled one may wait longer."""
+"""Longest back-off before another attempt, in seconds; a throttled request may wait longer."""
 CONNECT_AND_READ_TIMEOUT_S: Final = (5, 60)
 """Longest waits for a connection and for the next bytes, in seconds."""
 SERVER_ERROR: Final = 500

@@ -1,4 +1,4 @@
-"""Assemble a large file from ranges that arrive in any order; a later download continues an interrupted one."""
+"""Assemble a large file from ranges that arrive in any order; continue an interrupted download."""
 
 import json
 import os

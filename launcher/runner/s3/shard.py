@@ -21,7 +21,7 @@ class Shard:
         """Number of files of other shards that the directory holds, of the keys so far."""
 
     def has(self, key: str, path: str) -> bool:
-        """Return True if the object is in this shard; otherwise count the file, if it is there."""
+        """Return True if the object is in this shard; count an existing file of another shard."""
         if self._count == 1 or zlib.crc32(key.encode()) % self._count == self._index:
             return True
         if self._is_only_ours and os.path.lexists(path):

@@ -24,11 +24,11 @@ THREADS: Final = 16
 
 
 class Task(NamedTuple):
-    """An object, or a range of one, to download."""
+    """An object, or a range of an object, to download."""
 
     s3_object: Object
     path: str
-    """File to write: of a range the temporary one, which exists."""
+    """File to write; for a range, the existing temporary file."""
     start: int = 0
     stop: int = 0
     """End of a range; 0 for a whole object."""
@@ -45,7 +45,7 @@ class Arrived(NamedTuple):
 
 
 class Workers:
-    """The processes; start them before any thread of this one, because they are forks."""
+    """The worker processes. Start them before any thread of this process, because they are forks."""
 
     def __init__(self, address: Address) -> None:
         context = multiprocessing.get_context("fork")

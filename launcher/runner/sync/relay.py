@@ -102,7 +102,7 @@ def read_incoming(stream: BinaryIO) -> Iterator[StreamRecord]:
 
 
 def relay(stream: BinaryIO, forwarder: Forwarder | None, *, destination: Destination, needed: set[int]) -> None:
-    """Write the files that this node needs, forward those that others need."""
+    """Write the files that this node needs; forward the files that later nodes need."""
     part_file: PartFile | None = None
     try:
         for record in read_incoming(stream):
