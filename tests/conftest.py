@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.loaders import JSONFileLoader
+from xdist.workermanage import NodeManager
 
 from tests.tree import bytecode_below
 
@@ -29,7 +30,8 @@ SLOWEST = (
 )
 """Files that run for half a minute or more; they start first, because everything would wait for one that starts
 last."""
-JSII_END_S = 120.0
+EXIT_TIMEOUT_S = 120
+"""Timeout for the end of a test process and of what it has started."""
 pytest.register_assert_rewrite(
     "tests.cli.fleet",
     "tests.cli.preflight.stubbed_account",
@@ -40,7 +42,12 @@ pytest.register_assert_rewrite(
 
 
 def pytest_configure() -> None:
-    """Make programs that the tests start interruptible: a shell makes background commands ignore SIGINT."""
+    """Let test processes end by themselves, and make programs that the tests start interruptible.
+
+    After ten seconds pytest-xdist would kill a worker, which then leaves its temporary directories. A shell makes
+    background commands ignore SIGINT.
+    """
+    NodeManager.EXIT_TIMEOUT = EXIT_TIMEOUT_S
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -65,8 +72,7 @@ def _no_bytecode_in_the_checkout() -> Iterator[None]:
 def _jsii_runtime_ends_first() -> Iterator[None]:
     """End jsii's runtime before this process ends.
 
-    At the end jsii kills a runtime that takes five seconds, and pytest-xdist a worker that takes ten; on a busy machine
-    both happen, and leave temporary directories.
+    At the end jsii kills a runtime that takes five seconds, as on a busy machine, and leaves its temporary directories.
     """
     yield
     if "aws_cdk" in sys.modules:
@@ -75,7 +81,7 @@ def _jsii_runtime_ends_first() -> Iterator[None]:
         provider: Any = kernel.provider
         runtime = provider._process._process
         runtime.stdin.close()
-        runtime.wait(timeout=JSII_END_S)
+        runtime.wait(timeout=EXIT_TIMEOUT_S)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,9 @@ NODES = 3
 MASTER = "deeplearning-master"
 WORKERS = tuple(f"deeplearning-worker{node_index}" for node_index in range(1, NODES + 1))
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
+SHARED_CONNECTION = (
+    "-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120", "-o", "ConnectTimeout=60"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

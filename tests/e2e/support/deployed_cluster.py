@@ -12,8 +12,11 @@ from local.faults.clients import client
 from local.run.user import User
 
 NODES = 3
-SHARED_CONNECTION = ("-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120")
-"""SSH options that share one connection per node between these tests; test_login.py logs in without them."""
+SHARED_CONNECTION = (
+    "-o", "ControlMaster=auto", "-o", "ControlPath=/run/ssh-%C", "-o", "ControlPersist=120", "-o", "ConnectTimeout=60"
+)  # fmt: skip
+"""SSH options that share one connection per node between these tests, and wait longer for it than a user's, for a busy
+machine; test_login.py logs in without them."""
 STACK = "deeplearning"
 ACCOUNT = "123456789012"
 WITHOUT_VALIDATION = {"CDK_VALIDATION": "false"}
