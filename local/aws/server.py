@@ -187,7 +187,7 @@ def _moto_extensions() -> list[ModuleType]:
 
 
 class Application:
-    """Put moto's application behind the VPC endpoints, lock, authorization, request log and injected errors."""
+    """Put moto's application behind the VPC endpoints, lock, authorization, request log and injected faults."""
 
     def __init__(self, log: RequestLog | None, api_faults: ApiFaults | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -210,13 +210,13 @@ class Application:
         authorization = authorize(request)
         if self._log:
             self._log.write(request, authorization)
-        response = self._injected_error(request) or authorization.response
+        response = self._injected_fault(request) or authorization.response
         if response is None and request.service in _EXTRA_SERVICES:
             response = _EXTRA_SERVICES[request.service](request)
         output: Iterable[bytes] = (response or self._moto)(environ, start_response)
         return output
 
-    def _injected_error(self, request: ApiRequest) -> Response | None:
+    def _injected_fault(self, request: ApiRequest) -> Response | None:
         if self._api_faults is None:
             return None
         session = find_session(request.credential.access_key)

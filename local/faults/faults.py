@@ -212,7 +212,7 @@ class Faults:
     @fault(
         "api-errors",
         help="answer nodes' calls to AWS's API with internal errors (HTTP 500)",
-        report="failed {target}",
+        report="injected HTTP 500 errors into {target}",
         arguments=Arguments.API_REQUESTS,
         node_count=0,
         plan_options=("fraction", "seed"),
