@@ -101,8 +101,8 @@ def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
     assert main(["status", "--json"]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert warning == (
-        f"{left} has left its group for an image: if no dlcluster bake is running, run it again or "
-        f"terminate the instance: aws ec2 terminate-instances --instance-ids {left}"
+        f"{left} has left its group for an image: if no dlcluster bake is running, run dlcluster bake again, "
+        f"or terminate the instance: aws ec2 terminate-instances --instance-ids {left}"
     )
     assert main(["status"]) == 0
     assert f"\n{warning}\n" in capsys.readouterr().out
