@@ -1,1 +1,4 @@
-"""Rehearse AWS on this machine with a control plane and real nodes. The product does not import this package."""
+"""Emulate AWS on this machine: a control plane (moto) and a container per instance.
+
+The product does not import this package.
+"""

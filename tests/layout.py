@@ -23,7 +23,8 @@ MAX_MODULES: Final = 12
 MAX_LINES: Final = 300
 MIN_LINES: Final = 25
 MAX_LINES_BELOW: Final[Mapping[str, int]] = {"cli/commands": 99}
-"""Folders whose files must be shorter than others: a command's file has its words, and other packages its work."""
+"""Folders whose files must be shorter than others: a command's file contains only its options and output; other
+packages do the work."""
 MORE_MODULES: Final[Mapping[str, tuple[int, str]]] = {
     "stacks/settings": (16, "one concern a file"),
     "trainer/data": (13, "one dataset a file"),

@@ -80,7 +80,7 @@ def all_imports(package: str) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.mark.parametrize("package", sorted(ALLOWED))
-def test_a_package_imports_of_the_others_only_what_it_may(package: str) -> None:
+def test_packages_import_only_what_they_may(package: str) -> None:
     foreign = [
         (str(path), name)
         for path, name in all_imports(package)

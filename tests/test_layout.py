@@ -44,25 +44,25 @@ def test_a_tidy_tree_breaks_no_rule(tree: Path) -> None:
     assert broken(tree) == []
 
 
-def test_another_top_level_folder(tree: Path) -> None:
+def test_another_top_level_folder_is_reported(tree: Path) -> None:
     write(tree, "utils/a.py")
     assert broken(tree) == ["utils: no such top-level folder in the layout"]
 
 
-def test_a_package_with_too_many_modules(tree: Path) -> None:
+def test_package_with_too_many_modules_is_reported(tree: Path) -> None:
     for number in range(13):
         write(tree, f"cli/m{number}.py")
     assert broken(tree) == ["cli: 13 modules, at most 12"]
 
 
 @pytest.mark.parametrize(("lines", "sentence"), [(301, "301 lines, at most 300"), (5, "5 lines, at least 25")])
-def test_a_file_too_long_or_too_short(tree: Path, lines: int, sentence: str) -> None:
+def test_file_that_is_too_long_or_too_short_is_reported(tree: Path, lines: int, sentence: str) -> None:
     (tree / PRODUCT[0] / "a.py").write_text("# a line\n" * lines)
     [line] = broken(tree)
     assert line.startswith(f"stacks/a.py: {sentence}")
 
 
-def test_a_test_without_a_docstring(tree: Path) -> None:
+def test_test_file_without_a_docstring_is_reported(tree: Path) -> None:
     write(tree, "tests/cli/test_a.py", '"""Test a."""\n')
     assert broken(tree) == []
     write(tree, "tests/cli/test_b.py", "B = 1\n")
@@ -83,14 +83,14 @@ def test_command_of_a_hundred_lines_is_reported(tree: Path) -> None:
     assert broken(tree) == ["cli/commands/cluster/long.py: 100 lines, at most 99"]
 
 
-def test_a_cycle_of_modules(tree: Path) -> None:
+def test_cycle_of_modules_is_reported(tree: Path) -> None:
     write(tree, "cli/a.py", "import cli.b\n")
     write(tree, "cli/b.py", "from cli import a\n")
     [line] = broken(tree)
     assert line.startswith("import cycle: cli.")
 
 
-def test_a_cycle_of_packages(tree: Path) -> None:
+def test_cycle_of_packages_is_reported(tree: Path) -> None:
     for name, imported in (("x/a", "cli.y.b"), ("y/b", ""), ("y/c", "cli.x.d"), ("x/d", "")):
         write(tree, f"cli/{name}.py", f"import {imported}\n" if imported else "")
     [line] = broken(tree)

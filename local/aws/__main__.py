@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from local.aws.server import LocalAwsError, create_server
+from local.aws.server import ServerStartError, create_server
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
             changes=options.changes,
             schedule_minute_s=options.schedule_minute,
         )
-    except LocalAwsError as error:
+    except ServerStartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"listening on {options.host} port {server.port}", flush=True)

@@ -1,7 +1,7 @@
-"""Answer a fraction of the nodes' requests with the errors of an overloaded or broken control plane.
+"""Inject faults into a fraction of the nodes' requests: the errors of an overloaded or broken control plane.
 
-The rules are a JSON file that others write while the server runs (``local.faults.api``). Only nodes get these errors;
-other callers, such as a test that observes, are always served.
+The injected faults are in a JSON file that others write while the server runs (``local.faults.api``). Only nodes are
+affected; other callers, such as a test that observes, are always served.
 """
 
 import json
@@ -23,13 +23,13 @@ SERVICES: Final = (
 )
 """All services of the local AWS that nodes may call, named as in a signature."""
 FILE: Final = "api-faults.json"
-"""Name of the rules' file in the run's directory."""
+"""Name of the file of injected faults, in the run's directory."""
 REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiFault:
-    """Rule for which requests of nodes fail, and how."""
+    """An injected fault: which requests of nodes fail, and how."""
 
     kind: ApiFaultKind
     service: str | None = None
@@ -77,8 +77,8 @@ _BROKEN: Final[Mapping[str, ServiceError]] = {
 }
 
 
-def injected_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceError:
-    """Return the error of a service; ``query`` means the query protocol, whose codes have no suffix."""
+def service_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceError:
+    """Return the error that a fault injects; ``query`` means the query protocol, whose codes have no suffix."""
     if kind == "throttle":
         code = "Throttling" if query else "ThrottlingException"
         return _THROTTLED.get(service, ServiceError(status=400, code=code, message="Rate exceeded"))
@@ -111,22 +111,22 @@ def _xml(error: ServiceError, protocol: Protocol) -> str:
 
 
 def read_faults(path: Path) -> tuple[ApiFault, ...]:
-    """Return the current rules; none without a file."""
+    """Return the current injected faults; none without a file."""
     try:
-        return tuple(ApiFault(**rule) for rule in json.loads(path.read_text()))
+        return tuple(ApiFault(**fault) for fault in json.loads(path.read_text()))
     except FileNotFoundError:
         return ()
 
 
 def write_faults(path: Path, faults: Iterable[ApiFault]) -> None:
-    """Replace all rules atomically."""
+    """Replace all injected faults atomically."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(json.dumps([asdict(fault) for fault in faults]))
     partial.rename(path)
 
 
 class ApiFaults:
-    """Makes nodes' requests fail by the current rules, each of which has a random generator."""
+    """Makes nodes' requests fail by the current injected faults, each of which has a random generator."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -140,11 +140,11 @@ class ApiFaults:
             return None
         for fault, dice in self._dice.items():
             if fault.matches(request.service, instance_id) and dice.random() < fault.fraction:
-                return response(injected_error(fault.kind, request.service, query=request.is_query), request)
+                return response(service_error(fault.kind, request.service, query=request.is_query), request)
         return None
 
     def _refresh(self) -> None:
-        """Reread the file if it has changed; unchanged rules keep their random generators."""
+        """Reread the file if it has changed; unchanged faults keep their random generators."""
         try:
             status = self._path.stat()
         except FileNotFoundError:

@@ -23,7 +23,7 @@ class RequestLock:
 
     @contextmanager
     def without_signal(self) -> Iterator[None]:
-        """Hold the lock, shared with nobody, and do not signal a change on release."""
+        """Hold the lock exclusively, and signal no change on release."""
         with self._lock:
             yield
 

@@ -125,8 +125,8 @@ _EXTRA_SERVICES: Final = {channels.SERVICE: channels.answer, cloud_control.SERVI
 """Services that moto lacks."""
 
 
-class LocalAwsError(Exception):
-    """The server cannot run; the message explains why in one line."""
+class ServerStartError(Exception):
+    """The server cannot start; the message explains why in one line."""
 
 
 def create_server(
@@ -143,7 +143,7 @@ def create_server(
 ) -> BaseWSGIServer:
     """Return a server that is already listening; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
-        raise LocalAwsError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
+        raise ServerStartError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
     capacity.use_limits_file(capacities)
     quotas.use_quotas_file(quota_file)
@@ -153,7 +153,7 @@ def create_server(
         if changes:
             LOCK.changed = ChangeWriter(changes).signal
     except OSError as error:
-        raise LocalAwsError(f"cannot write {error.filename}: {error.strerror}") from error
+        raise ServerStartError(f"cannot write {error.filename}: {error.strerror}") from error
     try:
         GATEWAY.listen(host)
         # Bind here: werkzeug would exit the process if the port is taken.
@@ -166,7 +166,7 @@ def create_server(
             application = Application(log, ApiFaults(api_faults) if api_faults else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
-        raise LocalAwsError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+        raise ServerStartError(f"cannot listen on {host} port {port}: {error.strerror}") from error
 
 
 def _prepare(region: str) -> None:
@@ -187,7 +187,7 @@ def _moto_extensions() -> list[ModuleType]:
 
 
 class Application:
-    """Put moto's application behind the VPC endpoints, lock, authorization, request log and injected errors."""
+    """Put moto's application behind the VPC endpoints, lock, authorization, request log and injected faults."""
 
     def __init__(self, log: RequestLog | None, api_faults: ApiFaults | None = None):
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -201,7 +201,7 @@ class Application:
         request = ApiRequest(environ, body)
         target = request.header("x-amz-target")
         with LOCK if may_change(request.service, body, method=request.method, target=target) else LOCK.without_signal():
-            if vpc_endpoints.arrives(request):
+            if vpc_endpoints.is_reachable(request):
                 return self._serve(request, environ, start_response)
         vpc_endpoints.wait_for_hang_up(environ)
         raise ConnectionAbortedError("no route from the node to the service")  # werkzeug then answers nothing
@@ -210,13 +210,13 @@ class Application:
         authorization = authorize(request)
         if self._log:
             self._log.write(request, authorization)
-        response = self._injected_error(request) or authorization.response
+        response = self._injected_fault(request) or authorization.response
         if response is None and request.service in _EXTRA_SERVICES:
             response = _EXTRA_SERVICES[request.service](request)
         output: Iterable[bytes] = (response or self._moto)(environ, start_response)
         return output
 
-    def _injected_error(self, request: ApiRequest) -> Response | None:
+    def _injected_fault(self, request: ApiRequest) -> Response | None:
         if self._api_faults is None:
             return None
         session = find_session(request.credential.access_key)

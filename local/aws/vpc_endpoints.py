@@ -42,7 +42,7 @@ def _create(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> VP
     return endpoint
 
 
-def arrives(request: ApiRequest) -> bool:
+def is_reachable(request: ApiRequest) -> bool:
     """Return False if a node made the call and its VPC has no way to the service."""
     instance = None if request.is_local else _sender(request)
     if instance is None:

@@ -24,13 +24,13 @@ SPACING_S = 8.0
 
 
 def run_chaos(
-    cluster: str, *, seed: int, count: int, over_s: float, at_least: int, environment: Mapping[str, str]
+    cluster: str, *, seed: int, count: int, within_s: float, min_per_kind: int, environment: Mapping[str, str]
 ) -> None:
     """Run a plan on a healthy cluster and wait until it is healthy again. Raises TimeoutError with the differences."""
     faults, observer = Faults.current(), ClusterObserver.current(cluster, environment=environment)
     before = observer.wait_for_agreement(RECOVERY_TIMEOUT_S)
     targets = [node_target(number) for number in sorted(before.instances)]
-    plan = make_plan(seed, count=count, over_s=over_s, targets=targets, kinds=KINDS, at_least=at_least)
+    plan = make_plan(seed, count=count, within_s=within_s, targets=targets, kinds=KINDS, min_per_kind=min_per_kind)
     _log(f"{plan}\n")
     try:
         run_plan(plan, faults, instances=lambda: faults.instances(cluster), log=_log)
@@ -57,8 +57,8 @@ def main() -> int:
             CLUSTER,
             seed=options.seed,
             count=options.faults,
-            over_s=options.faults * SPACING_S,
-            at_least=options.faults // len(KINDS),
+            within_s=options.faults * SPACING_S,
+            min_per_kind=options.faults // len(KINDS),
             environment=user.environment,
         )
         user.cdk("destroy", "--force")

@@ -1,6 +1,6 @@
 """Draw a sequence of faults from a seed: the same seed gives the same plan, on any machine. Pure functions: no I/O.
 
-    plan = make_plan(7, count=20, over_s=300, targets=[node_target(n) for n in range(1, 5)])
+    plan = make_plan(7, count=20, within_s=300, targets=[node_target(n) for n in range(1, 5)])
     print(plan)
 
 ``local.chaos.plan_runner`` executes it.
@@ -14,7 +14,7 @@ from typing import Final
 from bootstrap.contract import MASTER, MASTER_HOST, WORKER, NodeType, worker_host
 from local.faults.decorators import FAULT_TYPES
 
-KINDS: Final = tuple(name for name, fault in FAULT_TYPES.items() if fault.is_planned)
+KINDS: Final = tuple(name for name, fault in FAULT_TYPES.items() if fault.may_be_drawn)
 """Names in FAULT_TYPES of the faults that plans draw."""
 
 
@@ -24,24 +24,24 @@ class PlannedTarget:
 
     node_index: int | None = None
     node_type: NodeType | None = None
-    pick: int = 0
+    position: int = 0
     """Position of the node among those of its type in index order, modulo their number."""
 
     def __post_init__(self) -> None:
         if (self.node_index is None) == (self.node_type is None):
             raise ValueError("a target is a node index or a type of node")
 
-    def pick_from(self, instances: Mapping[int, str]) -> int | None:
+    def resolve(self, instances: Mapping[int, str]) -> int | None:
         """Return the index of the targeted node among existing ones; None if there is none."""
         if self.node_index is not None:
             return self.node_index if self.node_index in instances else None
         candidates = [node_index for node_index in sorted(instances) if (node_index == 1) == (self.node_type == MASTER)]
-        return candidates[self.pick % len(candidates)] if candidates else None
+        return candidates[self.position % len(candidates)] if candidates else None
 
     def __str__(self) -> str:
         if self.node_index is not None:
             return MASTER_HOST if self.node_index == 1 else worker_host(self.node_index)
-        return MASTER_HOST if self.node_type == MASTER else f"any worker (no. {self.pick})"
+        return MASTER_HOST if self.node_type == MASTER else f"any worker (no. {self.position})"
 
 
 def node_target(node_index: int) -> PlannedTarget:
@@ -65,7 +65,7 @@ class PlannedFault:
     """Targets: none for AWS's API, two for a pair."""
 
     @property
-    def ends_s(self) -> float:
+    def ends_at_s(self) -> float:
         return self.at_s + self.duration_s
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class Plan:
             (first, second)
             for number, first in enumerate(self.faults)
             for second in self.faults[number + 1 :]
-            if second.at_s < first.ends_s
+            if second.at_s < first.ends_at_s
         ]
 
     def __str__(self) -> str:
@@ -99,30 +99,30 @@ def make_plan(
     seed: int,
     *,
     count: int,
-    over_s: float,
+    within_s: float,
     targets: Sequence[PlannedTarget],
     kinds: Sequence[str] = KINDS,
-    at_least: int = 1,
+    min_per_kind: int = 1,
     durations_s: tuple[float, float] = (5.0, 30.0),
 ) -> Plan:
-    """Draw ``count`` faults that start within ``over_s``, at least ``at_least`` of each kind.
+    """Draw ``count`` faults that start within ``within_s`` seconds, at least ``min_per_kind`` of each kind.
 
     Every third one starts during its predecessor, so that faults overlap. Two of one kind never overlap on one target,
     because the end of the first would end the second.
     """
-    if count < at_least * len(kinds):
-        raise ValueError(f"count must be at least {at_least * len(kinds)} for {len(kinds)} kinds, got {count}")
+    if count < min_per_kind * len(kinds):
+        raise ValueError(f"count must be at least {min_per_kind * len(kinds)} for {len(kinds)} kinds, got {count}")
     if "partition-pair" in kinds and len(set(targets)) < 2:
         raise ValueError("partition-pair needs two targets")
     rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
-    drawn = [*(kind for kind in kinds for _ in range(at_least))]
+    drawn = [*(kind for kind in kinds for _ in range(min_per_kind))]
     drawn += rng.choices(kinds, k=count - len(drawn))
     rng.shuffle(drawn)
     faults: list[PlannedFault] = []
-    for kind, at_s in zip(drawn, sorted(rng.uniform(0, over_s) for _ in drawn), strict=True):
+    for kind, at_s in zip(drawn, sorted(rng.uniform(0, within_s) for _ in drawn), strict=True):
         fault = _draw(rng, kind, at_s, targets=targets, durations_s=durations_s)
         if len(faults) % 3 == 2 and faults[-1].duration_s:
-            fault = replace(fault, at_s=rng.uniform(faults[-1].at_s, min(faults[-1].ends_s, over_s)))
+            fault = replace(fault, at_s=rng.uniform(faults[-1].at_s, min(faults[-1].ends_at_s, within_s)))
         faults.append(_after_same_kind(fault, faults))
     return Plan(seed=seed, faults=tuple(sorted(faults, key=lambda fault: fault.at_s)))
 
@@ -137,19 +137,19 @@ def _draw(
 ) -> PlannedFault:
     fault_type = FAULT_TYPES[kind]
     duration_s = round(rng.uniform(*durations_s), 1) if fault_type.has_duration else 0.0
-    chosen = (_with_random_pick(rng, target) for target in rng.sample(targets, fault_type.node_count))
+    chosen = (_with_random_position(rng, target) for target in rng.sample(targets, fault_type.node_count))
     return PlannedFault(kind=kind, at_s=at_s, duration_s=duration_s, targets=tuple(chosen))
 
 
-def _with_random_pick(rng: random.Random, target: PlannedTarget) -> PlannedTarget:
-    return target if target.node_index is not None else replace(target, pick=rng.randrange(1000))
+def _with_random_position(rng: random.Random, target: PlannedTarget) -> PlannedTarget:
+    return target if target.node_index is not None else replace(target, position=rng.randrange(1000))
 
 
 def _after_same_kind(fault: PlannedFault, others: Sequence[PlannedFault]) -> PlannedFault:
     """Move a fault behind others of the same kind that may affect the same node at the same time."""
     for other in sorted(_conflicting(fault, others), key=lambda other: other.at_s):
-        if other.at_s <= fault.ends_s and fault.at_s <= other.ends_s:
-            fault = replace(fault, at_s=other.ends_s + 0.1)
+        if other.at_s <= fault.ends_at_s and fault.at_s <= other.ends_at_s:
+            fault = replace(fault, at_s=other.ends_at_s + 0.1)
     return replace(fault, at_s=round(fault.at_s, 1))
 
 

@@ -57,7 +57,7 @@ def run_plan(
                 values = {"seconds": fault.duration_s, "fraction": API_FRACTION, "seed": plan.seed + event.fault_number}
                 fault_type.begin(faults, *hit, **{name: values[name] for name in fault_type.plan_options})
                 if fault.duration_s and fault_type.end is not None:
-                    end = Event(at_s=fault.ends_s, fault_number=event.fault_number, is_end=True, instances=hit)
+                    end = Event(at_s=fault.ends_at_s, fault_number=event.fault_number, is_end=True, instances=hit)
                     heapq.heappush(events, end)
             outcome = "ends" if event.is_end else "begins"
         except (LocalError, ClientError) as error:  # its node or its instance has just ended
@@ -69,7 +69,7 @@ def targeted_instances(fault: PlannedFault, instances: Mapping[int, str]) -> tup
     """Return the instances that the fault's targets currently denote, each at most once. Raises LocalError."""
     remaining, targeted = dict(instances), []
     for target in fault.targets:
-        node_index = target.pick_from(remaining)
+        node_index = target.resolve(remaining)
         if node_index is None:
             raise LocalError(f"no instance {target}")
         targeted.append(remaining.pop(node_index))

@@ -7,8 +7,6 @@ control plane signals a change, and occasionally otherwise.
 import dataclasses
 import logging
 import subprocess
-import time
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from local.dataplane import launch_failures
+from local.dataplane.account import AccountReader
 from local.dataplane.errors import RECONCILIATION, DataplaneErrors
 from local.dataplane.launch_failures import BOOT_TIMEOUT_S, START_TIMEOUT_S
 from local.dataplane.vpcs import Vpcs
@@ -42,42 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 MAX_BOOTING = 8
 """Number of nodes that boot simultaneously; on two cores, more would only make every node boot later."""
-
-
-class AccountReader:
-    """Reads what nodes learn of their account: region, key pairs, roles and credentials, cached while valid."""
-
-    def __init__(self, session: boto3.Session) -> None:
-        self._ec2 = session.client("ec2")
-        self._iam = session.client("iam")
-        self._sts = session.client("sts")
-        self.region = self._ec2.meta.region_name
-        self.account = self._sts.get_caller_identity()["Account"]
-        self._issued: dict[str, Mapping[str, Any]] = {}
-
-    def public_key(self, name: str | None) -> str:
-        if name is None:
-            return ""
-        pairs = self._ec2.describe_key_pairs(KeyNames=[name], IncludePublicKey=True)["KeyPairs"]
-        return pairs[0].get("PublicKey", "").strip()
-
-    def role(self, profile_arn: str | None) -> Mapping[str, Any] | None:
-        """Return the role of an instance profile; None without a profile or if the profile has no role."""
-        if profile_arn is None:
-            return None
-        name = profile_arn.rsplit("/", 1)[1]
-        profile: Mapping[str, Any] = self._iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-        return next(iter(profile["Roles"]), None)
-
-    def credentials(self, role_arn: str, instance_id: str) -> Mapping[str, Any]:
-        """Return temporary credentials of an instance, renewed an hour before they expire."""
-        issued = self._issued.get(instance_id)
-        if issued is None or issued["Expiration"].timestamp() - time.time() < 3600:
-            issued = self._sts.assume_role(RoleArn=role_arn, RoleSessionName=instance_id, DurationSeconds=6 * 3600)[
-                "Credentials"
-            ]
-            self._issued[instance_id] = issued
-        return issued
 
 
 class DataPlane:
@@ -244,7 +207,7 @@ class DataPlane:
 
     def _forget_reboot(self, instance_id: str) -> None:
         self._reboot_requested.discard(instance_id)
-        reboots.done(self._run_dir, instance_id)
+        reboots.clear_request(self._run_dir, instance_id)
 
     def _apply_requests(self, node: Node) -> None:
         """Apply requested images and reboots, and announced interruptions."""

@@ -1,4 +1,4 @@
-"""Write the rules by which the control plane refuses requests from nodes; the reader is local.aws.api_faults."""
+"""Write the faults that the control plane injects into requests from nodes; the reader is local.aws.api_faults."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -40,8 +40,8 @@ class FaultType:
     """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
     plan_options: tuple[str, ...] = ()
     """Options of ``begin`` that a plan passes: seconds, fraction, seed."""
-    is_planned: bool = True
-    """True if chaos plans may draw it."""
+    may_be_drawn: bool = True
+    """True if a chaos plan may include it."""
 
     @property
     def has_duration(self) -> bool:
@@ -61,7 +61,7 @@ def fault(
     arguments: Arguments | None = Arguments.NODE,
     node_count: int = 1,
     plan_options: tuple[str, ...] = (),
-    is_planned: bool = True,
+    may_be_drawn: bool = True,
 ) -> Callable[[Method], Method]:
     """Register a method of Faults as the start of a fault."""
 
@@ -73,7 +73,7 @@ def fault(
             report=report,
             node_count=node_count,
             plan_options=plan_options,
-            is_planned=is_planned,
+            may_be_drawn=may_be_drawn,
         )
         return method
 

@@ -105,7 +105,7 @@ class Faults:
         "rebalance-recommendation",
         help="announce in a node's metadata that a spot interruption is likely",
         report="recommended a rebalance to {target}",
-        is_planned=False,
+        may_be_drawn=False,
     )
     def rebalance_recommendation(self, name: str) -> None:
         """Make the metadata service announce that an interruption is likely; nothing else happens."""
@@ -212,7 +212,7 @@ class Faults:
     @fault(
         "api-errors",
         help="answer nodes' calls to AWS's API with internal errors (HTTP 500)",
-        report="failed {target}",
+        report="injected HTTP 500 errors into {target}",
         arguments=Arguments.API_REQUESTS,
         node_count=0,
         plan_options=("fraction", "seed"),
@@ -241,7 +241,7 @@ class Faults:
         help="take the mount targets of all file systems away, or slow them down",
         report="took the mount targets away",
         arguments=Arguments.MOUNT_DELAY,
-        is_planned=False,
+        may_be_drawn=False,
     )
     def storage_outage(self, *, slow_s: float | None = None) -> None:
         """Remove the mount targets of all file systems, or delay their answers."""

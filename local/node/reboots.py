@@ -25,6 +25,6 @@ def requested_since(run_dir: Path, instance_id: str) -> float | None:
     return time.time() - asked_at
 
 
-def done(run_dir: Path, instance_id: str) -> None:
+def clear_request(run_dir: Path, instance_id: str) -> None:
     """Remove the request, because the node has shut down."""
     (run_dir / DIRECTORY / instance_id).unlink(missing_ok=True)

@@ -21,7 +21,8 @@ from local.errors import LocalError, UsageError
 from local.run.processes import read_process
 
 MARK_VARIABLE = "LOCAL_AWS_MARK"
-"""Variable with a name prefix, four hex digits, for every local AWS that one test run starts, to find leftovers."""
+"""Environment variable with four hex digits that start the name of every local AWS of a test run, so that leftovers
+can be found."""
 NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
 USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
@@ -39,9 +40,9 @@ class LocalAws:
     """One running local AWS."""
 
     directory: Path
-    owner: int
+    owner_pid: int
     """Process whose end ends the local AWS."""
-    sandbox: int
+    sandbox_pid: int
     """Process that keeps its namespaces open."""
     checkout: Path
     variables: Mapping[str, str]
@@ -53,7 +54,7 @@ class LocalAws:
 
     def command_inside(self, command: Sequence[str]) -> list[str]:
         """Build a command line that runs a command inside, in the checkout."""
-        namespaces = [f"--{option}=/proc/{self.sandbox}/ns/{file}" for option, file in NAMESPACES.items()]
+        namespaces = [f"--{option}=/proc/{self.sandbox_pid}/ns/{file}" for option, file in NAMESPACES.items()]
         return ["nsenter", *namespaces, "--", *IN_CHECKOUT, str(self.checkout), *command]
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
@@ -83,17 +84,17 @@ def announce(run_dir: Path, *, checkout: Path, variables: Mapping[str, str]) -> 
 
 def read_local_aws(directory: Path) -> LocalAws | None:
     """Read the local AWS of a directory; None if it is starting, ending or gone."""
-    owner, sandbox = read_process(directory / "owner"), read_process(directory / "sandbox")
+    owner_pid, sandbox_pid = read_process(directory / "owner"), read_process(directory / "sandbox")
     try:
         run: Mapping[str, Any] = json.loads((directory / "run.json").read_text())
     except OSError:
         return None
-    if owner is None or sandbox is None:
+    if owner_pid is None or sandbox_pid is None:
         return None
     return LocalAws(
         directory=directory,
-        owner=owner,
-        sandbox=sandbox,
+        owner_pid=owner_pid,
+        sandbox_pid=sandbox_pid,
         checkout=Path(run["checkout"]),
         variables=run["variables"],
     )
@@ -140,7 +141,7 @@ def execute_inside(local_aws: LocalAws, command: Sequence[str]) -> int:
 def end_local_aws(local_aws: LocalAws) -> None:
     """End a local AWS and wait until nothing is left of it. Raises LocalError."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(local_aws.owner, signal.SIGTERM)
+        os.kill(local_aws.owner_pid, signal.SIGTERM)
     deadline = time.monotonic() + END_TIMEOUT_S
     while local_aws.directory.exists():
         if time.monotonic() > deadline:

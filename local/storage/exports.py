@@ -10,7 +10,7 @@ from local.storage.efs_server import start_server
 from local.storage.lustre_server import start_lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.name_server import start_name_server
-from local.storage.on_node import make_directory
+from local.storage.on_node import EXPORTS
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Exports:
                 vpc_network.delete_router_address(target.vpc_id, target.address)
             log.info("%s has no mount target at %s any more", target.file_system, target.address)
         for target in desired - self._end.keys():
-            make_directory(self._run_dir, target.file_system)
+            make_export_directory(self._run_dir, target.file_system)
             vpc_network.add_router_address(target.vpc_id, target.address)
             self._end[target] = self._serve(target)
             log.info("%s has a mount target at %s", target.file_system, target.address)
@@ -49,3 +49,10 @@ class Exports:
     def _address(self, vpc_id: str, name: str) -> str | None:
         served = ((target.vpc_id, target.host, target.address) for target in tuple(self._end))
         return next((address for where, host, address in served if (where, host) == (vpc_id, name)), None)
+
+
+def make_export_directory(run_dir: Path, file_system: str) -> None:
+    """Create the directory behind a file system; its root belongs to root, like that of each new file system."""
+    directory = run_dir / EXPORTS / file_system
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.parent.chmod(0o700)

@@ -38,10 +38,3 @@ def _install_nfs_client(library: Path) -> None:
         shutil.copyfile(module, target)
     for package in (_NFS_CLIENT.parent, _NFS_CLIENT.parents[1]):
         shutil.copyfile(package / "__init__.py", library / package.relative_to(_REPOSITORY) / "__init__.py")
-
-
-def make_directory(run_dir: Path, file_system: str) -> None:
-    """Create the directory behind a file system; its root belongs to root, like that of each new file system."""
-    directory = run_dir / EXPORTS / file_system
-    directory.mkdir(parents=True, exist_ok=True)
-    directory.parent.chmod(0o700)

@@ -1,7 +1,8 @@
-"""Provide an account in moto, and clusters in it."""
+"""Provide an account in moto and a local control plane, and clusters in them."""
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,17 @@ from typing import Any
 import boto3
 import click
 import pytest
+from botocore.session import Session
 from moto.moto_api._internal.models import moto_api_backend
 from moto.server import ThreadedMotoServer
 
+from cli.aws.clients import Clients
+from cli.cluster_lock import Lock
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, put_membership, run_instances, template
 from tests.cli.json_page import undocumented_keys
+from tests.cli.up.up_cluster import GONE, SETTINGS, UpCluster, note_changes
+from tests.local.aws.harness import REGION as LOCAL_REGION
+from tests.local.aws.harness import AccountLimits, Aws, Stacks, serving
 from tests.service_models import shared_models
 
 
@@ -97,3 +104,60 @@ def deploy(aws: dict[str, str]) -> Deploy:
         return Fleet(name=name, table=table, instance_ids=ids)
 
     return deploy
+
+
+@pytest.fixture(scope="session")
+def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
+    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
+        yield aws
+
+
+@pytest.fixture(scope="session")
+def clients(local_aws: Aws) -> Clients:
+    """Return clients for all tests, because botocore takes a tenth of a second to create one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", local_aws.url)
+        session = Session()
+        session.set_credentials("test", "test")
+        session.set_config_variable("region", LOCAL_REGION)
+        made = Clients(session, LOCAL_REGION)
+        assert all((made.autoscaling, made.cloudformation, made.dynamodb, made.ec2))
+    return made
+
+
+@pytest.fixture
+def limits(local_aws: Aws) -> Iterator[AccountLimits]:
+    yield AccountLimits(file=local_aws.capacities, quotas=local_aws.quotas)
+    local_aws.capacities.unlink(missing_ok=True)
+    local_aws.quotas.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def cluster(
+    local_aws: Aws, clients: Clients, limits: AccountLimits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[UpCluster]:
+    """Return a cluster that is not deployed yet; zones a and b have too little capacity."""
+    variables = {"AWS_ENDPOINT_URL": local_aws.url, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for name, value in {**variables, "AWS_REGION": LOCAL_REGION, "AWS_CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("cdk.json").write_text(json.dumps({"context": {"cluster": SETTINGS}}))
+    made = UpCluster(aws=local_aws, stacks=Stacks(aws=local_aws))
+    monkeypatch.setattr("cli.sizes.waiting.time.sleep", made.write_members)
+    monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
+    monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
+    monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")
+    monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, pid=GONE))
+    # The command queries the quota before each question; one test does so too.
+    monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)
+
+    for command in ("up", "pause", "resume", "resize"):
+        monkeypatch.setattr(f"cli.commands.cluster.{command}.create_clients", lambda _: clients)
+    limits.set(a=1, b=2)
+    remove = note_changes(clients, made)
+    yield made
+    remove()
+    for name in made.stacks.names:
+        made.stacks.cloudformation.delete_stack(StackName=name)

@@ -63,17 +63,17 @@ def young_node(request: pytest.FixtureRequest, deploy: Deploy) -> Node:
 
 @abuses(BOTH, "cloudformation:SignalResource on STACK")
 def test_node_signals_for_others_while_the_stack_is_created(young_node: Node, cluster: RoleCluster) -> None:
-    young, formation = young_node.cluster, young_node.client("cloudformation")
+    young, cloudformation = young_node.cluster, young_node.client("cloudformation")
     groups = [young.logical_id("AWS::AutoScaling::AutoScalingGroup", part) for part in ("Master", "Worker")]
     signal = {"LogicalResourceId": groups[0], "UniqueId": "i-somebody"}
-    refused(formation.signal_resource, StackName=cluster.names["STACK"], Status="FAILURE", **signal)
+    refused(cloudformation.signal_resource, StackName=cluster.names["STACK"], Status="FAILURE", **signal)
     # The role names the stack's ID, which a name without it does not match: docs/aws-truth.md 2.5.
-    refused(formation.signal_resource, StackName=young.name, Status="FAILURE", **signal)
-    refused(formation.delete_stack, StackName=young.names["STACK"])
-    refused(formation.describe_stacks, StackName=young.names["STACK"])
-    formation.signal_resource(StackName=young.names["STACK"], Status="SUCCESS", **signal)
+    refused(cloudformation.signal_resource, StackName=young.name, Status="FAILURE", **signal)
+    refused(cloudformation.delete_stack, StackName=young.names["STACK"])
+    refused(cloudformation.describe_stacks, StackName=young.names["STACK"])
+    cloudformation.signal_resource(StackName=young.names["STACK"], Status="SUCCESS", **signal)
     assert ("CREATE_COMPLETE", "") in young.stacks.events(groups[0], young.name)
-    formation.signal_resource(
+    cloudformation.signal_resource(
         StackName=young.names["STACK"], LogicalResourceId=groups[1], UniqueId="i-somebody", Status="FAILURE"
     )
     assert young.stacks.status(young.name).startswith("ROLLBACK")
@@ -87,10 +87,10 @@ def test_no_node_can_allow_an_address(node: Node) -> None:
 
 
 def test_stack_that_is_complete_takes_no_signal(node: Node) -> None:
-    formation = node.client("cloudformation")
+    cloudformation = node.client("cloudformation")
     group = node.cluster.logical_id("AWS::AutoScaling::AutoScalingGroup", "Worker")
     with pytest.raises(ClientError, match="cannot be signaled"):
-        formation.signal_resource(
+        cloudformation.signal_resource(
             StackName=node.cluster.names["STACK"], LogicalResourceId=group, UniqueId="i-1", Status="FAILURE"
         )
 

@@ -25,6 +25,8 @@ GROUP = {
     "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,
     "AvailabilityZones": [], "HealthCheckType": "EC2", "CreatedTime": datetime(2026, 1, 1, tzinfo=timezone.utc),
 }  # fmt: skip
+NODES = 3
+"""Nodes of the cluster that the fixture deploys; each is a row of the table."""
 MISSING = "1 of 4 nodes missing: 3 have joined, 3 of these are running (dlcluster why shows more)"
 
 
@@ -71,8 +73,8 @@ def stub(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Stubber:
 def below_the_table(capsys: pytest.CaptureFixture[str]) -> list[str]:
     assert main(["status"]) == 0
     summary, _, *lines = capsys.readouterr().out.splitlines()
-    assert summary.startswith("demo: 3 of ")
-    return lines[3:]
+    assert summary.startswith(f"demo: {NODES} of ")
+    return lines[NODES:]
 
 
 def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
@@ -99,8 +101,8 @@ def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
     assert main(["status", "--json"]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert warning == (
-        f"{left} has left its group for an image: if no dlcluster bake is running, run it again or "
-        f"terminate the instance: aws ec2 terminate-instances --instance-ids {left}"
+        f"{left} has left its group for an image: if no dlcluster bake is running, run dlcluster bake again, "
+        f"or terminate the instance: aws ec2 terminate-instances --instance-ids {left}"
     )
     assert main(["status"]) == 0
     assert f"\n{warning}\n" in capsys.readouterr().out

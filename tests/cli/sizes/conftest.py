@@ -4,30 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from botocore.session import Session
 
 from cli.aws.clients import Clients
 from tests.cli.sizes.fake_cluster import CDK_JSON, FakeCluster
-from tests.local.aws.harness import REGION, Aws, Stacks, serving
-
-
-@pytest.fixture(scope="session")
-def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
-    with serving(tmp_path_factory.mktemp("aws") / "requests.jsonl") as aws:
-        yield aws
-
-
-@pytest.fixture(scope="session")
-def clients(local_aws: Aws) -> Clients:
-    """Return clients for all tests, because botocore takes a tenth of a second to create one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", local_aws.url)
-        session = Session()
-        session.set_credentials("test", "test")
-        session.set_config_variable("region", REGION)
-        made = Clients(session, REGION)
-        assert all((made.autoscaling, made.cloudformation, made.dynamodb, made.ec2))
-    return made
+from tests.local.aws.harness import REGION, Aws, Stacks
 
 
 @pytest.fixture

@@ -13,10 +13,7 @@ from cli.main import main
 from stacks.settings.capacity import declared_sizes
 from tests.cli.sizes.fake_cluster import DECLARED, NAME, STATES, FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
-from tests.cli.up.conftest import cluster, limits
 from tests.cli.up.up_cluster import UpCluster
-
-__all__ = ["cluster", "limits"]
 
 PAGE = Path(__file__).parents[3] / "docs/how/sizes.md"
 

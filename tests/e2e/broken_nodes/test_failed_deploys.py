@@ -210,10 +210,10 @@ def test_worker_lost_during_the_deploy_is_replaced(user: User, checkout: Path) -
 
 
 def _worker_that_signaled(deadline: float) -> str:
-    formation = boto3.client("cloudformation")
+    cloudformation = boto3.client("cloudformation")
     while time.monotonic() < deadline:
         stack = stack_id()
-        for event in formation.describe_stack_events(StackName=stack)["StackEvents"] if stack else ():
+        for event in cloudformation.describe_stack_events(StackName=stack)["StackEvents"] if stack else ():
             reason = event.get("ResourceStatusReason", "")
             if "Workers" in event["LogicalResourceId"] and reason.startswith("Received SUCCESS signal"):
                 return reason.split()[-1]

@@ -173,7 +173,7 @@ def test_api_outage_of_one_node_affects_no_other(cluster: DeployedCluster, fault
 def test_cluster_recovers_from_a_plan_of_faults(faults: Faults, observer: ClusterObserver) -> None:
     before, printed = observer.wait_for_agreement(TIMEOUT_S), list[str]()
     targets = [node_target(number) for number in before.instances]
-    plan = make_plan(7, count=8, over_s=8, targets=targets, kinds=FAULTS_THAT_KEEP_NODES, durations_s=(1, 3))
+    plan = make_plan(7, count=8, within_s=8, targets=targets, kinds=FAULTS_THAT_KEEP_NODES, durations_s=(1, 3))
     run_plan(plan, faults, instances=lambda: faults.instances(STACK), log=printed.append)
     assert sum(line.endswith("begins") for line in printed) == len(plan.faults)
     observer.wait_for_agreement(TIMEOUT_S, previous=before)

@@ -8,4 +8,4 @@ SEED = 20261121
 
 def test_cluster_recovers_from_ten_random_faults(cluster: DeployedCluster) -> None:
     assert len(cluster.instances) == 3
-    run_chaos(STACK, seed=SEED, count=10, over_s=60.0, at_least=0, environment=cluster.user.environment)
+    run_chaos(STACK, seed=SEED, count=10, within_s=60.0, min_per_kind=0, environment=cluster.user.environment)

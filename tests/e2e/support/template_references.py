@@ -11,9 +11,9 @@ class References:
     """Resolves references to the values that CloudFormation gives them, from the AWS APIs."""
 
     def __init__(self) -> None:
-        formation = boto3.client("cloudformation")
-        self._stack_id = formation.describe_stacks(StackName=STACK)["Stacks"][0]["StackId"]
-        resources = formation.describe_stack_resources(StackName=STACK)["StackResources"]
+        cloudformation = boto3.client("cloudformation")
+        self._stack_id = cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]["StackId"]
+        resources = cloudformation.describe_stack_resources(StackName=STACK)["StackResources"]
         self._physical = {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in resources}
         self._account = boto3.client("sts").get_caller_identity()["Account"]
         self._iam = boto3.client("iam")

@@ -1,4 +1,4 @@
-"""Test injected errors as a node's unmodified clients see them, and which callers get none."""
+"""Test injected faults as a node's unmodified clients see them, and which callers get none."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def test_list_of_services_matches_motos_extras_in_requirements() -> None:
 
 
 class Control:
-    """Injects errors into a running server, and creates clients of two nodes and of a user."""
+    """Injects faults into a running server, and creates clients of two nodes and of a user."""
 
     def __init__(self, port: int, file: Path) -> None:
         self.file = file
@@ -47,7 +47,7 @@ class Control:
         self._role = Role.make(Aws(url=self._url, request_log=file), "of-nodes")
         self._keys: dict[str, dict[str, str]] = {}
 
-    def fail(self, *faults: ApiFault) -> None:
+    def inject(self, *faults: ApiFault) -> None:
         write_faults(self.file, faults)
 
     def client(self, service: str, node: str | None = None) -> Any:
@@ -60,7 +60,7 @@ class Control:
             self._keys[node] = self._role.session(node)
         return self._keys[node]
 
-    def refusals(self, service: str, node: str | None = None, *, times: int = 1) -> list[tuple[int, str]]:
+    def failures(self, service: str, node: str | None = None, *, times: int = 1) -> list[tuple[int, str]]:
         """Return status and code of the calls that failed."""
         client, found = self.client(service, node), []
         for _ in range(times):
@@ -92,7 +92,7 @@ def control(server: Control) -> Iterator[Control]:
 
 
 @pytest.mark.parametrize(
-    ("service", "refusal"),
+    ("service", "failure"),
     [
         ("ec2", (503, "RequestLimitExceeded")),
         ("autoscaling", (400, "Throttling")),
@@ -105,14 +105,14 @@ def control(server: Control) -> Iterator[Control]:
         ("s3", (503, "SlowDown")),
     ],
 )
-def test_each_service_throttles_in_its_own_words(control: Control, service: str, refusal: tuple[int, str]) -> None:
-    assert control.refusals(service, "i-1") == []
-    control.fail(ApiFault(kind="throttle"))
-    assert control.refusals(service, "i-1") == [refusal]
+def test_each_service_throttles_in_its_own_words(control: Control, service: str, failure: tuple[int, str]) -> None:
+    assert control.failures(service, "i-1") == []
+    control.inject(ApiFault(kind="throttle"))
+    assert control.failures(service, "i-1") == [failure]
 
 
 @pytest.mark.parametrize(
-    ("service", "refusal"),
+    ("service", "failure"),
     [
         ("ec2", (500, "InternalError")),
         ("autoscaling", (500, "InternalFailure")),
@@ -123,39 +123,39 @@ def test_each_service_throttles_in_its_own_words(control: Control, service: str,
         ("s3", (500, "InternalError")),
     ],
 )
-def test_each_service_breaks_in_its_own_words(control: Control, service: str, refusal: tuple[int, str]) -> None:
-    control.fail(ApiFault(kind="error"))
-    assert control.refusals(service, "i-1") == [refusal]
+def test_each_service_breaks_in_its_own_words(control: Control, service: str, failure: tuple[int, str]) -> None:
+    control.inject(ApiFault(kind="error"))
+    assert control.failures(service, "i-1") == [failure]
 
 
-def test_only_nodes_are_refused_and_the_service_that_was_named(control: Control) -> None:
-    control.fail(ApiFault(kind="throttle", service="dynamodb", instance_id="i-1"))
-    assert len(control.refusals("dynamodb", "i-1")) == 1
-    assert control.refusals("ec2", "i-1") == []
-    assert control.refusals("dynamodb", "i-2") == []
-    control.fail(ApiFault(kind="throttle"))
-    assert len(control.refusals("dynamodb", "i-2")) == 1
-    assert control.refusals("dynamodb") == []
-    assert control.refusals("dynamodb", "a-person") == []
+def test_faults_reach_only_nodes_and_the_service_that_was_named(control: Control) -> None:
+    control.inject(ApiFault(kind="throttle", service="dynamodb", instance_id="i-1"))
+    assert len(control.failures("dynamodb", "i-1")) == 1
+    assert control.failures("ec2", "i-1") == []
+    assert control.failures("dynamodb", "i-2") == []
+    control.inject(ApiFault(kind="throttle"))
+    assert len(control.failures("dynamodb", "i-2")) == 1
+    assert control.failures("dynamodb") == []
+    assert control.failures("dynamodb", "a-person") == []
 
 
-def test_calls_succeed_after_the_fault_rules_are_removed(control: Control) -> None:
-    control.fail(ApiFault(kind="throttle"))
-    assert len(control.refusals("ec2", "i-1")) == 1
+def test_calls_succeed_after_the_injected_faults_are_removed(control: Control) -> None:
+    control.inject(ApiFault(kind="throttle"))
+    assert len(control.failures("ec2", "i-1")) == 1
     control.file.unlink()
-    assert control.refusals("ec2", "i-1") == []
+    assert control.failures("ec2", "i-1") == []
 
 
-def test_requested_share_of_the_calls_is_refused(control: Control) -> None:
-    control.fail(ApiFault(kind="throttle", fraction=0.5, seed=3))
-    assert 5 < len(control.refusals("ec2", "i-1", times=40)) < 35
+def test_requested_fraction_of_the_calls_fails(control: Control) -> None:
+    control.inject(ApiFault(kind="throttle", fraction=0.5, seed=3))
+    assert 5 < len(control.failures("ec2", "i-1", times=40)) < 35
 
 
 def answers(faults: ApiFaults, *, times: int = 30) -> list[bool]:
     return [faults.response(ApiRequest(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
 
 
-def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
+def test_a_seed_fails_the_same_calls_again(tmp_path: Path) -> None:
     write_faults(tmp_path / "one", [ApiFault(kind="throttle", fraction=0.4, seed=9)])
     write_faults(tmp_path / "two", [ApiFault(kind="throttle", fraction=0.4, seed=10)])
     first, again, other = (answers(ApiFaults(tmp_path / name)) for name in ("one", "one", "two"))
@@ -163,17 +163,17 @@ def test_a_seed_refuses_the_same_calls_again(tmp_path: Path) -> None:
     assert first != other
 
 
-def test_an_unchanged_rule_continues_its_sequence(tmp_path: Path) -> None:
-    rule, other = ApiFault(kind="throttle", fraction=0.4, seed=9), ApiFault(kind="error", service="s3")
-    write_faults(tmp_path / "one", [rule])
+def test_an_unchanged_fault_continues_its_sequence(tmp_path: Path) -> None:
+    fault, other = ApiFault(kind="throttle", fraction=0.4, seed=9), ApiFault(kind="error", service="s3")
+    write_faults(tmp_path / "one", [fault])
     faults = ApiFaults(tmp_path / "one")
     whole = answers(ApiFaults(tmp_path / "one"), times=30)
     first = answers(faults, times=10)
-    write_faults(tmp_path / "one", [other, rule])
+    write_faults(tmp_path / "one", [other, fault])
     assert first + answers(faults, times=20) == whole
 
 
-def test_rules_are_read_by_others_too(tmp_path: Path) -> None:
+def test_file_of_injected_faults_is_read_by_others_too(tmp_path: Path) -> None:
     write_faults(tmp_path / "file", [ApiFault(kind="error", service="s3", fraction=0.25)])
     assert json.loads((tmp_path / "file").read_text()) == [
         {"kind": "error", "service": "s3", "instance_id": None, "fraction": 0.25, "seed": 0}

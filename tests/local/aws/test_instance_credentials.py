@@ -5,7 +5,7 @@ import json
 import boto3
 import pytest
 
-from local.dataplane.reconciler import AccountReader
+from local.dataplane.account import AccountReader
 from tests.local.aws.harness import REGION, Aws
 
 TRUST = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}

@@ -54,12 +54,12 @@ def test_read_calls_are_not_counted_as_changes(change_log: ChangeLog) -> None:
 
 
 def test_background_changes_are_reported(change_log: ChangeLog) -> None:
-    formation: Any = change_log.aws.client("cloudformation")
+    cloudformation: Any = change_log.aws.client("cloudformation")
     before = change_log.count()
-    formation.create_stack(StackName="patient", TemplateBody=silent("PT1H"))
+    cloudformation.create_stack(StackName="patient", TemplateBody=silent("PT1H"))
     of_a_request = change_log.count() - before
     # The time may run out before the request's answer is read.
     least = change_log.count() + of_a_request
-    formation.create_stack(StackName="stack", TemplateBody=silent("PT1S"))
+    cloudformation.create_stack(StackName="stack", TemplateBody=silent("PT1S"))
     wait_until(lambda: change_log.count() > least, "the end of the signal's time", timeout_s=TIMEOUT_S, every_s=0.05)
-    assert formation.describe_stacks(StackName="stack")["Stacks"][0]["StackStatus"].startswith("ROLLBACK")
+    assert cloudformation.describe_stacks(StackName="stack")["Stacks"][0]["StackStatus"].startswith("ROLLBACK")

@@ -94,7 +94,7 @@ def test_unknown_option_is_exit_code_2() -> None:
 
 def test_another_version_of_moto_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "version", lambda _name: "5.0.0")
-    with pytest.raises(server.LocalAwsError, match=r"unsupported moto version 5\.0\.0, must be 5\.2\.5"):
+    with pytest.raises(server.ServerStartError, match=r"unsupported moto version 5\.0\.0, must be 5\.2\.5"):
         server.create_server(host="127.0.0.1", port=0, region="us-east-1")
 
 

@@ -16,7 +16,7 @@ from cli.aws.clients import Clients
 from cli.preflight import existing_network
 from cli.preflight.target import PreflightTarget
 from local.aws.api_request import ApiRequest
-from local.aws.vpc_endpoints import arrives
+from local.aws.vpc_endpoints import is_reachable
 from local.network.addresses import ENDPOINT_SOURCES
 from stacks.settings.props import ClusterProps
 from tests.endpoints import SERVICES, Endpoints, https_from
@@ -66,9 +66,9 @@ class Network:
             clients=Clients(Session(), REGION),
         )
 
-    def arrives(self, service: str, *, source: str = BEHIND_ENDPOINTS) -> bool:
+    def is_reachable(self, service: str, *, source: str = BEHIND_ENDPOINTS) -> bool:
         signed = {"HTTP_AUTHORIZATION": signature(self.access_key, service)}
-        return arrives(ApiRequest({"REMOTE_ADDR": source, **signed}, b""))
+        return is_reachable(ApiRequest({"REMOTE_ADDR": source, **signed}, b""))
 
     def problems(self) -> list[str]:
         target = PreflightTarget(
@@ -92,11 +92,11 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
 def test_preflight_names_each_endpoint_that_calls_need(network: Network) -> None:
     assert network.problems() == []
     for missing in SERVICES:
-        assert [service for service in SERVICES if not network.arrives(service)] == []
+        assert [service for service in SERVICES if not network.is_reachable(service)] == []
         network.endpoints.delete([network.ids[missing]])
         [problem] = network.problems()
         assert f" endpoint of {missing}: aws ec2 create-vpc-endpoint " in problem
-        assert [service for service in SERVICES if not network.arrives(service)] == [missing]
+        assert [service for service in SERVICES if not network.is_reachable(service)] == [missing]
         network.ids.update(network.endpoints.create([missing]))
 
 
@@ -106,8 +106,8 @@ def test_an_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: 
     # As AWS's default group does: only its own members, which nodes are not.
     own = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}]
     made.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=own)
-    assert [service for service in SERVICES if network.arrives(service)] == ["s3", "dynamodb"]
-    assert not network.arrives("logs", source=PUBLIC)
+    assert [service for service in SERVICES if network.is_reachable(service)] == ["s3", "dynamodb"]
+    assert not network.is_reachable("logs", source=PUBLIC)
     problems = network.problems()
     assert len(problems) == len(SERVICES) - 2
     mend = f"authorize-security-group-ingress --region {REGION} --group-id {group} --protocol tcp --port 443"
@@ -115,9 +115,9 @@ def test_an_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: 
 
 
 def test_without_an_endpoint_a_call_needs_the_internet(network: Network) -> None:
-    assert not network.arrives("sts")
-    assert network.arrives("sts", source=PUBLIC)
-    assert network.arrives("sts", source="127.0.0.1"), "the user's machine is outside"
+    assert not network.is_reachable("sts")
+    assert network.is_reachable("sts", source=PUBLIC)
+    assert network.is_reachable("sts", source="127.0.0.1"), "the user's machine is outside"
     network.endpoints.ec2.create_vpc_endpoint(
         VpcId=network.endpoints.vpc_id,
         ServiceName=f"com.amazonaws.{REGION}.sts",
@@ -126,7 +126,7 @@ def test_without_an_endpoint_a_call_needs_the_internet(network: Network) -> None
         SecurityGroupIds=[network.endpoints.security_group_id],
         PrivateDnsEnabled=False,
     )
-    assert not network.arrives("sts"), "the service's own name does not lead to the endpoint"
+    assert not network.is_reachable("sts"), "the service's own name does not lead to the endpoint"
 
 
 def test_a_call_that_does_not_arrive_is_never_answered(aws: Aws, role: Role) -> None:

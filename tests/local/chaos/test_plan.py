@@ -10,7 +10,7 @@ TARGETS = [node_target(number) for number in range(1, 5)]
 
 
 def plan_of(seed: int, *, count: int = 40, targets: list[PlannedTarget] | None = None) -> Plan:
-    return make_plan(seed, count=count, over_s=300, targets=targets or TARGETS, at_least=2)
+    return make_plan(seed, count=count, within_s=300, targets=targets or TARGETS, min_per_kind=2)
 
 
 def test_a_seed_gives_one_plan() -> None:
@@ -52,10 +52,10 @@ def test_fault_of_a_pair_has_two_nodes_and_an_api_fault_none() -> None:
 
 def test_fault_target_is_an_index_or_any_node_of_a_type() -> None:
     held = {1: "i-1", 3: "i-3", 4: "i-4"}
-    assert [node_target(number).pick_from(held) for number in (1, 2, 3)] == [1, None, 3]
-    assert [PlannedTarget(node_type="worker", pick=pick).pick_from(held) for pick in range(3)] == [3, 4, 3]
-    assert PlannedTarget(node_type="master").pick_from(held) == 1
-    assert PlannedTarget(node_type="worker").pick_from({1: "i-1"}) is None
+    assert [node_target(number).resolve(held) for number in (1, 2, 3)] == [1, None, 3]
+    assert [PlannedTarget(node_type="worker", position=position).resolve(held) for position in range(3)] == [3, 4, 3]
+    assert PlannedTarget(node_type="master").resolve(held) == 1
+    assert PlannedTarget(node_type="worker").resolve({1: "i-1"}) is None
     with pytest.raises(ValueError, match="a node index or a type of node"):
         PlannedTarget()
 

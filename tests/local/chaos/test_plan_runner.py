@@ -86,14 +86,14 @@ def test_fault_without_a_target_is_skipped(recorder: Recorder) -> None:
 
 
 def test_two_targets_of_a_type_are_two_nodes(recorder: Recorder) -> None:
-    any_worker = PlannedTarget(node_type="worker", pick=4)
+    any_worker = PlannedTarget(node_type="worker", position=4)
     pair = PlannedFault(kind="partition-pair", at_s=0.0, duration_s=1.0, targets=(any_worker, any_worker))
     recorder.run_plan(plan_of(pair), {1: "i-1", 2: "i-2", 4: "i-4"})
     assert recorder.calls[0] == (0.0, "partition", ("i-2", "i-4"))
 
 
 def test_every_kind_of_fault_begins_and_lasting_ones_end(recorder: Recorder) -> None:
-    plan = make_plan(1, count=3 * len(KINDS), over_s=100, targets=[node_target(1), node_target(2)], at_least=3)
+    plan = make_plan(1, count=3 * len(KINDS), within_s=100, targets=[node_target(1), node_target(2)], min_per_kind=3)
     recorder.run_plan(plan)
     ended = sum(1 for fault in plan.faults if fault.duration_s and fault.kind != "spot-notice")
     assert len(recorder.calls) == len(plan.faults) + ended

@@ -92,7 +92,10 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
         ),
         ("spot-notice worker2 --seconds 5", "gave notice to worker2 (i-worker2, 10.0.1.4): it ends in 5 s"),
         ("throttle dynamodb 0.5", "throttled 50% of the calls from all nodes to dynamodb"),
-        ("api-errors s3 0.2 --node master", "failed 20% of the calls from master (i-master, 10.0.1.4) to s3"),
+        (
+            "api-errors s3 0.2 --node master",
+            "injected HTTP 500 errors into 20% of the calls from master (i-master, 10.0.1.4) to s3",
+        ),
         ("end throttle dynamodb", "ended throttle of the calls from all nodes to dynamodb"),
         ("api-outage", "cut off all nodes from AWS's API"),
         ("end api-outage worker2", "ended api-outage of worker2 (i-worker2, 10.0.1.4)"),

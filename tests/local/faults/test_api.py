@@ -1,4 +1,4 @@
-"""Test the file of the API's faults."""
+"""Test the file of the faults that are injected into AWS's API."""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from local.node.reboots import DIRECTORY, done, request_reboot, requested_since
+from local.node.reboots import DIRECTORY, clear_request, request_reboot, requested_since
 
 
 def test_reboot_request_keeps_its_first_time_until_done(tmp_path: Path) -> None:
@@ -18,5 +18,5 @@ def test_reboot_request_keeps_its_first_time_until_done(tmp_path: Path) -> None:
     assert 3600 <= waited < 3700
     assert requested_since(tmp_path, "i-2") is None
     for _ in range(2):
-        done(tmp_path, "i-1")
+        clear_request(tmp_path, "i-1")
     assert requested_since(tmp_path, "i-1") is None

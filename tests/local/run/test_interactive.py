@@ -112,7 +112,7 @@ def test_a_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
 
 def test_local_aws_that_ends_under_a_shell_gives_the_terminal_back(shell: Terminal) -> None:
     local_aws = list_local_aws()[-1]
-    os.kill(local_aws.owner, signal.SIGKILL)
+    os.kill(local_aws.owner_pid, signal.SIGKILL)
     shell.expect(f"error: local AWS {local_aws.name} has ended\n")
     shell.expect("code 1")
     assert shell.foreground_is_leader()
@@ -155,7 +155,7 @@ def test_kept_run_stays_up_when_its_shell_exits(local_aws: LocalAws) -> None:
 
 
 def test_nothing_is_left_when_the_owner_of_a_kept_run_is_killed(local_aws: LocalAws) -> None:
-    os.kill(local_aws.owner, signal.SIGKILL)
+    os.kill(local_aws.owner_pid, signal.SIGKILL)
     wait_for_end(local_aws)
 
 
@@ -171,7 +171,7 @@ def test_several_runs_require_a_name(local_aws: LocalAws) -> None:
 
 
 def test_greeting_names_settings_that_take_precedence() -> None:
-    local_aws = LocalAws(directory=Path("/run/3f2a"), owner=1, sandbox=1, checkout=REPOSITORY, variables={})
+    local_aws = LocalAws(directory=Path("/run/3f2a"), owner_pid=1, sandbox_pid=1, checkout=REPOSITORY, variables={})
     assert 'before those in cdk.json\'s "cluster" object; -c name=value comes before both.' in first_steps(local_aws)
 
 

@@ -42,7 +42,7 @@ def local_aws(tmp_path: Path) -> Iterator[LocalAws]:
         sandbox.stdin.flush()
         assert sandbox.stdout.readline() == "mounted\n"
         variables = {"LOCAL_AWS_DIR": str(layers)}
-        yield LocalAws(directory=layers, owner=0, sandbox=sandbox.pid, checkout=checkout, variables=variables)
+        yield LocalAws(directory=layers, owner_pid=0, sandbox_pid=sandbox.pid, checkout=checkout, variables=variables)
         sandbox.stdin.close()
 
 

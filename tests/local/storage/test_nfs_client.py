@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from local.storage import nfs_mount_helper, on_node
+from local.storage.exports import make_export_directory
 from local.storage.nfs_client.connection import ANSWER_VALID_S
 from local.storage.rpc import read_record, reply
 from tests.waiting import wait_until
@@ -85,7 +86,7 @@ class Node:
     def __init__(self, directory: Path, target: MountTarget) -> None:
         self._library = directory / "disk" / nfs_mount_helper.LIBRARY.lstrip("/")
         on_node._install_nfs_client(self._library)
-        on_node.make_directory(directory, SYSTEM)
+        make_export_directory(directory, SYSTEM)
         self._target = target
         self._started: list[subprocess.Popen[str]] = []
         own = [

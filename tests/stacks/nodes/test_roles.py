@@ -26,7 +26,7 @@ def objects_of_the_clusters_bucket(statement: dict[str, Any]) -> bool:
     return rest == "/*" and "Checkpoints" in arn["Fn::GetAtt"][0]
 
 
-def of_the_own_group(statement: dict[str, Any], role: str) -> bool:
+def is_limited_to_own_group(statement: dict[str, Any], role: str) -> bool:
     """Return True if the star stands for a group's id, or for the instances of a group that a condition names."""
     group = "deeplearning-master" if role == "RolesMaster" else "deeplearning-worker"
     if "autoscaling:CompleteLifecycleAction" in actions(statement):
@@ -42,7 +42,7 @@ def test_only_the_describe_calls_have_a_wildcard_resource(template: Template) ->
             if statement["Effect"] == "Deny":
                 continue
             assert not any("*" in action for action in actions(statement))
-            if objects_of_the_clusters_bucket(statement) or of_the_own_group(statement, role):
+            if objects_of_the_clusters_bucket(statement) or is_limited_to_own_group(statement, role):
                 continue
             if "*" in json.dumps(statement["Resource"]):
                 assert role == "RolesMaster"

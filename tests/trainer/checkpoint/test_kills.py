@@ -38,7 +38,7 @@ class Kill:
     place: str
     number: int
     part: float = 0.0
-    """Bytes of the file that are written before the kill."""
+    """Fraction of the file that is written before the kill."""
     disk_is_lost: bool = False
     """True if the machine and its files are lost."""
     ranks_after: int = RANKS
@@ -83,7 +83,12 @@ def machines(directory: Path, *, count: int = RANKS) -> list[Path]:
 
 def run_until_killed(plan: Kill, directory: Path, *, size: int) -> None:
     """Train until the rank is killed and the other ranks have noticed it."""
-    variables = {"KILLED": f"{plan.rank} {plan.place} {plan.number} {max(1, int(plan.part * size))}"}
+    variables = {
+        "KILL_RANK": f"{plan.rank}",
+        "KILL_AT": plan.place,
+        "KILL_COUNT": f"{plan.number}",
+        "KILL_BYTES": f"{max(1, int(plan.part * size))}",
+    }
     with running(
         *(*OPTIONS, *EVERY_STEP),
         directory=directory,

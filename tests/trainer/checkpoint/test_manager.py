@@ -15,7 +15,6 @@ from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import UsageError
 from trainer.progress import Progress
-from trainer.timeouts import CHECKPOINT_STALL_TIMEOUT_S
 
 RESTARTED = World(job_id="j", restart_count=1)
 OVER = CompletionMarker(run_started_at=5.5, job_id="j", settings={**CONFIG.settings_fixed_on_resume, "num_epochs": 3})
@@ -282,17 +281,3 @@ def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
     manager.save(cast(Backend, others), Progress(run_started_at=5, epoch=2), validation_accuracy=0.8)
     manager.finish()
     assert (len(store.saved), store.marker()) == (1, CompletionMarker())
-
-
-@pytest.mark.parametrize(
-    ("is_writing", "other_is_writing", "timeouts"),
-    [(False, 0, []), (True, 0, [CHECKPOINT_STALL_TIMEOUT_S]), (False, 1, [CHECKPOINT_STALL_TIMEOUT_S])],
-)
-def test_pending_write_on_one_rank_extends_all_timeouts(
-    is_writing: bool, other_is_writing: int, timeouts: list[float]
-) -> None:
-    store, others = FakeStore(), TwoRankBackend(is_writing=[other_is_writing])
-    store.is_writing = is_writing
-    make_manager(store).save(cast(Backend, others), Progress(run_started_at=1, samples=8))
-    assert others.timeouts == timeouts
-    assert len(store.saved) == 1

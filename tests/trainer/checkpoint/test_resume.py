@@ -152,7 +152,7 @@ def test_completed_run_is_not_repeated_after_a_kill_at_exit(tmp_path: Path) -> N
         place.mkdir()
     # Of repeated options, the last one counts.
     options = (*OPTIONS, "--num-epochs", "2", "--num-examples", "64")
-    attempt = {"TORCHELASTIC_RUN_ID": "j", "KILLED": "1 mark 1 0"}
+    attempt = {"TORCHELASTIC_RUN_ID": "j", "KILL_RANK": "1", "KILL_AT": "mark", "KILL_COUNT": "1"}
     program = ("-m", "tests.trainer.programs.killed_trainer")
     with running(
         *options, directory=tmp_path, directories=places, count=RANKS, program=program, variables=attempt

@@ -218,7 +218,7 @@ def test_run_resumes_from_s3_after_a_kill_between_upload_and_delete(tmp_path: Pa
         (tmp_path / machine).mkdir()
     [undisturbed] = run(*options, directory=tmp_path / "undisturbed")
     copied = (*options, "--model-prefix", f"{FOLDER}/net")
-    killed = {**aws, "KILLED": "0 copy 2 0"}
+    killed = {**aws, "KILL_RANK": "0", "KILL_AT": "copy", "KILL_COUNT": "2"}
     program = ("-m", "tests.trainer.programs.killed_trainer")
     with running(
         *copied, "--checkpoint-seconds", "0.01", directory=tmp_path / "gone", program=program, variables=killed

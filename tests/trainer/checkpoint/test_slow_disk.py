@@ -2,8 +2,15 @@
 
 import time
 from pathlib import Path
+from typing import cast
 
+import pytest
+
+from tests.trainer.checkpoint.fake_store import FakeStore, TwoRankBackend, make_manager
 from tests.trainer.programs.processes import running
+from trainer.backend import Backend
+from trainer.progress import Progress
+from trainer.timeouts import CHECKPOINT_STALL_TIMEOUT_S
 
 OPTIONS = (
     *("--kv-store", "dist_sync", "--num-epochs", "1", "--batch-size", "16", "--benchmark", "1"),
@@ -36,3 +43,17 @@ def test_only_rank_0_writes_to_a_shared_directory(tmp_path: Path) -> None:
         assert [rank.wait() for rank in ranks] == [0, 0], ranks[0].log.read_text()
     assert "previous checkpoint" not in ranks[1].log.read_text()
     assert {path.name for path in tmp_path.glob("net*")} == {"net-0001.npz", "net-best.npz"}
+
+
+@pytest.mark.parametrize(
+    ("is_writing", "other_is_writing", "timeouts"),
+    [(False, 0, []), (True, 0, [CHECKPOINT_STALL_TIMEOUT_S]), (False, 1, [CHECKPOINT_STALL_TIMEOUT_S])],
+)
+def test_pending_write_on_one_rank_extends_all_timeouts(
+    is_writing: bool, other_is_writing: int, timeouts: list[float]
+) -> None:
+    store, others = FakeStore(), TwoRankBackend(is_writing=[other_is_writing])
+    store.is_writing = is_writing
+    make_manager(store).save(cast(Backend, others), Progress(run_started_at=1, samples=8))
+    assert others.timeouts == timeouts
+    assert len(store.saved) == 1

@@ -1,9 +1,9 @@
 """Run the trainer, and kill a rank with kill -9 in the middle of its work.
 
-The variable ``KILLED`` states where, as ``RANK PLACE NUMBER BYTES``: in the NUMBERth step, write or copy of that rank.
+The environment says where: rank ``KILL_RANK`` dies when it passes the place ``KILL_AT`` for the ``KILL_COUNT``th time.
 
     step:  after the gradients are summed, before the weights change
-    write: after BYTES of a checkpoint's file
+    write: after ``KILL_BYTES`` of a checkpoint's file
     copy:  after an upload to S3, before the previous copy is deleted; uploads of the best checkpoint do not count
     mark:  before the completion marker is written
 """
@@ -23,7 +23,8 @@ from trainer.s3 import NO_METADATA, S3Folder
 from trainer.torch_backend.backend import TorchBackend
 from trainer.train import main_and_exit
 
-RANK, PLACE, NUMBER, BYTES = os.environ["KILLED"].split()
+KILL_RANK, KILL_AT, KILL_COUNT = os.environ["KILL_RANK"], os.environ["KILL_AT"], int(os.environ["KILL_COUNT"])
+KILL_BYTES = int(os.environ.get("KILL_BYTES", "0"))
 
 
 class PassCounter:
@@ -31,10 +32,10 @@ class PassCounter:
 
     def __init__(self, place: str) -> None:
         self._numbers = count(1)
-        self._watched = os.environ["RANK"] == RANK and place == PLACE
+        self._watched = os.environ["RANK"] == KILL_RANK and place == KILL_AT
 
     def must_die_now(self) -> bool:
-        return self._watched and next(self._numbers) == int(NUMBER)
+        return self._watched and next(self._numbers) == KILL_COUNT
 
 
 steps, writes, copies, marks = PassCounter("step"), PassCounter("write"), PassCounter("copy"), PassCounter("mark")
@@ -52,11 +53,11 @@ class KilledBackend(TorchBackend):
 
 
 class KilledFile:
-    """Writes BYTES bytes, and dies."""
+    """Writes KILL_BYTES bytes, and dies."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._left = int(BYTES)
+        self._left = KILL_BYTES
 
     def write(self, data: bytes) -> int:
         taken = memoryview(data).cast("B")[: self._left]
