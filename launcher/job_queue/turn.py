@@ -23,7 +23,8 @@ from launcher.transport.protocol import FrameType
 POLL_S = 1.0
 """Seconds between checks of the queue."""
 RETRY_S = 15.0
-"""Seconds before asking nodes in use again; their answer is the only sign that a process outside any job has ended.
+"""Seconds before retrying busy nodes: only their reply shows that a process outside any job has ended.
+
 Meanwhile the job takes other nodes, if enough are free.
 """
 
