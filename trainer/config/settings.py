@@ -19,7 +19,7 @@ from trainer.config.choices import (
 from trainer.config.datasets import DATASETS, check_channels, check_record_files
 from trainer.config.lr_settings import LRSettings
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
-from trainer.config.schedule import LRSchedule, warmup_rates
+from trainer.config.schedule import LRSchedule, warmup_lrs
 from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
@@ -257,7 +257,7 @@ class TrainConfig(LRSettings, TorchSettings):
 
     def schedule(self, *, global_batch_size: int) -> LRSchedule:
         """Return the learning rate schedule of the run."""
-        start, peak = warmup_rates(
+        start, peak = warmup_lrs(
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,
