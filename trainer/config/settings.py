@@ -24,6 +24,8 @@ from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 
+DEFAULT_CLASSES: Final = 10
+"""Number of classes of a user's own network, unless --num-classes or the dataset sets it."""
 NOT_DISTRIBUTED: Final = ("local", "device")
 FIXED_ON_RESUME: Final = (
     *("network", "framework", "batch_size_per_node", "lr", "momentum", "weight_decay", "wd_all", "seed", "sync_bn"),
@@ -177,8 +179,9 @@ class TrainConfig(LRSettings, TorchSettings):
     @property
     def classes(self) -> int:
         """Return the number of classes; for encoded images, num_classes must be set first."""
-        network = NETWORKS[self.network if self.network in NETWORKS else "lenet"]
-        return self.num_classes or DATASETS[self.dataset].classes or network.default_classes
+        network = NETWORKS.get(self.network)
+        default = DEFAULT_CLASSES if network is None else network.default_classes
+        return self.num_classes or DATASETS[self.dataset].classes or default
 
     @property
     def checkpoint_prefix(self) -> str:
