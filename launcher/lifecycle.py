@@ -1,17 +1,14 @@
 """Run one job to completion: record it, forward signals, report the result."""
 
 import asyncio
-import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from launcher.errors import BusyError, LaunchError
-from launcher.history.key_name import key_name
-from launcher.history.recorder import JobRecorder, jobs_directory, user_name
-from launcher.history.records import new_job_id
+from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.job.failure import Failure, FailureCause
-from launcher.job.run import JobContext, run_with_restarts
+from launcher.job.run import JobContext, restart_on_failure
 from launcher.job_queue.free_hosts import HostAllocator
 from launcher.job_queue.turn import QueueContext, Turn, allocate_nodes
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
@@ -25,12 +22,9 @@ STDOUT_FD, STDERR_FD = 1, 2
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_in_terminal(job: JobSpec, *, cwd: str, pool: ConnectionPool | None) -> int:
-    """Run a job for this terminal; return its exit code."""
-    print_notes(job.notes)
-    streams = {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
-    recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
-    return run_recorded(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool)
+def standard_streams() -> Streams:
+    """Return the outputs of a job that runs in this terminal."""
+    return {FrameType.STDOUT: OutputStream(STDOUT_FD), FrameType.STDERR: OutputStream(STDERR_FD)}
 
 
 def print_notes(notes: Sequence[str]) -> None:
@@ -44,7 +38,7 @@ def print_refusal(error: LaunchError) -> int:
     return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
-def run_recorded(
+def record_job(
     job: JobSpec,
     *,
     recorder: JobRecorder,
@@ -53,7 +47,7 @@ def run_recorded(
     pool: ConnectionPool | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run a job to its end; return the exit code of the first rank that failed, or 0.
+    """Run a job to its end and keep its record; return the exit code of the first rank that failed, or 0.
 
     `is_stopped` is called after the record is written: from then on, a stop finds the launcher and signals it.
     """
@@ -62,7 +56,7 @@ def run_recorded(
         if is_stopped():
             failure: Failure | None = stopped_by(signal.SIGTERM)
         else:
-            failure = asyncio.run(run_until_signal(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
+            failure = asyncio.run(stop_on_signal(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
     except KeyboardInterrupt:  # the signal arrived before its handler was installed
@@ -85,7 +79,7 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
     return failure.exit_code
 
 
-async def run_until_signal(
+async def stop_on_signal(
     job: JobSpec, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
@@ -95,15 +89,15 @@ async def run_until_signal(
         cwd=cwd,
         streams=streams,
         observer=recorder,
-        restart_hosts=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_turn),
+        restart_host_allocator=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_turn),
         pool=pool,
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
     job_task = asyncio.ensure_future(
-        run_in_turn(
+        requeue_while_busy(
             job,
             queue_context,
-            run_on_nodes=lambda job, has_waited: run_with_restarts(job, replace(context, has_waited=has_waited)),
+            run_on_nodes=lambda job, has_waited: restart_on_failure(job, replace(context, has_waited=has_waited)),
         )
     )
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
@@ -130,10 +124,10 @@ async def run_until_signal(
         lock_toucher.cancel()
 
 
-async def run_in_turn(
+async def requeue_while_busy(
     job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
-    """Wait for the job's turn, run it, and queue it again if its nodes turn out to be in use.
+    """Allocate the job's nodes and run it there; a job with --wait queues again if they turn out to be in use.
 
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """

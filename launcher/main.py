@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
             return run_subcommand(arguments)
         job = parse_options(arguments, environ=os.environ)
         cwd = working_directory()
-        return start_detached(job, arguments, cwd=cwd) if job.detach else start_attached(job, cwd=cwd)
+        return start_detached(job, arguments, cwd=cwd) if job.detach else run_attached(job, cwd=cwd)
     except LaunchError as error:
         from launcher.lifecycle import print_refusal
 
@@ -67,15 +67,20 @@ def start_detached(job: JobSpec, arguments: Sequence[str], *, cwd: str) -> int:
     return detach(arguments, grace_s=job.grace_s, cwd=cwd)
 
 
-def start_attached(job: JobSpec, *, cwd: str) -> int:
+def run_attached(job: JobSpec, *, cwd: str) -> int:
     """Run a job in this terminal; return its exit code."""
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
     pool = open_pool(job.hosts, seconds=job.connection_idle_s)
     import_asyncio()
-    from launcher.lifecycle import run_in_terminal
+    from launcher.history.key_name import key_name
+    from launcher.history.recorder import JobRecorder, user_name
+    from launcher.history.records import new_job_id
+    from launcher.lifecycle import print_notes, record_job, standard_streams
 
     enable_gc()
-    return run_in_terminal(job, cwd=cwd, pool=pool)
+    print_notes(job.notes)
+    recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
+    return record_job(job, recorder=recorder, cwd=cwd, streams=standard_streams(), pool=pool)
 
 
 def import_asyncio() -> None:

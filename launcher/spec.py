@@ -62,7 +62,7 @@ class JobSpec:
     """True if a restart on other nodes sets the number of servers to the number of workers."""
     restart_policy: RestartPolicy = RestartPolicy()
     grace_s: float = GRACE_S
-    """Seconds between TERM and KILL."""
+    """Seconds between SIGTERM and SIGKILL."""
 
     name: str | None = None
     """Name that the user gave it; several jobs may have the same one."""
@@ -136,7 +136,7 @@ class NodeSpec:
     path_prefix: list[str] = field(default_factory=list)
     """Directories to put first in PATH if they exist."""
     grace_s: float = GRACE_S
-    """Seconds between TERM and KILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     gpus: list[str] | None = field(default_factory=list)
     """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus). None: all GPUs of the node; empty: none."""
     stays_idle: bool = False

@@ -38,7 +38,7 @@ class TrainingState:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StopSaveFlags:
+class StepFlags:
     """Requests of a rank after a step; when one rank sets a flag, all ranks act on it."""
 
     save: bool = False
@@ -46,11 +46,11 @@ class StopSaveFlags:
     stop: bool = False
     """Save a checkpoint and stop."""
 
-    def __or__(self, other: "StopSaveFlags") -> "StopSaveFlags":
-        return StopSaveFlags(save=self.save or other.save, stop=self.stop or other.stop)
+    def __or__(self, other: "StepFlags") -> "StepFlags":
+        return StepFlags(save=self.save or other.save, stop=self.stop or other.stop)
 
 
-NO_FLAGS: Final = StopSaveFlags()
+NO_FLAGS: Final = StepFlags()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ class StepResult:
     With dist_async, where ranks do not wait for each other, an estimate from this rank's samples."""
     correct: int
     """Number of this rank's own samples that the network classified correctly."""
-    flags: StopSaveFlags = NO_FLAGS
+    flags: StepFlags = NO_FLAGS
     """Flags that any rank has set."""
     delay_steps: int = 0
     """0 for the latest step; 1 for a deferred result, of the step before."""
@@ -91,7 +91,7 @@ class Backend(Protocol):
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
         """Make a function that loads batches of this dataset for forward_backward and count_correct."""
 
-    def forward_backward(self, images: Any, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+    def forward_backward(self, images: Any, labels: Labels, *, flags: StepFlags = NO_FLAGS) -> StepResult:
         """Run forward and backward, and sum gradients, loss and flags over all ranks.
 
         With dist_async the ranks do not wait for each other, so optimizer_step sends the gradients.

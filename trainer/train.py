@@ -250,7 +250,7 @@ class Trainer:
                 progress = progress.add_loss(result.loss_sum, batch=step - result.delay_steps)
 
                 # Update the weights.
-                backend.set_learning_rate(schedule.rate(epoch=epoch, epoch_fraction=progress.samples / end))
+                backend.set_learning_rate(schedule.lr(epoch=epoch, epoch_fraction=progress.samples / end))
                 backend.optimizer_step(global_batch_size=global_size)
                 timer.end("optimizer")
 

@@ -41,7 +41,7 @@ class _TerminatedError(Exception):
 def detach(arguments: Sequence[str], *, grace_s: float, cwd: str, durable: DurableStart | None = None) -> int:
     """Run ``launch`` with these arguments as a unit; return once the job has started, or report why it did not.
 
-    `grace_s` is the job's time between TERM and KILL.
+    `grace_s` is the job's time between SIGTERM and SIGKILL.
     """
     check_writable(jobs_directory())
     check_linger(user_name())

@@ -93,7 +93,7 @@ class JobRecord:
     """Time at which the user started the job; ISO 8601, UTC."""
     detached: bool = False
     grace_s: float = GRACE_S
-    """Seconds between TERM and KILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     revision: Revision = field(default_factory=Revision)
     logs: dict[str, list[str]] = field(default_factory=dict)
     """Names of the processes' logs by host; empty before the processes start."""

@@ -145,16 +145,16 @@ async def supervise_nodes(
 ) -> Failure | None:
     """Start the processes, wait for the end or the first failure, then end the remaining ones."""
     first_failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-    follows = [asyncio.create_task(node.follow(first_failure)) for node in nodes]
-    all_ended = asyncio.create_task(asyncio.wait(follows))
+    follow_tasks = [asyncio.create_task(node.follow(first_failure)) for node in nodes]
+    all_ended = asyncio.create_task(asyncio.wait(follow_tasks))
     required_ended = asyncio.create_task(_wait_for_required_processes(nodes))
-    watches: list[asyncio.Task[None]] = []
+    watch_tasks: list[asyncio.Task[None]] = []
     awaited: set[asyncio.Future[Any]] = {first_failure, all_ended, required_ended}
     try:
         await asyncio.gather(*(node.start(first_failure) for node in nodes))
-        # Start the watches after the ranks: the first check reads the agent's state file, which would delay the start.
-        watches += [
-            asyncio.create_task(fail_without_reader(stdout, first_failure)),
+        # Start to watch after the ranks: the first check reads the agent's state file, which would delay the start.
+        watch_tasks += [
+            asyncio.create_task(fail_if_output_reader_leaves(stdout, first_failure)),
             asyncio.create_task(watch_for_node_loss(hosts, first_failure)),
         ]
         await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
@@ -163,13 +163,13 @@ async def supervise_nodes(
         if outcome is None:
             await asyncio.wait({all_ended}, timeout=SERVER_EXIT_S)
     finally:
-        for task in (*watches, required_ended):
+        for task in (*watch_tasks, required_ended):
             task.cancel()
-        await end_nodes(nodes, follows, timeout_s=grace_s + AFTER_GRACE_S)
-    return blame_crashed_node(blame_lost_node(outcome, nodes), nodes)
+        await end_nodes(nodes, follow_tasks, timeout_s=grace_s + AFTER_GRACE_S)
+    return as_crash_if_silent(as_node_loss_if_silent(outcome, nodes), nodes)
 
 
-def blame_lost_node(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
+def as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
     """Change a process exit to a node loss if a node was lost: ranks on other nodes fail before the loss is noticed."""
     if outcome is None or outcome.cause is not FailureCause.PROCESS_EXIT:
         return outcome
@@ -177,7 +177,7 @@ def blame_lost_node(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failur
     return replace(outcome, cause=FailureCause.NODE_LOSS) if lost else outcome
 
 
-def blame_crashed_node(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
+def as_crash_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
     """Change a preemption to a node loss if the departed host has not answered the stop request.
 
     A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
@@ -194,7 +194,7 @@ async def _wait_for_required_processes(nodes: Sequence[NodeRun]) -> None:
         await node.required_processes_ended.wait()
 
 
-async def fail_without_reader(stdout: Sink, first_failure: "asyncio.Future[Failure]") -> None:
+async def fail_if_output_reader_leaves(stdout: Sink, first_failure: "asyncio.Future[Failure]") -> None:
     """Fail the job when its output loses its reader, even while the job prints nothing."""
     while not stdout.reader_has_gone():
         await asyncio.sleep(READER_CHECK_S)
@@ -213,12 +213,14 @@ def output_failure(stdout: Sink) -> Failure | None:
     )
 
 
-async def end_nodes(nodes: Sequence[NodeRun], follows: Sequence["asyncio.Task[None]"], *, timeout_s: float) -> None:
+async def end_nodes(
+    nodes: Sequence[NodeRun], follow_tasks: Sequence["asyncio.Task[None]"], *, timeout_s: float
+) -> None:
     """Ask every runner to end its processes; cut the connections of those that exceed the deadline."""
     for node in nodes:
         if not node.connection.is_idle:
             node.stop()
-    _, late = await asyncio.wait(follows, timeout=timeout_s)
+    _, late = await asyncio.wait(follow_tasks, timeout=timeout_s)
     for task in late:
         task.cancel()
     for task in late:

@@ -58,7 +58,7 @@ async def reconnect(
     failure: Failure,
     *,
     label: str,
-    restart_hosts: RestartHostAllocator | None = None,
+    restart_host_allocator: RestartHostAllocator | None = None,
 ) -> list[RunnerConnection]:
     """Connect to the nodes for the restart after `failure`. Raises NotRestartedError if there are too few."""
     stderr = streams[FrameType.STDERR]
@@ -66,7 +66,7 @@ async def reconnect(
         f"waiting at most {_describe_longest_wait(job.restart_policy)} for {count_nodes(len(job.hosts))} to answer"
     )
     await stderr.send(note(f"{failure.reason.rstrip('.')}; {waiting}, then restarting"))
-    reachable = await gather_nodes(job, streams, restart_hosts)
+    reachable = await gather_nodes(job, streams, restart_host_allocator)
     connections = reachable.connections
     if len(connections) < job.restart_policy.min_nodes:
         await close_connections(connections)
@@ -137,20 +137,18 @@ def _describe_longest_wait(policy: RestartPolicy) -> str:
     return f"{policy.node_wait_s:g} s ({policy.node_wait_s + policy.extra_setup_wait_s:g} s if one is being set up)"
 
 
-async def gather_nodes(
-    job: JobSpec, streams: Streams, restart_hosts: RestartHostAllocator | None = None
-) -> ReachableNodes:
-    """Connect to the first available hosts in the order of `restart_hosts`: as many as requested, or fewer."""
+async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAllocator | None = None) -> ReachableNodes:
+    """Connect to the first available hosts in the order of `allocator`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
     deadline = Deadline(job.restart_policy, now=clock())
     is_extra_attempt = False
     while True:
         left = deadline.refresh_seconds_left(now=clock())
-        reachable = await _connect_once(job, restart_hosts, seconds_left=left)
+        reachable = await _connect_once(job, allocator, seconds_left=left)
         is_over = left <= 0 or (reachable.were_tried and clock() >= deadline.end)
         is_over = is_over or streams[FrameType.STDOUT].reader_has_gone()
         if is_over or len(reachable.connections) >= len(job.hosts):
-            if restart_hosts is None or await _allocate_hosts(job, reachable, restart_hosts):
+            if allocator is None or await _allocate_hosts(job, reachable, allocator):
                 return reachable
             # After the deadline, try once more without the nodes that another job took: fewer may be enough.
             if is_over and is_extra_attempt:
@@ -160,12 +158,10 @@ async def gather_nodes(
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
 
 
-async def _connect_once(
-    job: JobSpec, restart_hosts: RestartHostAllocator | None, *, seconds_left: float
-) -> ReachableNodes:
+async def _connect_once(job: JobSpec, allocator: RestartHostAllocator | None, *, seconds_left: float) -> ReachableNodes:
     """Connect to the first available hosts once, or to none while too few are listed and some time is left."""
     listed, reasons = _listed(job)
-    hosts, left_out = (list(listed), []) if restart_hosts is None else restart_hosts.order(job, listed)
+    hosts, left_out = (list(listed), []) if allocator is None else allocator.order(job, listed)
     # A cluster's hosts file lists the nodes that are up: connect only once it lists enough.
     if not hosts or (len(hosts) < len(job.hosts) and seconds_left > 0):
         return ReachableNodes(connections=[], reasons=[*reasons, *left_out], were_tried=False)
@@ -177,12 +173,12 @@ async def _connect_once(
     return reachable
 
 
-async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, restart_hosts: RestartHostAllocator) -> bool:
+async def _allocate_hosts(job: JobSpec, reachable: ReachableNodes, allocator: RestartHostAllocator) -> bool:
     """Allocate the hosts that answered; if another job was faster, close the connections and return False."""
     connections, reachable.connections = reachable.connections, []
     try:
         hosts = tuple(connection.host for connection in connections)
-        reason = await restart_hosts.allocate(job.with_hosts(hosts)) if hosts else ""
+        reason = await allocator.allocate(job.with_hosts(hosts)) if hosts else ""
     except LaunchError as error:
         reason = str(error)
     except BaseException:  # Also after a signal.

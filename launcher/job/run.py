@@ -2,7 +2,7 @@
 
 No rank starts until all nodes have the synced files. A failed process, a lost or preempted node, or a signal ends the
 processes on all nodes; the run is over once every runner has ended. A durable job's attempt
-(launcher.durable.attempt) is one launcher's call of `run_with_restarts`, with all its restarts.
+(launcher.durable.attempt) is one launcher's call of `restart_on_failure`, with all its restarts.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class JobContext:
     cwd: str
     streams: Streams
     observer: JobObserver
-    restart_hosts: RestartHostAllocator | None = None
+    restart_host_allocator: RestartHostAllocator | None = None
     """Allocates the hosts of a restart; None: the first that answer."""
     pool: ConnectionPool | None = None
     """Keeps the connections of a successful job; None: they are closed."""
@@ -66,7 +66,7 @@ class JobContext:
     """True if the job has waited in the queue, to which it returns if a node does not answer."""
 
 
-async def run_with_restarts(job: JobSpec, context: JobContext) -> Failure | None:
+async def restart_on_failure(job: JobSpec, context: JobContext) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue, also if a node
@@ -74,7 +74,7 @@ async def run_with_restarts(job: JobSpec, context: JobContext) -> Failure | None
     """
     max_restarts = job.restart_policy.max_restarts
     restart_count = counted_restarts = 0
-    failure = await connect_and_run(job, context)
+    failure = await start_job(job, context)
     while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
         if failure.cause is FailureCause.PREEMPTION:
@@ -99,8 +99,8 @@ def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -
     return failure.cause is FailureCause.PREEMPTION or counted_restarts < max_restarts
 
 
-async def connect_and_run(job: JobSpec, context: JobContext) -> Failure | None:
-    """Run `job` on the requested nodes; all of them must answer."""
+async def start_job(job: JobSpec, context: JobContext) -> Failure | None:
+    """Make the first run of `job`, on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)
     except UnreachableError as error:
@@ -113,10 +113,12 @@ async def connect_and_run(job: JobSpec, context: JobContext) -> Failure | None:
 async def restart_job(
     job: JobSpec, context: JobContext, failure: Failure, *, restart_count: int, label: str
 ) -> Failure | None:
-    """Restart `job` after `failure`, on the nodes that answer in time."""
+    """Make another run of `job` after `failure`, on the nodes that answer in time."""
     context.observer.on_restart()
     try:
-        connections = await reconnect(job, context.streams, failure, label=label, restart_hosts=context.restart_hosts)
+        connections = await reconnect(
+            job, context.streams, failure, label=label, restart_host_allocator=context.restart_host_allocator
+        )
     except NotRestartedError as error:
         return error.failure
     try:
@@ -132,7 +134,7 @@ async def restart_job(
 async def run_once(
     job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int
 ) -> Failure | None:
-    """Run `job` once; return None if every process exited with 0. Cancelling ends the processes.
+    """Run `job` once on connected nodes; return None if every process exited with 0. Cancelling ends the processes.
 
     The pool keeps the connections of a successful first run. After a run shorter than SHORT_RUN_S, a preemption
     counts as a node loss.
@@ -142,10 +144,14 @@ async def run_once(
     clock = asyncio.get_running_loop().time
     began = clock()
     instances = read_instance_ids(job.hosts) if job.durable else {}
+    stdout = context.streams[FrameType.STDOUT]
     try:
-        failure = await check_and_run(
-            job, connections, context, restart_count=restart_count, stays_idle=pool is not None
-        )
+        async with AsyncExitStack() as rendezvous:
+            nodes = await prepare_nodes(
+                job, connections, context, rendezvous, restart_count=restart_count, stays_idle=pool is not None
+            )
+            failure = await supervise_nodes(nodes, job.hosts, stdout, grace_s=job.grace_s)
+        failure = failure or output_failure(stdout)
         if failure is None and pool is not None:
             pool.keep(connections)
     finally:  # even after a signal
@@ -157,42 +163,46 @@ async def run_once(
     return replace(failure, instances=instances)
 
 
-async def check_and_run(
-    job: JobSpec, connections: Sequence[RunnerConnection], context: JobContext, *, restart_count: int, stays_idle: bool
-) -> Failure | None:
-    """Check the nodes, start their ranks, and forward the output until they end.
+async def prepare_nodes(
+    job: JobSpec,
+    connections: Sequence[RunnerConnection],
+    context: JobContext,
+    rendezvous: AsyncExitStack,
+    *,
+    restart_count: int,
+    stays_idle: bool,
+) -> list[NodeRun]:
+    """Check the nodes, sync their files, and plan the ranks that each will start.
 
-    If `stays_idle`, the runners of a successful job wait for the next launch.
+    The framework's rendezvous, if it has one, serves until `rendezvous` is closed. If `stays_idle`, the runners of a
+    successful job wait for the next launch.
     """
     framework = load_framework(job.framework)
     await check_nodes(job, connections, is_restart=restart_count > 0)
     await read_secrets_on_nodes(job, connections)
     addresses = peer_addresses(connections)
     cwd = await sync_files(job, connections, addresses, context, is_restart=restart_count > 0)
-    async with AsyncExitStack() as rendezvous:
-        serve = framework.serve_rendezvous
-        topology = JobTopology(
-            job_id=context.job_id,
-            addresses=addresses,
-            port=connections[0].free_port,
-            rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
-            restart_count=restart_count,
-            max_restarts=job.restart_policy.max_restarts,
-        )
-        idle_runners = [stays_idle and not connection.is_local for connection in connections]
-        specs = node_specs(framework, job, topology, cwd=cwd, stays_idle=idle_runners)
-        context.observer.on_running(
-            {spec.host: [process.log for process in spec.processes] for spec in specs},
-            restart_count=restart_count,
-            gpus={spec.host: spec.gpus for spec in specs},
-        )
-        missing_cwd = MissingCwd(job.hosts, cwd=cwd, stderr=context.streams[FrameType.STDERR])
-        nodes = [
-            NodeRun(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
-            for connection, spec in zip(connections, specs, strict=True)
-        ]
-        failure = await supervise_nodes(nodes, job.hosts, context.streams[FrameType.STDOUT], grace_s=job.grace_s)
-    return failure or output_failure(context.streams[FrameType.STDOUT])
+    serve = framework.serve_rendezvous
+    topology = JobTopology(
+        job_id=context.job_id,
+        addresses=addresses,
+        port=connections[0].free_port,
+        rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
+        restart_count=restart_count,
+        max_restarts=job.restart_policy.max_restarts,
+    )
+    idle_runners = [stays_idle and not connection.is_local for connection in connections]
+    specs = node_specs(framework, job, topology, cwd=cwd, stays_idle=idle_runners)
+    context.observer.on_running(
+        {spec.host: [process.log for process in spec.processes] for spec in specs},
+        restart_count=restart_count,
+        gpus={spec.host: spec.gpus for spec in specs},
+    )
+    missing_cwd = MissingCwd(job.hosts, cwd=cwd, stderr=context.streams[FrameType.STDERR])
+    return [
+        NodeRun(connection, spec, context.streams, missing_cwd, shown_local_ranks=job.shown_local_ranks)
+        for connection, spec in zip(connections, specs, strict=True)
+    ]
 
 
 async def sync_files(

@@ -23,7 +23,8 @@ from launcher.transport.protocol import FrameType
 POLL_S = 1.0
 """Seconds between checks of the queue."""
 RETRY_S = 15.0
-"""Seconds before asking nodes in use again; their answer is the only sign that a process outside any job has ended.
+"""Seconds before retrying busy nodes: only their reply shows that a process outside any job has ended.
+
 Meanwhile the job takes other nodes, if enough are free.
 """
 
@@ -93,6 +94,18 @@ async def allocate_nodes(job: JobSpec, queue_context: QueueContext) -> JobSpec:
     return chosen
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnCheck:
+    """Result of one look at the queue."""
+
+    job: JobSpec
+    """The job, on free nodes if no earlier job waits."""
+    position: int
+    """Queue position, counted from 1."""
+    blocked_by: str | None
+    """Reason why the job must wait; None: it is the job's turn."""
+
+
 class Turn:
     """One job's wait in the queue for its turn."""
 
@@ -134,25 +147,23 @@ class Turn:
         while True:
             requested, unready_reason = with_current_hosts(self._job, self._policy)
             async with locked_queue(self._queue_context.jobs):
-                job, position, reason = self._check_turn(requested, unready_reason)
-                if not reason:
-                    self._queue_context.observer.on_turn(job)
-            if not reason:
-                if job.hosts != requested.hosts:
-                    await self._print_choice(job, requested=requested.hosts)
-                return job
-            text = f"{ordinal(position)} in the queue, for {self._describe_size(job)} ({reason})"
+                check = self._check_turn(requested, unready_reason)
+                if check.blocked_by is None:
+                    self._queue_context.observer.on_turn(check.job)
+            if check.blocked_by is None:
+                if check.job.hosts != requested.hosts:
+                    await self._print_choice(check.job, requested=requested.hosts)
+                return check.job
+            size = self._describe_size(check.job)
+            text = f"{ordinal(check.position)} in the queue, for {size} ({check.blocked_by})"
             left = self._deadline - self._clock()
             if left <= 0:
                 raise QueueTimeoutError(f"not started within {self._policy.timeout_s:g} s (--wait-timeout): {text}")
-            await self._report_position(text, position)
+            await self._report_position(text, check.position)
             await asyncio.sleep(min(POLL_S, left))
 
-    def _check_turn(self, job: JobSpec, unready_reason: str) -> tuple[JobSpec, int, str]:
-        """Return the job (on free nodes if its turn has come), its queue position, and the reason why it must wait.
-
-        The reason is empty if the job need not wait.
-        """
+    def _check_turn(self, job: JobSpec, unready_reason: str) -> TurnCheck:
+        """Look at the queue and the nodes; choose free nodes for the job if no earlier job waits."""
         record, others = own_and_others(live_jobs(self._queue_context.jobs), self._queue_context.job_id)
         if record is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
@@ -168,7 +179,7 @@ class Turn:
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
         reasons += filter(None, (unready_reason, self._delay, self._describe_use(job)))
-        return job, len(ahead) + 1, next(iter(reasons), "")
+        return TurnCheck(job=job, position=len(ahead) + 1, blocked_by=next(iter(reasons), None))
 
     def _describe_use(self, job: JobSpec) -> str:
         """Say what uses the job's nodes, and how many others are in use; empty if nothing uses them."""

@@ -82,7 +82,7 @@ def ready_payload(port: int) -> bytes:
     """Return the payload of FrameType.READY, which the launcher needs before it sends the spec."""
     address = sshd_address(os.environ)
     address_json = "null" if address is None else json_string(address)
-    node = f'"efa": {count_efa_devices()}, "setup": {json_string(read_setup_state())}, "gpus": {gpus_in_use()}'
+    node = f'"efa": {count_efa_devices()}, "setup": {json_string(read_setup_state())}, "gpus": {gpus_in_use_json()}'
     return f'{{"port": {port}, "address": {address_json}, {node}}}'.encode("ascii")
 
 
@@ -112,7 +112,7 @@ def read_driver(device: str) -> str:
         return ""
 
 
-def gpus_in_use() -> str:
+def gpus_in_use_json() -> str:
     """Return the report on GPUs as JSON (launcher.transport.gpus_in_use.GpusInUse)."""
     if not has_gpus():
         return "{}"

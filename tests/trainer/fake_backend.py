@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.backend import NO_FLAGS, Backend, StepResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, Backend, StepFlags, StepResult, TrainingState, Weights
 from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
@@ -61,7 +61,7 @@ class RecordingBackend:
     def take_deferred(self) -> StepResult | None:
         return None
 
-    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StepFlags = NO_FLAGS) -> StepResult:
         self._now += STEP_S
         self.seen.append(images.ravel().tolist())
         return StepResult(loss_sum=next(self._losses), correct=len(labels), flags=flags)
@@ -109,11 +109,11 @@ class RecordingBackend:
 class RecordingSaver:
     """Returns the given flags, step by step, and records what is saved."""
 
-    def __init__(self, *flags: StopSaveFlags) -> None:
+    def __init__(self, *flags: StepFlags) -> None:
         self._flags = iter(flags)
         self.saved: list[Progress] = []
 
-    def flags(self) -> StopSaveFlags:
+    def flags(self) -> StepFlags:
         return next(self._flags, NO_FLAGS)
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:

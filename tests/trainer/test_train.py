@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from tests.trainer.fake_backend import SAMPLES, STEP_S, RecordingBackend, RecordingSaver, make_trainer
-from trainer.backend import NO_FLAGS, StopSaveFlags
+from trainer.backend import NO_FLAGS, StepFlags
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.errors import StoppedError, TrainerError
@@ -75,7 +75,7 @@ def test_non_finite_loss_stops_before_the_update(loss: float) -> None:
 
 
 def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> None:
-    saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
+    saver = RecordingSaver(NO_FLAGS, StepFlags(save=True))
     make_trainer(
         RecordingBackend(losses=[4, 2, 1] * 3), TrainConfig(last_batch="keep", num_epochs=3), checkpoints=saver
     ).train(Progress(run_started_at=7))
@@ -88,7 +88,7 @@ def test_checkpoint_is_saved_after_each_epoch_but_the_last_and_on_request() -> N
 
 def test_resumed_epoch_continues_with_the_next_batch() -> None:
     config = TrainConfig(last_batch="keep", num_epochs=2)
-    first, saver = RecordingBackend(losses=[4] * 4), RecordingSaver(*[NO_FLAGS] * 3, StopSaveFlags(stop=True))
+    first, saver = RecordingBackend(losses=[4] * 4), RecordingSaver(*[NO_FLAGS] * 3, StepFlags(stop=True))
     with pytest.raises(StoppedError):
         make_trainer(first, config, checkpoints=saver).train()
     second, begin = RecordingBackend(losses=[3, 3]), saver.saved[-1]
@@ -103,7 +103,7 @@ def test_resumed_epoch_continues_with_the_next_batch() -> None:
 def test_correct_count_before_an_interruption_is_added_once() -> None:
     def correct_counts(index: int) -> tuple[int, int]:
         """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
-        saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True))
+        saver = RecordingSaver(NO_FLAGS, StepFlags(save=True))
         [result] = make_trainer(
             RecordingBackend(losses=[0] * 2),
             TrainConfig(last_batch="keep", num_epochs=1),
@@ -138,7 +138,7 @@ def test_resume_on_other_rank_count_uses_each_sample_once(before: int, after: in
             stopped = saver.saved[-1] if saver.saved else None
         return seen, stopped
 
-    first, place = train_rest(before, lambda: RecordingSaver(StopSaveFlags(save=True, stop=True)), Progress())
+    first, place = train_rest(before, lambda: RecordingSaver(StepFlags(save=True, stop=True)), Progress())
     assert place is not None
     assert (len(first), place.samples) == (2 * before, 2 * before)
     second, end = train_rest(after, RecordingSaver, place)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.trainer.fake_backend import RecordingBackend, RecordingSaver, make_trainer
-from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepFlags, StepResult
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.errors import StoppedError, TrainerError
@@ -17,7 +17,7 @@ from trainer.progress import Progress
 class DeferredBackend(RecordingBackend):
     _late: StepResult | None = None
 
-    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StepFlags = NO_FLAGS) -> StepResult:
         before, self._late = self._late, super().forward_backward(images, labels, flags=flags)
         return replace(before, delay_steps=1) if before else NO_RESULT_YET
 
@@ -40,8 +40,8 @@ def test_deferred_results_are_counted_once(caplog: pytest.LogCaptureFixture) -> 
 def test_deferred_flags_are_obeyed_one_step_later() -> None:
     config, expected = TrainConfig(last_batch="keep", num_epochs=1), [Progress(samples=8, loss_sum=6, correct=8)]
     for flags, end in (
-        (StopSaveFlags(save=True), nullcontext()),
-        (StopSaveFlags(stop=True), pytest.raises(StoppedError)),
+        (StepFlags(save=True), nullcontext()),
+        (StepFlags(stop=True), pytest.raises(StoppedError)),
     ):
         backend, saver = DeferredBackend(losses=[4, 2, 1]), RecordingSaver(flags, flags)
         with end:
@@ -62,7 +62,7 @@ def test_nan_loss_stops_before_next_update(losses: list[float], batch: int, upda
 
 
 def test_flags_are_obeyed_when_every_step_is_awaited() -> None:
-    saver = RecordingSaver(NO_FLAGS, StopSaveFlags(save=True, stop=True))
+    saver = RecordingSaver(NO_FLAGS, StepFlags(save=True, stop=True))
     config = TrainConfig(last_batch="keep", num_epochs=1, disp_batches=1)
     backend = DeferredBackend(losses=[4, 4, 2])
     with pytest.raises(StoppedError):
@@ -70,8 +70,8 @@ def test_flags_are_obeyed_when_every_step_is_awaited() -> None:
     assert [progress.samples for progress in saver.saved] == [8]
 
 
-@pytest.mark.parametrize("flags", [StopSaveFlags(save=True), StopSaveFlags(stop=True)])
-def test_flags_of_one_step_survive_a_step_without_flags(flags: StopSaveFlags) -> None:
+@pytest.mark.parametrize("flags", [StepFlags(save=True), StepFlags(stop=True)])
+def test_flags_of_one_step_survive_a_step_without_flags(flags: StepFlags) -> None:
     saver, config = RecordingSaver(flags), TrainConfig(last_batch="keep", num_epochs=1)
     with pytest.raises(StoppedError) if flags.stop else nullcontext():
         make_trainer(DeferredBackend(losses=[4, 2, 1]), config, checkpoints=saver).train()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
-from trainer.backend import Backend, StopSaveFlags
+from trainer.backend import Backend, StepFlags
 from trainer.checkpoint.best import Score
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, final_checkpoint_path, save_checkpoint
@@ -41,7 +41,7 @@ SINGLE_PROCESS: Final = World()
 class CheckpointSaver(Protocol):
     """Interface that the training loop uses to save checkpoints."""
 
-    def flags(self) -> StopSaveFlags:
+    def flags(self) -> StepFlags:
         """Return this rank's requests for the next step."""
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -146,7 +146,7 @@ class CheckpointManager:
 
     def _start_new_run(self, backend: Backend, *, after: float) -> Progress:
         if self._store is not None:
-            self._store.delete_all()
+            self._store.delete_resume_checkpoints()
         # Rank 0's clock may be behind: start times must increase from run to run.
         [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp=self._dp)
         backend.restore(None, source=0)
@@ -192,10 +192,10 @@ class CheckpointManager:
             "pass --resume never; to keep both, pass another --model-prefix"
         )
 
-    def flags(self) -> StopSaveFlags:
+    def flags(self) -> StepFlags:
         """Return this rank's requests for the next step."""
         is_due = self._dp.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
-        return StopSaveFlags(save=is_due, stop=self._stop_requested())
+        return StepFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
         """Save a checkpoint of this position; pass ``validation_accuracy`` at the end of an epoch."""
@@ -249,7 +249,7 @@ class CheckpointManager:
         """
         if self._store is not None:
             self._store.set_marker(self._make_marker(self._run_started_at))
-            self._store.delete_all()
+            self._store.delete_resume_checkpoints()
 
     def _make_marker(self, run_started_at: float) -> CompletionMarker:
         settings = {**self._config.settings_fixed_on_resume, "num_epochs": self._config.num_epochs}

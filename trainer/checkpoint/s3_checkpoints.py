@@ -88,7 +88,7 @@ class S3Checkpoints:
         self._folder.upload(path, path.name)
         return f"{self._folder}/{path.name}"
 
-    def delete_all(self, prefix: str) -> None:
+    def delete_with_prefix(self, prefix: str) -> None:
         """Delete all checkpoints with this prefix from S3."""
         self.wait_until_uploaded()
         self._last_name = None

@@ -183,14 +183,14 @@ class CheckpointStore:
                 return load_metadata(path).progress.run_started_at == run_started_at
         return False
 
-    def delete_all(self) -> None:
-        """Delete all checkpoints but the best, after a completed run or before a new one."""
+    def delete_resume_checkpoints(self) -> None:
+        """Delete the checkpoints to resume from, after a completed run or before a new one; keep the best."""
         self.wait_until_written()
         for path in self._paths():
             path.unlink(missing_ok=True)
         if self._s3_checkpoints is not None:
             with _warn_on_failure():
-                self._s3_checkpoints.delete_all(self._name_prefix)
+                self._s3_checkpoints.delete_with_prefix(self._name_prefix)
 
     def _write(self, make_checkpoint: Callable[[], Checkpoint], is_best: bool) -> None:
         checkpoint = make_checkpoint()

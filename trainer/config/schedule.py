@@ -19,7 +19,7 @@ MAX_DEFAULT_LR: Final = 0.1
 """Highest default rate without warm-up; above it LeNet with momentum may diverge."""
 
 
-def warmup_rates(
+def warmup_lrs(
     lr: float | None, lr_batch_size: int | None, *, global_batch_size: int, async_batch_size: int | None, warms_up: bool
 ) -> tuple[float, float]:
     """Return the rates at the start and at the end of the warm-up; None for ``lr`` means the default.
@@ -53,7 +53,7 @@ class LRSchedule:
     cosine_epochs: int | None = None
     """Epoch at which the cosine reaches 0; None for decay in steps."""
 
-    def rate(self, *, epoch: int, epoch_fraction: float) -> float:
+    def lr(self, *, epoch: int, epoch_fraction: float) -> float:
         """Return the rate for the step that brings the epoch to ``epoch_fraction``, from 0 to 1."""
         rate = self.peak
         if epoch + epoch_fraction < self.warmup_epochs:

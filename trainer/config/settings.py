@@ -19,11 +19,13 @@ from trainer.config.choices import (
 from trainer.config.datasets import DATASETS, check_channels, check_record_files
 from trainer.config.lr_settings import LRSettings
 from trainer.config.paths import check_data_dir, check_local, check_prefix, folder_in_s3
-from trainer.config.schedule import LRSchedule, warmup_rates
+from trainer.config.schedule import LRSchedule, warmup_lrs
 from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 
+DEFAULT_CLASSES: Final = 10
+"""Number of classes of a user's own network, unless --num-classes or the dataset sets it."""
 NOT_DISTRIBUTED: Final = ("local", "device")
 FIXED_ON_RESUME: Final = (
     *("network", "framework", "batch_size_per_node", "lr", "momentum", "weight_decay", "wd_all", "seed", "sync_bn"),
@@ -177,8 +179,9 @@ class TrainConfig(LRSettings, TorchSettings):
     @property
     def classes(self) -> int:
         """Return the number of classes; for encoded images, num_classes must be set first."""
-        network = NETWORKS[self.network if self.network in NETWORKS else "lenet"]
-        return self.num_classes or DATASETS[self.dataset].classes or network.default_classes
+        network = NETWORKS.get(self.network)
+        default = DEFAULT_CLASSES if network is None else network.default_classes
+        return self.num_classes or DATASETS[self.dataset].classes or default
 
     @property
     def checkpoint_prefix(self) -> str:
@@ -257,7 +260,7 @@ class TrainConfig(LRSettings, TorchSettings):
 
     def schedule(self, *, global_batch_size: int) -> LRSchedule:
         """Return the learning rate schedule of the run."""
-        start, peak = warmup_rates(
+        start, peak = warmup_lrs(
             self.lr,
             self.lr_batch_size,
             global_batch_size=global_batch_size,

@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, StepResult, StopSaveFlags, TrainingState
+from trainer.backend import NO_FLAGS, StepFlags, StepResult, TrainingState
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.distributed.world import World
@@ -136,7 +136,7 @@ class AsyncBackend(GluonBackend):
         self._lr_ratio = 1.0
         """Current rate divided by the servers' rate; giving them a new optimizer would lose the momentum."""
 
-    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StepFlags = NO_FLAGS) -> StepResult:
         """Compute this rank's gradients."""
         if flags.stop:
             raise StoppedError("with the checkpoint of the last whole epoch: dist_async keeps no other")

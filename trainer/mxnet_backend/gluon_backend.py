@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from numpy.typing import NDArray
 
-from trainer.backend import NO_FLAGS, StepResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, StepFlags, StepResult, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
@@ -81,7 +81,7 @@ class GluonBackend:
         """Running means and variances of BatchNorm."""
         self._statistics_sums: list[nd.NDArray] = []
 
-    def forward_backward(self, images: Images, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS) -> StepResult:
+    def forward_backward(self, images: Images, labels: Labels, *, flags: StepFlags = NO_FLAGS) -> StepResult:
         logits, loss = self._backpropagate(images, labels)
         # Weight by samples, like the gradients: optimizer_step() turns both into means.
         self._statistics_sums = [statistic.data() * len(labels) for statistic in self._statistics]
@@ -92,7 +92,7 @@ class GluonBackend:
         return StepResult(
             loss_sum=loss_sum,
             correct=count_matches(logits, labels),
-            flags=StopSaveFlags(save=save > 0, stop=stop > 0),
+            flags=StepFlags(save=save > 0, stop=stop > 0),
         )
 
     def _backpropagate(self, images: Images, labels: Labels) -> tuple[nd.NDArray, nd.NDArray]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepResult, StopSaveFlags, TrainingState, Weights
+from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepFlags, StepResult, TrainingState, Weights
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, prepare
 from trainer.data.dataset import Dataset
@@ -143,7 +143,7 @@ class TorchBackend:
         self.peak_samples_per_s = find_peak_samples_per_s(self._flops_per_sample, DTYPES[mode.dtype], device=device)
 
     def forward_backward(
-        self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StopSaveFlags = NO_FLAGS
+        self, images: Images | DeviceBatch | MicroBatches, labels: Labels, *, flags: StepFlags = NO_FLAGS
     ) -> StepResult:
         self._reducer.begin()
         correct = self._sums.loss.new_zeros(1)
@@ -158,7 +158,7 @@ class TorchBackend:
                         correct += self._accumulate_gradients(batch)
                     elif is_last:
                         with self._precision.autocast():
-                            self._reducer.run_without_samples(batch.images)
+                            self._reducer.shadow_backward(batch.images)
 
         # Reduce what the backward pass has not reduced.
         if self._collective.is_distributed:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from trainer.backend import StepResult, StopSaveFlags
+from trainer.backend import StepFlags, StepResult
 from trainer.side_stream import record_event, start_copy_to_host, wait_for
 
 
@@ -24,7 +24,7 @@ class StepNumbers(NamedTuple):
     @property
     def result(self) -> StepResult:
         """Return the numbers as a result."""
-        flags = StopSaveFlags(save=self.save > 0, stop=self.stop > 0)
+        flags = StepFlags(save=self.save > 0, stop=self.stop > 0)
         return StepResult(loss_sum=self.loss_sum, correct=int(self.correct), flags=flags)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -16,8 +17,10 @@ from launcher.job import run as runs
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.restarts import node_is_arriving
 from launcher.job.run import JobContext
+from launcher.output.output_stream import OutputStream
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import RestartPolicy
+from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB
 from tests.launcher.ssh_cluster import (
     ADDRESSES,
@@ -266,15 +269,15 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
         calls.append((restart_count, label))
         return ends[len(calls) - 1]
 
-    monkeypatch.setattr(runs, "connect_and_run", run)
+    monkeypatch.setattr(runs, "start_job", run)
     monkeypatch.setattr(runs, "restart_job", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
-    assert asyncio.run(runs.run_with_restarts(job, context)) is failed
+    assert asyncio.run(runs.restart_on_failure(job, context)) is failed
     uncounted = "restart (not counted)"
     assert calls == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     calls.clear()
-    assert asyncio.run(runs.run_with_restarts(JOB, context)) is taken
+    assert asyncio.run(runs.restart_on_failure(JOB, context)) is taken
     assert calls == [(0, "start")]
 
 
@@ -283,13 +286,12 @@ def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch: pytest.MonkeyPatch, short_s: float, cause: FailureCause
 ) -> None:
     """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""
-
-    async def run(*_: object, **__: object) -> Failure:
-        return Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION)
-
+    preempted = Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION)
     monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
-    monkeypatch.setattr(runs, "check_and_run", run)
-    context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
+    monkeypatch.setattr(runs, "prepare_nodes", AsyncMock(return_value=[]))
+    monkeypatch.setattr(runs, "supervise_nodes", AsyncMock(return_value=preempted))
+    streams = {FrameType.STDOUT: OutputStream(1)}
+    context = JobContext(job_id="j", cwd="/", streams=streams, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     failure = asyncio.run(runs.run_once(JOB, [], context, restart_count=1))
     assert failure is not None
     assert failure.cause is cause

@@ -75,7 +75,7 @@ class FakeStore:
     def is_from_run(self, path: Path, *, run_started_at: float) -> bool:
         return path == Path("net-0003.npz") and run_started_at == self.final_run_started_at
 
-    def delete_all(self) -> None:
+    def delete_resume_checkpoints(self) -> None:
         self.saved.clear()
 
 

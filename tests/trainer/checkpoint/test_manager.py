@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from tests.trainer.checkpoint.fake_store import CONFIG, STATE, FakeStore, TwoRankBackend, from_rank_1, make_manager
-from trainer.backend import Backend, StopSaveFlags
+from trainer.backend import Backend, StepFlags
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint
 from trainer.checkpoint.manager import SINGLE_PROCESS
@@ -246,9 +246,9 @@ def test_resume_never_deletes_an_earlier_runs_checkpoints() -> None:
 
 def test_rank_0_requests_a_save_at_each_interval() -> None:
     manager = make_manager(FakeStore(), config=TrainConfig(checkpoint_seconds=60), clock=(0, 59, 61, 61, 62, 121))
-    assert [manager.flags(), manager.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
+    assert [manager.flags(), manager.flags()] == [StepFlags(), StepFlags(save=True)]
     manager.save(cast(Backend, TwoRankBackend()), Progress(run_started_at=1, samples=8))
-    assert [manager.flags(), manager.flags()] == [StopSaveFlags(), StopSaveFlags(save=True)]
+    assert [manager.flags(), manager.flags()] == [StepFlags(), StepFlags(save=True)]
 
 
 @pytest.mark.parametrize(

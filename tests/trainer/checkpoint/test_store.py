@@ -50,7 +50,7 @@ def test_only_the_newest_checkpoints_stay_and_none_after_the_end(store: Checkpoi
     store.wait_until_written()
     names = {f"net-resume-0000000000.000000-{epoch:04d}-000000000.npz" for epoch in range(5 - KEEP_LATEST, 5)}
     assert {path.name for path in tmp_path.iterdir()} == names | {"net-0012.npz"}
-    store.delete_all()
+    store.delete_resume_checkpoints()
     assert [path.name for path in tmp_path.iterdir()] == ["net-0012.npz"]
 
 
@@ -58,7 +58,7 @@ def test_completed_run_leaves_only_its_marker(store: CheckpointStore, tmp_path: 
     assert store.marker() == CompletionMarker()
     store.save(partial(checkpoint, run_started_at=0.1))
     store.set_marker(CompletionMarker(run_started_at=0.1, job_id="j"))
-    store.delete_all()
+    store.delete_resume_checkpoints()
     assert store.marker() == CompletionMarker(run_started_at=0.1, job_id="j")
     assert [path.name for path in tmp_path.iterdir()] == [".net-finished"]
 

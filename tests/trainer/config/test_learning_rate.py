@@ -31,10 +31,10 @@ def test_learning_rate_scales_with_lr_batch_size() -> None:
     assert (one.start, one.peak) == (0.1, 0.1)
     assert all_64.start == 0.1
     assert all_64.peak == pytest.approx(6.4)
-    assert all_64.rate(epoch=59, epoch_fraction=0.5) == pytest.approx(0.64)
+    assert all_64.lr(epoch=59, epoch_fraction=0.5) == pytest.approx(0.64)
 
 
 def test_lr_factor_reduces_the_learning_rate() -> None:
     config = parse(["--lr", "0.4", "--lr-factor", "0.5", "--lr-step-epochs", "2,3"])
     schedule = config.schedule(global_batch_size=64)
-    assert [schedule.rate(epoch=epoch, epoch_fraction=0) for epoch in range(4)] == [0.4, 0.4, 0.2, 0.1]
+    assert [schedule.lr(epoch=epoch, epoch_fraction=0) for epoch in range(4)] == [0.4, 0.4, 0.2, 0.1]

@@ -20,12 +20,12 @@ ARTICLE = LRSchedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
     ],
 )
 def test_rate_warms_up_and_steps_down(epoch: int, epoch_fraction: float, rate: float) -> None:
-    assert ARTICLE.rate(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)
+    assert ARTICLE.lr(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)
 
 
 def test_step_multiplies_the_rate_by_the_factor() -> None:
     schedule = LRSchedule(start=1, peak=1, factor=0.5, step_epochs=(1, 2))
-    assert [schedule.rate(epoch=epoch, epoch_fraction=0) for epoch in range(4)] == [1, 0.5, 0.25, 0.25]
+    assert [schedule.lr(epoch=epoch, epoch_fraction=0) for epoch in range(4)] == [1, 0.5, 0.25, 0.25]
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_step_multiplies_the_rate_by_the_factor() -> None:
 )
 def test_rate_falls_as_half_a_cosine_after_the_warm_up(epoch: int, epoch_fraction: float, rate: float) -> None:
     schedule = LRSchedule(start=0, peak=1, warmup_epochs=2, cosine_epochs=8)
-    assert schedule.rate(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)
+    assert schedule.lr(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)

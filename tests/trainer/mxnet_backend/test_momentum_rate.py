@@ -11,7 +11,7 @@ from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
 
 STEPS = 50
 SCHEDULE = LRSchedule(start=0.05, peak=0.3, warmup_epochs=1)
-RATES = [SCHEDULE.rate(epoch=0, epoch_fraction=(step + 1) / STEPS) for step in range(STEPS)]
+RATES = [SCHEDULE.lr(epoch=0, epoch_fraction=(step + 1) / STEPS) for step in range(STEPS)]
 
 
 def agreed(owns: list[float], kept: dict[int, float]) -> list[float]:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.trainer.networks import resnet8
-from trainer.backend import NO_FLAGS, StopSaveFlags
+from trainer.backend import NO_FLAGS, StepFlags
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.batches import prepare
@@ -209,7 +209,7 @@ def test_learning_rate_applies_from_the_next_update() -> None:
 def test_flags_of_one_rank_reach_all_ranks() -> None:
     backend = make_backend()
     images, labels = IMAGES[:4], LABELS[:4]
-    for flags in (NO_FLAGS, StopSaveFlags(save=True), StopSaveFlags(stop=True), NO_FLAGS):
+    for flags in (NO_FLAGS, StepFlags(save=True), StepFlags(stop=True), NO_FLAGS):
         assert backend.forward_backward(images, labels, flags=flags).flags == flags
 
 

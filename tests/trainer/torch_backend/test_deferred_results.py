@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trainer.backend import StepResult, StopSaveFlags
+from trainer.backend import StepFlags, StepResult
 from trainer.errors import TrainerError
 from trainer.torch_backend.deferred_results import DeferredResults
 
 FIRST = torch.tensor([1.5, 0.0, 1.0, 3.0])
 SECOND = torch.tensor([2.5, 2.0, 0.0, 4.0])
-FIRST_RESULT = StepResult(loss_sum=1.5, correct=3, flags=StopSaveFlags(stop=True))
-SECOND_RESULT = StepResult(loss_sum=2.5, correct=4, flags=StopSaveFlags(save=True))
+FIRST_RESULT = StepResult(loss_sum=1.5, correct=3, flags=StepFlags(stop=True))
+SECOND_RESULT = StepResult(loss_sum=2.5, correct=4, flags=StepFlags(save=True))
 
 
 def test_undeferred_result_is_read_at_once() -> None:

@@ -97,7 +97,7 @@ class GradientBuckets(FlatReducer):
             self.expect_last_backward()
         yield
 
-    def run_without_samples(self, empty: torch.Tensor) -> None:
+    def shadow_backward(self, images: torch.Tensor) -> None:
         """Do nothing: finish() sends the buckets that no backward pass has sent."""
 
     def expect_last_backward(self) -> None:

@@ -197,7 +197,7 @@ class FlatReducer:
         """Run a backward pass in this block, which adds to the gradients."""
         yield
 
-    def run_without_samples(self, empty: torch.Tensor) -> None:
+    def shadow_backward(self, images: torch.Tensor) -> None:
         """Do nothing: the zeros in the sums are this rank's gradients."""
 
     def finish(self) -> None:
@@ -260,14 +260,14 @@ class DdpReducer:
             with self.module.no_sync():
                 yield
 
-    def run_without_samples(self, empty: torch.Tensor) -> None:
+    def shadow_backward(self, images: torch.Tensor) -> None:
         """Run forward and backward on zero images with weight zero, and restore the buffers.
 
-        Otherwise the other ranks would wait for this rank's gradients.
+        Otherwise the other ranks would wait for this rank's gradients; PyTorch's Join calls this shadowing.
         """
-        images = empty.new_zeros((DUMMY_BATCH_SIZE, *empty.shape[1:]))
+        zeros = images.new_zeros((DUMMY_BATCH_SIZE, *images.shape[1:]))
         before = [buffer.clone() for buffer in self.module.module.buffers()]
-        torch.autograd.backward(self.module(images).float().sum() * 0)
+        torch.autograd.backward(self.module(zeros).float().sum() * 0)
         for buffer, value in zip(self.module.module.buffers(), before, strict=True):
             buffer.copy_(value)
 
