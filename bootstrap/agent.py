@@ -15,7 +15,7 @@ from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to_cluster, health_checks, own_record
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
-from bootstrap.failures import RETRYABLE_ERRORS, FailureTracker, RetryableError, Step, replacement_would_help
+from bootstrap.failures import FailureTracker, Step, attempt, replacement_would_help
 from bootstrap.files.node_files import node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_CHECK_INTERVAL_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
@@ -64,7 +64,6 @@ class Agent:
         self._mxnet_environment = EnvironmentMonitor(root, name=config.mxnet_environment)
         self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
         self._setup = SetupMonitor(root, sha256=config.setup_sha256)
-        self._current_step = Step.METADATA
         self._failures = FailureTracker()
 
     @property
@@ -74,9 +73,8 @@ class Agent:
 
     def run_pass(self) -> float:
         """Make one pass; return the seconds until the next."""
-        error = self._attempt(self._converge)
-        self._failures.note(error, step=self._current_step)
-        if self._should_report_failure(error):
+        self._failures.run(self._converge)
+        if self._should_report_failure():
             self._report_not_ready()
         if self._cluster is not None:
             self._run_side_tasks(self._cluster)
@@ -88,14 +86,16 @@ class Agent:
         cluster = self._connect()
         self._notice = self._read_notice()
         if self._notice.is_terminating:
-            self._attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
+            _attempt_and_log(cluster.termination.send_lifecycle_heartbeat)  # The rest of the pass may take long.
         self._publish(cluster)
         self._membership = self._refresh_membership(cluster)
         self._has_membership = True
         member = self._membership.member(cluster.identity.instance_id)
         if member is not None:
             self._phases.log_end("membership")
-            self._write_files(cluster, member)
+            with self._failures.step(Step.FILES):
+                self._write_files(cluster, member)
+            self._phases.log_end("files")
         may_be_ready = member is not None and not member.draining and not self._notice.must_drain
         if may_be_ready and self._setup.is_done and not cluster.stack_signal.is_settled:
             self._signal_if_ready(cluster)
@@ -104,14 +104,14 @@ class Agent:
         """Read the instance's identity and open the AWS clients, once."""
         if self._cluster is not None:
             return self._cluster
-        self._current_step = Step.METADATA
-        identity = self._dependencies.identify()
+        with self._failures.step(Step.METADATA):
+            identity = self._dependencies.identify()
         self._phases.log_end("identity")
-        self._current_step = Step.CREDENTIALS
-        clients = self._dependencies.connect(self._config.region)
-        self._phases.log_end("credentials")
-        self._dependencies.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
-        self._cluster = connect_to_cluster(self._config, self._dependencies, identity=identity, clients=clients)
+        with self._failures.step(Step.CREDENTIALS):
+            clients = self._dependencies.connect(self._config.region)
+            self._phases.log_end("credentials")
+            self._dependencies.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
+            self._cluster = connect_to_cluster(self._config, self._dependencies, identity=identity, clients=clients)
         return self._cluster
 
     def _read_notice(self) -> TerminationNotice:
@@ -132,32 +132,33 @@ class Agent:
             setup = member.setup
         if setup is None:
             return
-        self._current_step = Step.HOST_KEY
-        draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
-        record = own_record(
-            self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
-        )
-        if self._record_writer.is_due(record, self._membership):
-            self._current_step = Step.TABLE
-            self._record_writer.publish(cluster.table, record)
+        with self._failures.step(Step.HOST_KEY):
+            draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
+            record = own_record(
+                self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
+            )
+            is_due = self._record_writer.is_due(record, self._membership)
+        if is_due:
+            with self._failures.step(Step.TABLE):
+                self._record_writer.publish(cluster.table, record)
             self._phases.log_end("record")
 
     def _refresh_membership(self, cluster: ClusterSession) -> Membership:
         """Return the current membership: the master reconciles it with AWS and writes it; a worker reads it."""
-        self._current_step = Step.TABLE
         if cluster.coordinator is None:
-            return cluster.follower.read(self._membership)
+            with self._failures.step(Step.TABLE):
+                return cluster.follower.read(self._membership)
         now = self._dependencies.monotonic()
         if now < self._next_reconcile and not cluster.termination.must_reconcile_now(self._notice, self._membership):
             return self._membership
-        stored = cluster.table.read_stored()
-        self._current_step = Step.GROUPS
-        membership = cluster.coordinator.reconcile(stored)
+        with self._failures.step(Step.TABLE):
+            stored = cluster.table.read_stored()
+        with self._failures.step(Step.GROUPS):
+            membership = cluster.coordinator.reconcile(stored)
         self._next_reconcile = now + self._poll_interval.interval(cluster.coordinator.arriving, now=now)
         return membership
 
     def _write_files(self, cluster: ClusterSession, member: Member) -> None:
-        self._current_step = Step.FILES
         self._shared_storage.follow(self._membership.shared_storage)
         arriving = 0 if cluster.coordinator is None else len(cluster.coordinator.arriving)
         changed = node_file_writer(self._config, self._dependencies, arriving=arriving).write(
@@ -165,7 +166,6 @@ class Agent:
         )
         if changed:
             log.info("generation %d: wrote %s", self._membership.generation, ", ".join(changed))
-        self._phases.log_end("files")
 
     def _gpus_per_training_node(self) -> int:
         """Return the GPUs of a node that trains: this one, or a worker if the master does not."""
@@ -173,24 +173,25 @@ class Agent:
 
     def _signal_if_ready(self, cluster: ClusterSession) -> None:
         """Signal success once the MXNet environment is ready, enough peers are present and the health checks pass."""
-        self._associate_address(cluster)
-        self._current_step = Step.MXNET_ENVIRONMENT
-        is_mxnet_ready = self._mxnet_environment.check()
-        if self._membership.has_at_least(self._config.min_nodes):
-            self._phases.log_end("peers")
-            if not is_mxnet_ready:
-                return
-            self._phases.log_end("mxnet-environment")
-            self._current_step = Step.CHECKS
+        with self._failures.step(Step.ADDRESS):
+            self._associate_address(cluster)
+        with self._failures.step(Step.MXNET_ENVIRONMENT):
+            is_mxnet_ready = self._mxnet_environment.check()
+        if not self._membership.has_at_least(self._config.min_nodes):
+            return
+        self._phases.log_end("peers")
+        if not is_mxnet_ready:
+            return
+        self._phases.log_end("mxnet-environment")
+        with self._failures.step(Step.CHECKS):
             self._check_failure = self._health.check_before_ready(self._membership.active_members)
-            if self._check_failure is None:
-                self._current_step = Step.SIGNAL
+        if self._check_failure is None:
+            with self._failures.step(Step.SIGNAL):
                 cluster.stack_signal.send_success()
-                self._phases.log_end("signal")
+            self._phases.log_end("signal")
 
     def _associate_address(self, cluster: ClusterSession) -> None:
         if cluster.address is not None:
-            self._current_step = Step.ADDRESS
             cluster.address.associate(self._notice.public_address)
 
     def _run_side_tasks(self, cluster: ClusterSession) -> None:
@@ -206,7 +207,7 @@ class Agent:
             if member is not None and (not member.draining or member.has_failed_setup):
                 tasks.append(lambda: self._associate_address(cluster))
         for task in (*tasks, lambda: self._pauses.step(cluster, self._membership)):
-            self._attempt_and_log(task)
+            _attempt_and_log(task)
 
     def _watch_health(self, cluster: ClusterSession) -> None:
         """Check the machine's health; request a replacement after FAILURES_BEFORE_REPLACEMENT consecutive failures."""
@@ -222,12 +223,13 @@ class Agent:
         if failure is not None and self._failed_checks >= FAILURES_BEFORE_REPLACEMENT:
             cluster.group.request_replacement(failure.reason)
 
-    def _should_report_failure(self, error: RetryableError | None) -> bool:
+    def _should_report_failure(self) -> bool:
         now = self._dependencies.monotonic()
         # A node whose only remaining task is its signal has not failed.
         deadline = self._started_at + self._config.bootstrap_timeout_s
-        is_overdue = now >= deadline and self._current_step is not Step.SIGNAL
-        has_failed = is_overdue or self._setup.failure or isinstance(error, (ConfigError, MxnetEnvironmentError))
+        is_overdue = now >= deadline and self._failures.failed_step is not Step.SIGNAL
+        fails_at_once = isinstance(self._failures.error, (ConfigError, MxnetEnvironmentError))
+        has_failed = is_overdue or self._setup.failure or fails_at_once
         return bool(has_failed) and not self.is_signal_settled and now >= self._next_report
 
     def _report_not_ready(self) -> None:
@@ -242,7 +244,7 @@ class Agent:
             log.warning("node is not ready: %s", reason)
             return
         self._dependencies.shipper.ship()  # CloudFormation terminates the node once it has the signal
-        if error := self._attempt(lambda: self._report_failure(cluster, reason)):
+        if error := attempt(lambda: self._report_failure(cluster, reason)):
             log.warning("cannot report the failure %s: %s", reason, error)
 
     def _report_failure(self, cluster: ClusterSession, reason: str) -> None:
@@ -270,17 +272,6 @@ class Agent:
             return self._mxnet_environment.waiting
         return f"peers {len(self._membership.active_members)}/{self._membership.desired_nodes} joined"
 
-    def _attempt(self, act: Callable[[], None]) -> RetryableError | None:
-        try:
-            act()
-        except RETRYABLE_ERRORS as error:
-            return error
-        return None
-
-    def _attempt_and_log(self, task: Callable[[], None]) -> None:
-        if error := self._attempt(task):
-            log.warning("%s", error)
-
     def _delay(self) -> float:
         until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
         if until_turn > 0 and not self._failures.failed_passes:
@@ -295,3 +286,8 @@ class Agent:
         if not self._next_reconcile:
             return STEADY_PASS_S
         return min(STEADY_PASS_S, max(EAGER_RECONCILE_S, self._next_reconcile - now))
+
+
+def _attempt_and_log(task: Callable[[], None]) -> None:
+    if error := attempt(task):
+        log.warning("%s", error)

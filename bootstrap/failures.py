@@ -2,6 +2,8 @@
 
 import errno
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Final
 
@@ -30,7 +32,7 @@ NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError, Credential
 
 
 class Step(Enum):
-    """The agent's current activity, part of the short name of a failure."""
+    """A step of the agent's pass, part of the short name of a failure."""
 
     METADATA = "metadata"
     CREDENTIALS = "credentials"
@@ -45,7 +47,7 @@ class Step(Enum):
 
 
 def short_reason(error: RetryableError, *, step: Step) -> str:
-    """Return the short name of a failure during an activity."""
+    """Return the short name of a failure in a step."""
     if isinstance(error, MxnetEnvironmentError):
         return f"engines: {error.short}"
     if isinstance(error, BootstrapError):
@@ -70,21 +72,44 @@ def replacement_would_help(error: RetryableError) -> bool:
     return isinstance(error, (HostKeyError, CommandError))
 
 
+def attempt(action: Callable[[], None]) -> RetryableError | None:
+    """Perform the action; return its error, None if it succeeded."""
+    try:
+        action()
+    except RETRYABLE_ERRORS as error:
+        return error
+    return None
+
+
 class FailureTracker:
     """Tracks the failure that keeps the agent's passes from succeeding; logs it only when it starts and ends."""
 
     def __init__(self) -> None:
         self.error: RetryableError | None = None
+        """The error that ended the last pass; None if it succeeded."""
+        self.failed_step: Step | None = None
+        """The step in which that error occurred; None if it occurred between two steps."""
         self.reason: str | None = None
         """Short name of the error; None if the last pass succeeded."""
         self.failed_passes = 0
         """Number of consecutive failed passes."""
 
-    def note(self, error: RetryableError | None, *, step: Step) -> None:
-        """Record the outcome of a pass."""
-        self.error = error
+    @contextmanager
+    def step(self, step: Step) -> Iterator[None]:
+        """Mark the step as failed if an error ends it."""
+        try:
+            yield
+        except RETRYABLE_ERRORS:
+            self.failed_step = step
+            raise
+
+    def run(self, converge: Callable[[], None]) -> None:
+        """Run one pass, and record its outcome."""
+        self.failed_step = None
+        self.error = error = attempt(converge)
         self.failed_passes = 0 if error is None else self.failed_passes + 1
-        reason = None if error is None else short_reason(error, step=step)
+        # Between the steps, a pass only reads the setup's progress file.
+        reason = None if error is None else short_reason(error, step=self.failed_step or Step.FILES)
         if reason == self.reason:
             return
         if error is None:

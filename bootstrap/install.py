@@ -24,7 +24,7 @@ from bootstrap.contract import (
     SETUP_SERVICE,
     SHARED_STATE,
     SHARED_STORAGE_SERVICE,
-    TRAINER,
+    TRAINER_LINK,
 )
 from bootstrap.errors import BootstrapError, ConfigError
 from bootstrap.files.paths import pending_file, under_root
@@ -173,7 +173,7 @@ def install(release: Path, *, root: Path, system: InstallSystem) -> None:
         raise BootstrapError(f"install must run as root, got user id {os.geteuid()}")
     compile_for_users(release)
     point_link(under_root(root, CURRENT_RELEASE), release)
-    point_link(under_root(root, TRAINER), Path(CURRENT_RELEASE) / "trainer")
+    point_link(under_root(root, TRAINER_LINK), Path(CURRENT_RELEASE) / "trainer")
     write_file(under_root(root, LAUNCH_COMMAND), LAUNCH, Permissions(mode=0o755))
     _start_or_restart(release, AGENT_SERVICE, UNIT_FILE, UNIT, pending_action="restart-agent", root=root, system=system)
     config = _read_config(root)

@@ -11,7 +11,7 @@ from bootstrap.errors import BootstrapError
 from bootstrap.install import install
 from bootstrap.system import System
 
-ROOT = Path("/")
+FILESYSTEM_ROOT = Path("/")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,43 +44,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _log_to_the_journal() -> None:
+def _configure_logging() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 
 
 def _install(_: argparse.Namespace) -> None:
     # A bundle that cannot be imported must fail here, where the user data signals it; the service could not.
     importlib.import_module("bootstrap.agent_service")
-    _log_to_the_journal()
-    install(Path(__file__).resolve().parents[1], root=ROOT, system=System(ROOT))
+    _configure_logging()
+    install(Path(__file__).resolve().parents[1], root=FILESYSTEM_ROOT, system=System(FILESYSTEM_ROOT))
 
 
 def _mxnet_environment(_: argparse.Namespace) -> None:
     from bootstrap.mxnet_environment.environment_service import provide_mxnet_environment
 
-    _log_to_the_journal()
+    _configure_logging()
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    provide_mxnet_environment(ROOT)
+    provide_mxnet_environment(FILESYSTEM_ROOT)
 
 
 def _shared_storage(_: argparse.Namespace) -> None:
     from bootstrap.shared_storage.mount_service import serve_shared_storage
 
-    _log_to_the_journal()
-    serve_shared_storage(ROOT)
+    _configure_logging()
+    serve_shared_storage(FILESYSTEM_ROOT)
 
 
 def _read_ahead(_: argparse.Namespace) -> None:
     from bootstrap.read_ahead.read_ahead_service import read_ahead
 
-    _log_to_the_journal()
-    read_ahead(ROOT)
+    _configure_logging()
+    read_ahead(FILESYSTEM_ROOT)
 
 
 def _setup(_: argparse.Namespace) -> None:
     from bootstrap.setup.setup_service import serve_setup
 
-    serve_setup(ROOT)
+    serve_setup(FILESYSTEM_ROOT)
 
 
 def _apply_setup(arguments: argparse.Namespace) -> None:
@@ -88,18 +88,18 @@ def _apply_setup(arguments: argparse.Namespace) -> None:
     from bootstrap.setup.archive import SetupSource
 
     source = SetupSource(url=arguments.url, sha256=arguments.sha256, timeout_s=arguments.timeout)
-    apply_setup(source, root=ROOT, system=System(ROOT))
+    apply_setup(source, root=FILESYSTEM_ROOT, system=System(FILESYSTEM_ROOT))
 
 
 def _prepare_image(arguments: argparse.Namespace) -> None:
     from bootstrap.setup.prepare_image import prepare_image
 
     cgroup = Path("/proc/self/cgroup").read_text()
-    prepare_image(root=ROOT, sha256=arguments.sha256, system=System(ROOT), cgroup=cgroup)
+    prepare_image(root=FILESYSTEM_ROOT, sha256=arguments.sha256, system=System(FILESYSTEM_ROOT), cgroup=cgroup)
 
 
 def _run(_: argparse.Namespace) -> None:
     # Imported late: boto3 is slow to import, and install does not need it.
     from bootstrap.agent_service import serve
 
-    serve(ROOT)
+    serve(FILESYSTEM_ROOT)

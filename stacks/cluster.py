@@ -196,7 +196,7 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
             volume_key=self.key,
-            efa_type=self.props.instance if self.props.efa_interfaces else None,
+            efa_type=self.props.instance_type_info if self.props.efa_interfaces else None,
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
             uses_capacity_block=self.props.uses_capacity_block,
@@ -245,12 +245,12 @@ class DeepLearningCluster(Construct):
     def _master_template(self, template: NodeTemplate) -> NodeTemplate:
         """Return the master's template: a reservation only for the workers' type, a placement group only with EFA."""
         props = self.props
-        if props.master_type == props.instance_type and props.trains_on_master:
+        if props.master_type == props.instance_type and props.effective_master_trains:
             return template
         return replace(
             template,
             instance_type=props.master_type,
-            efa_type=props.master_instance if props.master_efa_interfaces else None,
+            efa_type=props.master_instance_type_info if props.master_efa_interfaces else None,
             placement_group=template.placement_group if props.master_efa_interfaces else None,
             capacity_reservation=template.capacity_reservation if props.master_type == props.instance_type else None,
         )
@@ -275,7 +275,7 @@ class DeepLearningCluster(Construct):
             signal_resource=group.signal_resource,
             fails_deploy=is_master or props.min_workers is None,
             min_nodes=None if props.min_workers is None else 1 + props.min_workers,
-            master_trains=props.trains_on_master,
+            master_trains=props.effective_master_trains,
             gpu_count=props.master_gpus if is_master else props.gpus,
             worker_gpu_count=props.gpus,
             efa_interfaces=props.master_efa_interfaces if is_master else props.efa_interfaces,

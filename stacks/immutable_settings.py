@@ -21,7 +21,7 @@ from stacks.settings.props import ClusterProps
 UNPINNED_ZONE: Final = "unpinned"
 """Value of the stack's zone parameter if CloudFormation chooses the zone."""
 _REPLACES_NETWORK: Final = "it would replace the network and every node"
-_MOVED_BY_UP: Final = "dlcluster up moves the nodes, while there are none"
+_MOVED_BY_UP: Final = "only dlcluster up can move the cluster to another zone, and only while it has no nodes"
 
 
 class ImmutableSetting(Construct):

@@ -84,17 +84,18 @@ class Coordinator:
             for group in groups
             for instance_id in group.active_ids | group.leaving_or_standby_ids
         }
-        current, base = stored.membership, self._starting_membership(stored, group_instances)
-        team_keys = self._team_keys(known=current.team_keys or self._last.team_keys)
+        stored_membership = stored.membership
+        previous = self._starting_membership(stored, group_instances)
+        team_keys = self._team_keys(known=stored_membership.team_keys or self._last.team_keys)
         instances = self._ec2_cache.describe(
-            group_instances=group_instances, members=[member.instance_id for member in base.members]
+            group_instances=group_instances, members=[member.instance_id for member in previous.members]
         )
-        ungrouped_members = [member for member in base.members if member.instance_id not in group_instances]
+        ungrouped_members = [member for member in previous.members if member.instance_id not in group_instances]
         desired = next_membership(
-            base,
+            previous,
             desired_nodes=sum(group.desired_capacity for group in groups),
             nodes=[
-                *self._nodes_in_networks(group_instances, instances, base),
+                *self._nodes_in_networks(group_instances, instances, previous),
                 *_ungrouped_nodes(ungrouped_members, instances),
             ],
             departed={instance_id for instance_id, instance in instances.items() if instance.is_terminated}
@@ -104,11 +105,11 @@ class Coordinator:
             team_keys=team_keys,
         )
         self.arriving = frozenset(group_instances.keys() - {member.instance_id for member in desired.members})
-        if stored.error is None and _is_unchanged(desired, current):
-            return current
-        if stored.error or base is not current:
+        if stored.error is None and _is_unchanged(desired, stored_membership):
+            return stored_membership
+        if stored.error or previous is not stored_membership:
             # A node may have read a forged record with any generation, so the new number must differ from that one.
-            desired = replace(desired, generation=self._generation_after(current, base))
+            desired = replace(desired, generation=self._generation_after(stored_membership, previous))
         if not self._table.replace_membership(stored, desired):
             log.info("generation %d not written: another coordinator was faster", desired.generation)
             return self._after_lost_race(group_instances, team_keys=team_keys)
@@ -158,10 +159,10 @@ class Coordinator:
         return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
 
     def _nodes_in_networks(
-        self, group_instances: "Mapping[str, _GroupInstance]", instances: Mapping[str, Instance], current: Membership
+        self, group_instances: "Mapping[str, _GroupInstance]", instances: Mapping[str, Instance], previous: Membership
     ) -> Iterator[Node]:
         """Yield the candidates whose addresses are in the cluster's networks; log and skip the others."""
-        for node in _candidates(group_instances, instances, self._records(group_instances), current):
+        for node in _candidates(group_instances, instances, self._records(group_instances), previous):
             try:
                 check_address(node.address, self._config.cluster_networks)
             except RecordError as error:
@@ -202,11 +203,11 @@ def _candidates(
     group_instances: Mapping[str, _GroupInstance],
     instances: Mapping[str, Instance],
     records: Mapping[str, NodeRecord],
-    current: Membership,
+    previous: Membership,
 ) -> Iterator[Node]:
     """Yield the groups' instances as nodes. A node's own record can only mark it as draining."""
     for instance_id, in_group in group_instances.items():
-        instance, record, member = instances.get(instance_id), records.get(instance_id), current.member(instance_id)
+        instance, record, member = instances.get(instance_id), records.get(instance_id), previous.member(instance_id)
         draining = in_group.is_leaving_or_standby or (instance is not None and not instance.can_be_member)
         if record is not None and instance is not None and instance.address is not None:
             yield Node(

@@ -1,7 +1,7 @@
-"""Handle notices of a termination of this instance: by spot or by its group, or the risk of one (EC2's rebalance
-recommendation).
+"""Handle notices that this instance will be terminated, or may be soon.
 
-Spot gives two minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of one is high.
+The notices are a spot interruption, an Auto Scaling termination, and a rebalance recommendation. Spot gives two
+minutes' notice of an interruption. EC2 may recommend a rebalance earlier, while the risk of an interruption is high.
 The Auto Scaling group delays its own terminations with a lifecycle hook until the node has drained.
 
 1. The agent reads the notice in each pass (`read_notice`).
@@ -80,7 +80,7 @@ class TerminationHandler:
 
     1. `_noticed_at`: wait until the membership omits this node, at most DROP_TIMEOUT_S.
     2. `_dropped_at`: wait MEMBERSHIP_PROPAGATION_S, until every other node has read that membership.
-    3. `_waits_for_ranks`: wait until no rank runs here, at most SIGTERM_DELIVERY_S and the ranks' grace period after
+    3. Still `_dropped_at`: wait until no rank runs here, at most SIGTERM_DELIVERY_S and the ranks' grace period after
        the drop. A spot interruption (`_interrupted_at`) ends the wait after SPOT_NOTICE_S.
     4. `_may_terminate`: complete the lifecycle hook, in each pass until AWS accepts it.
     5. `_completed`: do nothing more. AWS has accepted, or a heartbeat found that the hook no longer waits.
@@ -103,7 +103,7 @@ class TerminationHandler:
         self._dropped_at: float | None = None
         self._interrupted_at: float | None = None
         self._next_heartbeat = 0.0
-        self._waits_for_ranks = False
+        self._has_logged_wait = False
         self._may_terminate = False
         self._completed = False
 
@@ -135,25 +135,25 @@ class TerminationHandler:
             self._requests.request_replacement("EC2 rebalance recommendation: high risk of interruption")
         if not notice.is_terminating or self._completed:
             return
-        self._may_terminate = self._may_terminate or self._drain_is_over(membership)
+        self._may_terminate = self._may_terminate or self._is_drained(membership)
         if self._may_terminate:
             self._requests.complete_termination()
             self._completed = True
         else:
             self.send_lifecycle_heartbeat()  # The pass may have taken long.
 
-    def _drain_is_over(self, membership: Membership | None) -> bool:
+    def _is_drained(self, membership: Membership | None) -> bool:
         """Return True if every other node has dropped this one, or had time to, and its ranks have ended."""
         now = self._monotonic()
         noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
         if membership is None or membership.is_active(self._instance_id):
             dropped_at = noticed_at + DROP_TIMEOUT_S
-            return now >= dropped_at and self._ranks_are_over(dropped_at)
+            return now >= dropped_at and self._ranks_have_ended(dropped_at)
         dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
         others_know = not membership.active_members or now - dropped_at >= MEMBERSHIP_PROPAGATION_S
-        return others_know and self._ranks_are_over(dropped_at)
+        return others_know and self._ranks_have_ended(dropped_at)
 
-    def _ranks_are_over(self, dropped_at: float) -> bool:
+    def _ranks_have_ended(self, dropped_at: float) -> bool:
         """Return True if no rank runs here, or none has time left."""
         now, grace_s = self._monotonic(), self._longest_grace_s()
         if not grace_s:
@@ -164,7 +164,7 @@ class TerminationHandler:
         if now >= deadline:
             log.warning("completing the termination with ranks still running: their grace period has expired")
             return True
-        if not self._waits_for_ranks:
+        if not self._has_logged_wait:
             log.info("waiting at most %.0f s for the ranks on this node to end", deadline - now)
-            self._waits_for_ranks = True
+            self._has_logged_wait = True
         return False

@@ -97,7 +97,7 @@ class NodeFiles:
         }
         if member.node_type == contract.MASTER:
             # After the hosts: a launcher that no longer finds a node here finds it there.
-            write_file(self._path(contract.ARRIVING_NODES), f"{self._arriving}\n")
+            write_file(self._path(contract.ARRIVING_NODES_FILE), f"{self._arriving}\n")
         return [path for path, was_changed in changed.items() if was_changed]
 
     def _write_members(self, membership: Membership, *, node_index: int) -> dict[str, bool]:

@@ -44,12 +44,12 @@ class Notices:
         self,
         broadcast_to_terminals: Callable[[str], None],
         *,
-        losing: Callable[[], JobsAtRisk] = lambda: JobsAtRisk([], []),
+        find_jobs_at_risk: Callable[[], JobsAtRisk] = lambda: JobsAtRisk([], []),
         write: Callable[[str], object] = lambda text: None,
     ) -> None:
-        """`losing` returns the jobs whose checkpoints may be lost with the nodes; `write` replaces the file."""
+        """`find_jobs_at_risk` finds the jobs whose checkpoints the pause may delete; `write` replaces the file."""
         self._broadcast_to_terminals = broadcast_to_terminals
-        self._losing = losing
+        self._find_jobs_at_risk = find_jobs_at_risk
         self._write = write
         self._announced: dict[str, datetime] = {}
         self._last: dict[str, dict[str, object]] = {}
@@ -73,7 +73,7 @@ class Notices:
 
     def _losses(self) -> str:
         try:
-            jobs = self._losing()
+            jobs = self._find_jobs_at_risk()
         except OSError as error:
             log.warning("jobs cannot be read: %s", error)
             return ""

@@ -12,7 +12,7 @@ from bootstrap.cluster.membership import Membership
 from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.config import NodeConfig
-from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES_FILE
 from bootstrap.failures import RETRYABLE_ERRORS
 from bootstrap.files.paths import under_root
 from bootstrap.idle.detector import IdleDetector, Verdict
@@ -161,8 +161,8 @@ def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> P
         ),
         notices=Notices(
             dependencies.broadcast_to_terminals,
-            losing=lambda: find_jobs_at_risk(dependencies.root, config.default_user),
-            write=lambda text: write_file(under_root(dependencies.root, PAUSE_NOTICES), text),
+            find_jobs_at_risk=lambda: find_jobs_at_risk(dependencies.root, config.default_user),
+            write=lambda text: write_file(under_root(dependencies.root, PAUSE_NOTICES_FILE), text),
         ),
         watch=IdleDetector(arrival_s=config.bootstrap_timeout_s),
         monotonic=dependencies.monotonic,

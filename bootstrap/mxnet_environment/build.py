@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bootstrap.atomic_file import Permissions, write_file
-from bootstrap.contract import HOROVOD_WHEEL, MXNET_FRAMEWORKS_FILE, PYTORCH_PYTHON
+from bootstrap.contract import HOROVOD_REQUIREMENTS_FILE, MXNET_FRAMEWORKS_FILE, PYTORCH_PYTHON
 from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.mxnet_environment.recipe import (
     BUILD_TOOLS,
@@ -78,7 +78,8 @@ class Builder:
         """Install the wheel that the image lists, or else compile one, which takes minutes."""
         install = [*pip, "install", "--no-deps", "--require-hashes"]
         # On PyPI, a project's owner can add a wheel to an old release, so install only a wheel whose hash is listed.
-        if Path(HOROVOD_WHEEL).is_file() and self._works([*install, "--only-binary=:all:", "-r", HOROVOD_WHEEL]):
+        listed = [*install, "--only-binary=:all:", "-r", HOROVOD_REQUIREMENTS_FILE]
+        if Path(HOROVOD_REQUIREMENTS_FILE).is_file() and self._works(listed):
             return
         if shutil.which(COMPILER, path=self._environ["PATH"]) is None:
             raise MxnetEnvironmentError(

@@ -37,7 +37,7 @@ from bootstrap.contract import (
     SSH_CLIENT_CONFIG,
     SSHD_CONFIG,
     SYSTEMD_ENVIRONMENT,
-    TRAINER,
+    TRAINER_LINK,
     WORKER,
     WORKERS_FILE,
 )
@@ -64,7 +64,7 @@ BLOCKS: Final = (HOSTS_FILE, ENVIRONMENT_FILE, KNOWN_HOSTS_FILE)
 NODE_STATE_PATTERNS: Final = (
     *(f"/etc/systemd/system/{service}" for service in SERVICES),
     *(ENVIRONMENT_SCRIPT, SYSTEMD_ENVIRONMENT, SSH_CLIENT_CONFIG, SSHD_CONFIG, LAUNCH_COMMAND),
-    *(CURRENT_RELEASE, TRAINER, RELEASES_DIR, WORKERS_FILE, str(Path(NODE_CONFIG).parent)),
+    *(CURRENT_RELEASE, TRAINER_LINK, RELEASES_DIR, WORKERS_FILE, str(Path(NODE_CONFIG).parent)),
 )
 IDENTITY_PATTERNS: Final = (
     *("/etc/ssh/ssh_host_*", "/etc/hostname", "/etc/netplan/50-cloud-init.yaml", "/var/lib/cloud/*"),

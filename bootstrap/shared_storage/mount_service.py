@@ -23,7 +23,7 @@ from bootstrap.contract import (
     MOUNTED,
     NODE_CONFIG,
     SHARED_STATE,
-    SHARED_TARGET,
+    SHARED_TARGET_FILE,
 )
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mounts import MountError, OccupiedError, SharedDirectory
@@ -128,7 +128,7 @@ class Mounter:
 
     def _read_target(self) -> StorageTarget | None:
         try:
-            return parse_or_none(under_root(self._root, SHARED_TARGET).read_text(), region=self._region)
+            return parse_or_none(under_root(self._root, SHARED_TARGET_FILE).read_text(), region=self._region)
         except OSError:
             return None
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from bootstrap.atomic_file import write_file
 from bootstrap.cluster.record_validation import RecordError, check_mount
-from bootstrap.contract import MOUNT_NOT_KNOWN, MOUNTED, SHARED_STATE, SHARED_TARGET
+from bootstrap.contract import MOUNT_NOT_KNOWN, MOUNTED, SHARED_STATE, SHARED_TARGET_FILE
 from bootstrap.files.paths import under_root
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class SharedStorage:
             return
         target = self._wanted if self._wanted.startswith("efs:") else announced
         if target and (target == self._wanted or target.startswith(f"{self._wanted}:")):
-            write_file(under_root(self._root, SHARED_TARGET), f"{target}\n")
+            write_file(under_root(self._root, SHARED_TARGET_FILE), f"{target}\n")
 
     def mount_state(self) -> str:
         """Return the state for this node's record; empty without shared storage."""

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from bootstrap.contract import BUCKET_VARIABLE, EFS_MOUNT_VARIABLE, SHARED_DIR, SHARED_VARIABLE, TRAINER
+from bootstrap.contract import BUCKET_VARIABLE, EFS_MOUNT_VARIABLE, SHARED_DIR, SHARED_VARIABLE, TRAINER_LINK
 from launcher.spec import JobSpec
 
-TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
+TRAINER_MODULE = re.compile(rf"(?:{re.escape(TRAINER_LINK)}|/opt/deeplearning/current/trainer)(?:/__main__\.py)?/?")
 """Matches an argument that runs the bundled trainer."""
 MODEL_PREFIX = "--model-prefix"
 """Trainer option that sets where checkpoints go."""

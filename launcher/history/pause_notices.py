@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bootstrap.contract import PAUSE_NOTICES
+from bootstrap.contract import PAUSE_NOTICES_FILE
 from launcher.atomic_file import write_atomically
 from launcher.history.recorder import jobs_directory
 from launcher.paths import JOB_LOG
@@ -18,7 +18,7 @@ TOLD = "pause-notices.json"
 """File in a job's directory with the announcements that its log has: {KIND: SENTENCE}."""
 
 
-def log_pauses(job_ids: Iterable[str], *, notices: Path = Path(PAUSE_NOTICES)) -> None:
+def log_pauses(job_ids: Iterable[str], *, notices: Path = Path(PAUSE_NOTICES_FILE)) -> None:
     """Add what is new to these jobs' logs. Raises OSError on a full disk."""
     announced = _read(notices)
     for job_id in job_ids if announced else ():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.contract import ARRIVING_NODES
+from bootstrap.contract import ARRIVING_NODES_FILE
 from launcher.errors import LaunchError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
@@ -123,7 +123,7 @@ class Deadline:
         return self.end - now
 
 
-def node_is_arriving(path: Path = Path(ARRIVING_NODES)) -> bool:
+def node_is_arriving(path: Path = Path(ARRIVING_NODES_FILE)) -> bool:
     """Return True if a new node is on its way to the cluster, or if only the master knows."""
     try:
         return path.read_text().strip() != "0"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from bootstrap.contract import HOROVOD_WHEEL
+from bootstrap.contract import HOROVOD_REQUIREMENTS_FILE
 from bootstrap.mxnet_environment.build import install_patches
 from bootstrap.mxnet_environment.recipe import BUILD_TOOLS, CONTENTS, HOROVOD_OPTIONS, HOROVOD_SOURCE, SYSTEM_PYTHON
 from local.cache import cache_dir, cached_tree, recipe_hash
@@ -47,7 +47,7 @@ def _build(layer: Path) -> None:
     [wheel] = mirror.glob("horovod-*.whl")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
     version = wheel.name.split("-")[1]
-    Path(layer, HOROVOD_WHEEL.lstrip("/")).write_text(f"horovod=={version} --hash=sha256:{sha256}\n")
+    Path(layer, HOROVOD_REQUIREMENTS_FILE.lstrip("/")).write_text(f"horovod=={version} --hash=sha256:{sha256}\n")
 
 
 def _fill(mirror: Path, work: Path) -> None:

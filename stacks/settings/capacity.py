@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bootstrap import contract
-from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
+from bootstrap.aws.group_sizes import ClusterSizes, GroupSize
 from stacks.catalog import instance_types
 from stacks.catalog.gpu_types import InstanceType
 from stacks.settings.base import Settings, SettingsError, require, shown
@@ -47,31 +47,32 @@ class CapacitySettings(Settings):
             if instance_types.find(name) is None and not _TYPE.fullmatch(name):
                 hint = nearest_type_hint(name)
                 raise SettingsError(f"{setting} must be FAMILY.SIZE such as g6.xlarge, got {shown(name)}{hint}")
-        if not (self.trains_on_master or count):
+        if not (self.effective_master_trains or count):
             raise SettingsError("worker_count must be at least 1 with a master that does not train, got 0")
 
     def warnings(self) -> dict[str, str]:
         """Warn of a type that is unknown or not sold everywhere, and of a deploy without a node to train on."""
         warnings = super().warnings()
-        if not (self.trains_on_master or self.needed_workers):
+        if not (self.effective_master_trains or self.needed_workers):
             warnings["no-trainer"] = (
                 "min_workers 0 with a master that does not train: the deploy succeeds without a node to train on, "
                 "set min_workers to at least 1 unless workers may come later"
             )
-        if self.instance is None and not instance_types.is_arm(self.instance_type):
+        known = self.instance_type_info
+        if known is None and not instance_types.is_arm(self.instance_type):
             near = instance_types.nearest(self.instance_type)
             warnings["unknown-type"] = (
                 f"instance_type {self.instance_type} is not in the catalog{f' (nearest: {near})' if near else ''}: "
                 "only EC2 knows whether it exists, and whether the AMI has drivers for it"
             )
-        elif self.instance is not None and self.instance.successor is not None:
+        elif known is not None and known.successor is not None:
             warnings["not-sold"] = (
-                f"{self.instance_type} is rarely available now; the nearest current type is {self.instance.successor}"
+                f"{self.instance_type} is rarely available now; the nearest current type is {known.successor}"
             )
         return warnings
 
     @property
-    def instance(self) -> InstanceType | None:
+    def instance_type_info(self) -> InstanceType | None:
         """Return the catalog's entry of the instance type; None for an unknown type."""
         return instance_types.find(self.instance_type)
 
@@ -81,13 +82,13 @@ class CapacitySettings(Settings):
         return self.master_instance_type or self.instance_type
 
     @property
-    def master_instance(self) -> InstanceType | None:
+    def master_instance_type_info(self) -> InstanceType | None:
         """Return the catalog's entry of the master's type; None for an unknown type."""
         return instance_types.find(self.master_type)
 
     @property
-    def trains_on_master(self) -> bool:
-        """Return True if jobs also run on the master."""
+    def effective_master_trains(self) -> bool:
+        """Return the setting ``master_trains``, or its default: True if the master has the workers' type."""
         return self.master_type == self.instance_type if self.master_trains is None else self.master_trains
 
     @property
@@ -102,12 +103,12 @@ class CapacitySettings(Settings):
         """Return the GPUs of the master; None if neither the catalog nor the user names them."""
         if self.master_type == self.instance_type:
             return self.gpus
-        return self.master_instance.gpus if self.master_instance else None
+        return self.master_instance_type_info.gpus if self.master_instance_type_info else None
 
     @property
     def gpus(self) -> int | None:
         """Return the GPUs of a node; None if neither the catalog nor the user names it."""
-        return self.gpu_count if self.instance is None else self.instance.gpus
+        return self.gpu_count if self.instance_type_info is None else self.instance_type_info.gpus
 
     @property
     def needed_workers(self) -> int:
@@ -115,25 +116,12 @@ class CapacitySettings(Settings):
         return self.worker_count if self.min_workers is None else self.min_workers
 
     @property
-    def starts_nodes(self) -> bool:
-        """Return True if a deploy starts nodes. ClusterProps overrides it: the conditions are other concerns'."""
-        raise NotImplementedError
-
-    @property
     def fleet_sizes(self) -> ClusterSizes:
         """Return the sizes of both Auto Scaling groups when every node is up."""
         return declared_sizes(worker_count=self.worker_count, needed_workers=self.needed_workers)
 
-    @property
-    def initial_sizes(self) -> ClusterSizes:
-        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
-
-        Otherwise they are ``fleet_sizes``, as always in a later start by ``dlcluster up`` or a schedule.
-        """
-        return self.fleet_sizes if self.starts_nodes else dict.fromkeys(contract.NODE_TYPES, PAUSED)
-
     def _check_gpu_count(self) -> None:
-        count, known = self.gpu_count, self.instance
+        count, known = self.gpu_count, self.instance_type_info
         if count is None:
             return
         require(0 <= count <= _MAX_GPUS, "gpu_count", count, f"0 to {_MAX_GPUS}")

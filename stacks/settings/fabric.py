@@ -31,7 +31,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
         super().check()
         for name in ("efa", "placement_group"):
             require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")
-        if self.trains_on_master and bool(self.master_efa_interfaces) != bool(self.efa_interfaces):
+        if self.effective_master_trains and bool(self.master_efa_interfaces) != bool(self.efa_interfaces):
             raise SettingsError(
                 f"master_trains with efa needs EFA on both types or on none, as NCCL uses one network: "
                 f"{self.instance_type} has {self.efa_interfaces} adapters, {self.master_type} "
@@ -51,13 +51,13 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     @property
     def efa_interfaces(self) -> int:
         """Return the EFA interfaces of each worker; 0 if EFA is off or the type has none."""
-        return self.instance.efa_interfaces if self.instance and self.efa == AUTO else 0
+        return self.instance_type_info.efa_interfaces if self.instance_type_info and self.efa == AUTO else 0
 
     @property
     def master_efa_interfaces(self) -> int:
         """Return the EFA interfaces of the master; one that does not train has none."""
-        known = self.master_instance
-        return known.efa_interfaces if known and self.trains_on_master and self.efa == AUTO else 0
+        known = self.master_instance_type_info
+        return known.efa_interfaces if known and self.effective_master_trains and self.efa == AUTO else 0
 
     @property
     def unreachable_master_reason(self) -> str | None:

@@ -31,11 +31,11 @@ class ImageSettings(CapacitySettings):
     def warnings(self) -> dict[str, str]:
         """Warn of a GPU that AWS does not list for the image."""
         warnings = super().warnings()
-        instance, family = self.instance, self.ami_family
-        if instance and family and not instance_types.is_listed(instance, family):
+        known, family = self.instance_type_info, self.ami_family
+        if known and family and not instance_types.is_listed(known, family):
             warnings["not-listed"] = (
                 f"{self.instance_type} is not on AWS's list for the AMI {family}, which may not drive its "
-                f"{instance.gpu_model}: set ami to an image that lists it if the nodes find no GPU"
+                f"{known.gpu_model}: set ami to an image that lists it if the nodes find no GPU"
             )
         return warnings
 
@@ -44,7 +44,8 @@ class ImageSettings(CapacitySettings):
         """Return the family of the nodes' Deep Learning AMI; None with the user's own ``ami``."""
         if self.ami is not None:
             return None
-        return None if self.instance and self.instance.needs_ami else deep_learning_ami.DEFAULT_AMI_FAMILY
+        needs_ami = self.instance_type_info is not None and self.instance_type_info.needs_ami
+        return None if needs_ami else deep_learning_ami.DEFAULT_AMI_FAMILY
 
     @property
     def ami_source(self) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
+from bootstrap.contract import NODE_TYPES
 from bootstrap.team_keys.keys import TAG_LENGTH, to_tags
 from stacks.settings.access import AccessSettings
 from stacks.settings.base import SettingsError
@@ -81,9 +83,13 @@ class ClusterProps(
         return cls(**{**(hardened_defaults(parsed) if parsed.get("hardened") else {}), **parsed})
 
     @property
-    def starts_nodes(self) -> bool:
-        """Return True if a deploy starts nodes; otherwise ``dlcluster up`` or a Capacity Block's schedules do."""
-        return self.is_placed and not self.uses_capacity_block
+    def initial_sizes(self) -> ClusterSizes:
+        """Return the sizes that a deploy gives both groups: zero while no zone is chosen, or in a Capacity Block.
+
+        A later start, by ``dlcluster up`` or a Capacity Block's schedules, gives them ``fleet_sizes``.
+        """
+        starts_nodes = self.is_placed and not self.uses_capacity_block
+        return self.fleet_sizes if starts_nodes else dict.fromkeys(NODE_TYPES, PAUSED)
 
 
 SETTINGS: Final = tuple(field.name for field in dataclasses.fields(ClusterProps))

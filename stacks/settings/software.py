@@ -111,7 +111,7 @@ class FrameworkSettings(CapacitySettings):
         if self.engines and instance_types.is_arm(self.instance_type):
             name = shown(self.instance_type)
             raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")
-        if self.engines and not self.trains_on_master:
+        if self.engines and not self.effective_master_trains:
             raise SettingsError("engines need a master that trains, as mpirun and MXNet's scheduler start there")
 
     @property

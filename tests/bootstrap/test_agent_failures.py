@@ -54,6 +54,60 @@ def test_failure_signal_names_what_is_missing(
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} {slug}")]
 
 
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ("bootstrap.agent.connect_to_cluster", "credentials-EIO"),
+        ("bootstrap.agent.own_record", "host-key-EIO"),
+        ("bootstrap.agent.NodeRecordWriter.publish", "table-EIO"),
+        ("bootstrap.cluster.table.Table.read_stored", "table-EIO"),
+        ("bootstrap.cluster.coordinator.describe_groups", "groups-EIO"),
+        ("bootstrap.agent.node_file_writer", "files-EIO"),
+        ("bootstrap.aws.elastic_ip.ElasticIp.associate", "address-EIO"),
+        ("bootstrap.agent.EnvironmentMonitor.check", "mxnet-environment-EIO"),
+        ("bootstrap.health.checks.HealthChecks.check_before_ready", "checks-EIO"),
+        ("bootstrap.aws.signals.StackSignal.send_success", "signal-EIO"),
+    ],
+)
+def test_failure_names_the_step_that_it_ended(
+    cluster: SimulatedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    broken: str,
+    reason: str,
+) -> None:
+    cluster.add_group("master", size=1)
+    cluster.add_group("worker", size=0)
+    master = cluster.node("master", settings={"address": "203.0.113.2", "address_allocation": "eipalloc-1"})
+
+    def break_(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("bootstrap.aws.elastic_ip.ElasticIp.associate", lambda *_: None)
+    monkeypatch.setattr(broken, break_)
+    for _ in range(2):  # The side tasks of the first pass must not change what the second reports.
+        master.agent.run_pass()
+    failures = [record.getMessage() for record in caplog.records if record.name == "bootstrap.failures"]
+    assert failures == [f"{reason}: [Errno 5] Input/output error"]
+
+
+def test_node_whose_signal_alone_fails_reports_no_failure_at_the_deadline(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [master] = boot_cluster(cluster, workers=0)
+
+    def unreachable(*_: object) -> None:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bootstrap.aws.signals.StackSignal.send_success", unreachable)
+        cluster.clock.now += 600.0
+        master.agent.run_pass()
+        assert not cluster.signals
+    master.agent.run_pass()
+    assert cluster.signals == [("MasterGroup", "SUCCESS", master.instance_id)]
+
+
 def test_full_disk_delays_and_is_the_reason_at_the_deadline(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

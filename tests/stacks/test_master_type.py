@@ -61,7 +61,7 @@ def test_a_master_with_one_interface_gives_workers_with_several_a_public_way_in(
 def test_a_master_of_the_workers_type_trains_unless_the_setting_is_false(
     settings: dict[str, object], *, trains: bool
 ) -> None:
-    assert ClusterProps.from_context({"cluster": settings}).trains_on_master is trains
+    assert ClusterProps.from_context({"cluster": settings}).effective_master_trains is trains
 
 
 @pytest.mark.parametrize(

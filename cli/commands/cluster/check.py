@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from bootstrap.contract import TRAINER
+from bootstrap.contract import TRAINER_LINK
 from cli.command import cluster_command
 from cli.errors import EXIT_FAILED, ClusterError
 from cli.jobs.records import running_jobs
@@ -13,7 +13,7 @@ from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
 from cli.ssh.master_connection import CommandResult, MasterConnection, kill_on_disconnect, last_line
 
-PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER}/check", "--json")
+PROGRAM: Final = ("launch", "--force", "python", f"{TRAINER_LINK}/check", "--json")
 """Command of the job that measures. It also runs on differing nodes, because it names those, and on the master without
 this command."""
 SAID: Final = "check: "

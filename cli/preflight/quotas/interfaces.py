@@ -34,8 +34,8 @@ def check_interface_quota(target: PreflightTarget) -> Iterator[Finding]:
 
 def of_nodes(props: ClusterProps) -> int:
     """Return the number of the nodes' interfaces."""
-    master = _of_node(props.master_instance, props.master_efa_interfaces)
-    return master + props.worker_count * _of_node(props.instance, props.efa_interfaces)
+    master = _of_node(props.master_instance_type_info, props.master_efa_interfaces)
+    return master + props.worker_count * _of_node(props.instance_type_info, props.efa_interfaces)
 
 
 def _of_node(instance: InstanceType | None, efa_interfaces: int) -> int:

@@ -63,13 +63,13 @@ def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: Simulate
 def test_the_master_counts_the_instances_that_have_not_joined_yet(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, lost, other = nodes
-    assert master.text(contract.ARRIVING_NODES) == "0\n"
-    assert not any(under_root(node.root, contract.ARRIVING_NODES).exists() for node in (lost, other))
+    assert master.text(contract.ARRIVING_NODES_FILE) == "0\n"
+    assert not any(under_root(node.root, contract.ARRIVING_NODES_FILE).exists() for node in (lost, other))
     cluster.terminate(lost.instance_id)
-    cluster.run([master, other], until=lambda: master.text(contract.ARRIVING_NODES) == "1\n")
+    cluster.run([master, other], until=lambda: master.text(contract.ARRIVING_NODES_FILE) == "1\n")
     new = cluster.replacement("worker", of=nodes)
     run_until_agreed(cluster, [master, new, other])
-    assert master.text(contract.ARRIVING_NODES) == "0\n"
+    assert master.text(contract.ARRIVING_NODES_FILE) == "0\n"
 
 
 def test_no_ssh_key_is_authorized_without_a_master(cluster: SimulatedCluster) -> None:

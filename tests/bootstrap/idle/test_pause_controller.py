@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES
+from bootstrap.contract import CAPACITY_BLOCK_PAUSES_TAG, EXPIRES_TAG, IDLE_STOP_TAG, PAUSE_ID, PAUSE_NOTICES_FILE
 from bootstrap.idle.pause_record import PauseRecord, parse_pause
 from tests.bootstrap.idle.node_files import write_counters
 from tests.bootstrap.simulated_cluster import START, SimulatedCluster
@@ -133,12 +133,12 @@ def test_expiry_is_announced_once_and_extensions_reach_nodes(
     run(cluster, nodes, seconds=180.0)
     assert [[text[:40] for text in walls(node)] for node in nodes] == [["this cluster pauses at 00:40 UTC (expire"]] * 2
     tag(cluster, EXPIRES_TAG, "2026-12-01T08:40:00Z")
-    announced = json.loads(nodes[0].text(PAUSE_NOTICES))
+    announced = json.loads(nodes[0].text(PAUSE_NOTICES_FILE))
     assert announced == {"expires": {"sentence": walls(nodes[0])[0], "is_coming": True}}
     run(cluster, nodes, seconds=90.0)
     assert [walls(node)[1:] for node in nodes] == [["this cluster's expiry has been postponed"]] * 2
     withdrawn = {"expires": {"sentence": "this cluster's expiry has been postponed", "is_coming": False}}
-    assert [json.loads(node.text(PAUSE_NOTICES)) for node in nodes] == [withdrawn] * 2
+    assert [json.loads(node.text(PAUSE_NOTICES_FILE)) for node in nodes] == [withdrawn] * 2
 
 
 def test_end_of_a_capacity_block_is_announced_everywhere(cluster: SimulatedCluster, nodes: list[SimulatedNode]) -> None:

@@ -51,7 +51,7 @@ def test_expiry_notice_lists_jobs_whose_checkpoints_may_be_lost() -> None:
     record = PauseRecord(expires=now + timedelta(minutes=10))
     losses = [JobsAtRisk([], []), JobsAtRisk(["one", "two"], ["three"]), JobsAtRisk([], ["three"])]
     for jobs in losses:
-        Notices(message.append, losing=partial(JobsAtRisk, *jobs)).follow(record, now=now)
+        Notices(message.append, find_jobs_at_risk=partial(JobsAtRisk, *jobs)).follow(record, now=now)
     lost = ". The checkpoints of these jobs will be lost: one, two"
     unknown = ". It is unknown whether the checkpoints of job three are in S3 or the shared directory"
     assert message[0].endswith("dlcluster extend 8h postpones it")

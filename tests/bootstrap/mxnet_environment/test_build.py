@@ -41,7 +41,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
         program.chmod(0o755)
         monkeypatch.setattr(build_module, "SYSTEM_PYTHON", str(program))
         monkeypatch.setattr(build_module, "PYTORCH_PYTHON", str(tmp_path / "none"))
-        monkeypatch.setattr(build_module, "HOROVOD_WHEEL", str(tmp_path / "wheel.txt"))
+        monkeypatch.setattr(build_module, "HOROVOD_REQUIREMENTS_FILE", str(tmp_path / "wheel.txt"))
         return calls
 
     return make
@@ -157,7 +157,7 @@ def test_horovods_source_with_a_wrong_hash_is_not_run(
     tools.write_text("")
     monkeypatch.setattr(build_module, "HOROVOD_SOURCE", listed)
     monkeypatch.setattr(build_module, "BUILD_TOOLS", tools)
-    monkeypatch.setattr(build_module, "HOROVOD_WHEEL", str(tmp_path / "none"))
+    monkeypatch.setattr(build_module, "HOROVOD_REQUIREMENTS_FILE", str(tmp_path / "none"))
     monkeypatch.setattr(build_module, "COMPILER", "true")
     environ = {"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "HOME": str(tmp_path)}
     environ["PIP_TARGET"] = str(tmp_path / "to")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import SHARED_STATE, SHARED_TARGET
+from bootstrap.contract import SHARED_STATE, SHARED_TARGET_FILE
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.mount_service import MAX_BACKOFF_S, WATCH_S, Mounter
 from bootstrap.shared_storage.mounts import MountError, OccupiedError
@@ -42,7 +42,7 @@ class Node:
         )
 
     def announce(self, text: str) -> None:
-        file = under_root(self.root, SHARED_TARGET)
+        file = under_root(self.root, SHARED_TARGET_FILE)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
 

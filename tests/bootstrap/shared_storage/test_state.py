@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contract import SHARED_STATE, SHARED_TARGET
+from bootstrap.contract import SHARED_STATE, SHARED_TARGET_FILE
 from bootstrap.files.paths import under_root
 from bootstrap.shared_storage.state import SETTLE_S, SharedStorage
 from tests.bootstrap.simulated_node import Clock
@@ -39,7 +39,7 @@ def test_mount_target_file_follows_the_setting(
     tmp_path: Path, wanted: str | None, announced: str, target: str | None
 ) -> None:
     storage(tmp_path, wanted).follow(announced)
-    file = under_root(tmp_path, SHARED_TARGET)
+    file = under_root(tmp_path, SHARED_TARGET_FILE)
     assert (file.read_text().strip() if file.exists() else None) == target
 
 

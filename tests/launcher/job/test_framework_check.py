@@ -9,7 +9,7 @@ import pytest
 
 from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster
 
-ROOT = 'ROOT: Final = "/opt/deeplearning"'
+DIRECTORY = 'PRODUCT_DIRECTORY: Final = "/opt/deeplearning"'
 CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'
 
 
@@ -23,9 +23,10 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
             shutil.copytree(LAUNCHER.parent / package, release / package, ignore=shutil.ignore_patterns("__pycache__"))
         contract = release / "bootstrap/contract.py"
         text = contract.read_text()
-        assert ROOT in text
+        assert DIRECTORY in text
         assert CONFIG in text
-        text = text.replace(ROOT, f'ROOT: Final = "{root}"').replace(CONFIG, f'NODE_CONFIG: Final = "{config}"')
+        text = text.replace(DIRECTORY, f'PRODUCT_DIRECTORY: Final = "{root}"')
+        text = text.replace(CONFIG, f'NODE_CONFIG: Final = "{config}"')
         contract.write_text(text)
         config.write_text("{}")
         if frameworks:

@@ -195,7 +195,8 @@ def test_with_an_ami_any_type_is_taken(name: str) -> None:
 
 def test_with_a_gpu_count_an_unknown_type_gets_the_default_ami() -> None:
     props = ClusterProps.from_context({"instance_type": "z9.huge", "gpu_count": "8"})
-    assert (props.gpu_count, props.instance, props.ami_family) == (8, None, deep_learning_ami.DEFAULT_AMI_FAMILY)
+    assert (props.gpu_count, props.instance_type_info) == (8, None)
+    assert props.ami_family == deep_learning_ami.DEFAULT_AMI_FAMILY
 
 
 def test_a_gpu_count_that_agrees_with_the_catalog_is_taken() -> None:
