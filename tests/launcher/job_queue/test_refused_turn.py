@@ -7,6 +7,7 @@ import pytest
 
 from launcher.errors import BusyError
 from launcher.history.recorder import JobRecorder, jobs_directory, user_name
+from launcher.hosts.hostfile import Host
 from launcher.job_queue.turn import select_nodes
 from tests.launcher.job_records import JOB
 
@@ -23,7 +24,7 @@ def test_job_on_the_nodes_is_named_with_its_own_name_and_the_key_that_started_it
     name: str | None, key: str | None, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    job = replace(JOB, has_gpus=True)
+    job = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
     holder = JobRecorder(replace(job, name=name), job_id="one", cwd="/", started_by=key)
     holder.begin()
     holder.on_turn(job)
