@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from stacks.interrupts import exit_on_interrupt
+
+exit_on_interrupt()
+
 try:
     import aws_cdk as cdk
     from aws_cdk.cx_api import SynthesisMessageLevel

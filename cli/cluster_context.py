@@ -1,12 +1,13 @@
 """Look up the selected cluster and its members, which most commands start with."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from cli.aws.clients import Clients, create_clients
 from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.nodes import ClusterMembership, ClusterNode, read_membership
-from cli.errors import NoClusterError, NoMembersError
+from cli.errors import NoClusterError, NoMembersError, SeveralClustersError
 from cli.seen_clusters import SeenCluster, forget, remember
 from cli.shared_options import Selection
 from cli.sizes.paused_error import explain_if_paused
@@ -37,10 +38,28 @@ def find_selected_cluster(selection: Selection) -> ClusterContext:
     return look_up(selection, create_clients(selection.region))
 
 
+def select_cluster(selection: Selection, clients: Clients) -> Cluster:
+    """Return the cluster of the command line, or the only one, or among several that of ./cdk.json.
+
+    Raises ClusterError.
+    """
+    try:
+        return find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    except SeveralClustersError:
+        # Imported late: only this case needs the settings.
+        from cli.cdk.context import own_props
+
+        props = own_props(Path.cwd())
+        with suppress(NoClusterError):
+            if props is not None:
+                return find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
+        raise
+
+
 def look_up(selection: Selection, clients: Clients) -> ClusterContext:
     """Return the selected cluster with existing clients, because creating them is slow. Raises ClusterError."""
     try:
-        cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+        cluster = select_cluster(selection, clients)
     except NoClusterError:
         forget(selection.cluster, clients.region)
         raise

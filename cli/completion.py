@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bootstrap.contract import MASTER, worker_host
-from cli.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from stacks.settings.props import ClusterProps
 
-OWN_SETTINGS: Final = ("cluster", "cluster_name")
-"""Keys of a context that has a cluster: the cdk.json of another app has neither."""
 NODE_SEPARATOR: Final = ":"
 """Ends the node's name in NODE:PATH."""
 
@@ -75,12 +72,7 @@ def _indexes(ctx: click.Context) -> list[int]:
 
 
 def _props() -> "ClusterProps | None":
-    """Return the settings in this directory; None if there are none that can be used."""
     # Imported late: every start imports this module.
-    from cli.cdk.context import read_context, read_props
+    from cli.cdk.context import own_props
 
-    try:
-        cdk_context = read_context(Path.cwd())
-        return read_props(cdk_context) if any(name in cdk_context for name in OWN_SETTINGS) else None
-    except (UsageError, OSError):
-        return None
+    return own_props(Path.cwd())

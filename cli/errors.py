@@ -62,3 +62,7 @@ class UsageError(ClusterError):
     """The command line, or a setting in the environment, is wrong."""
 
     exit_code = EXIT_USAGE
+
+
+class SeveralClustersError(UsageError):
+    """The region has several clusters, and the command line names none."""

@@ -16,7 +16,7 @@ class Selection:
     """The cluster to work on, and the key to log in with."""
 
     cluster: str | None = None
-    """Cluster's name; None means the only cluster of the account and region."""
+    """Cluster's name; None means the only cluster of the account and region, or among several that of ./cdk.json."""
     region: str | None = None
     """Region; None means that of the environment or the profile."""
     identity: str | None = None
@@ -24,7 +24,7 @@ class Selection:
 
 
 OPTIONS: Final = (
-    (("--cluster",), "NAME", "Cluster name, if there is more than one.", complete_cluster),
+    (("--cluster",), "NAME", "Cluster name (the only one, or that of ./cdk.json).", complete_cluster),
     (("--region",), "REGION", "AWS region (AWS_REGION, or the profile's).", None),
     (("-i", "--identity"), "FILE", "Private key to log in with.", complete_file),
 )

@@ -1,1 +1,1 @@
-"""Define the resources in AWS, as CDK constructs. Only ``stacks.settings`` does not import aws_cdk."""
+"""Define the resources in AWS, as CDK constructs. Only ``settings`` and ``interrupts`` do not import aws_cdk."""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.stacks.existing_vpc import ACCOUNT, PIN, REGION, SETTINGS, VPC
+from tests.waiting import wait_until
 
 USER = f"arn:aws:iam::{ACCOUNT}:user/ann"
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -21,20 +23,24 @@ KEPT = ("PATH", "HOME", "PYTHONPYCACHEPREFIX", "JSII_RUNTIME_PACKAGE_CACHE_ROOT"
 VALIDATED = {"CDK_VALIDATION": "true"}
 
 
+def app_variables(outdir: Path, context: dict[str, Any]) -> dict[str, str]:
+    """Return the variables that the CDK's command line sets, by default without its own validator."""
+    flags = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
+    return {
+        **{name: os.environ[name] for name in KEPT if name in os.environ},
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CDK_CONTEXT_JSON": json.dumps({**flags, **context}),
+        "CDK_OUTDIR": str(outdir),
+        "CDK_VALIDATION": "false",
+    }
+
+
 def run_app(outdir: Path, context: dict[str, Any], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the app, by default without the CDK's own validator, which takes two thirds of the time."""
-    flags = json.loads((REPOSITORY / "cdk.json").read_text())["context"]
     return subprocess.run(
         [sys.executable, "app.py"],
         cwd=REPOSITORY,
-        env={
-            **{name: os.environ[name] for name in KEPT if name in os.environ},
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "CDK_CONTEXT_JSON": json.dumps({**flags, **context}),
-            "CDK_OUTDIR": str(outdir),
-            "CDK_VALIDATION": "false",
-            **variables,
-        },
+        env={**app_variables(outdir, context), **variables},
         capture_output=True,
         text=True,
         timeout=300,
@@ -111,6 +117,32 @@ def test_missing_environment_is_one_line_and_exit_code_1(tmp_path: Path) -> None
     result = run_app(tmp_path / "out", {}, PYTHONPATH=str(tmp_path))
     advice = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
     assert (result.returncode, result.stderr) == (1, f"error: {sys.executable} has no aws_cdk: {advice}\n")
+
+
+def test_ctrl_c_during_the_synth_is_one_line_and_exit_code_130(tmp_path: Path) -> None:
+    """A terminal interrupts the CDK's Node process too, whose end Python notices in the midst of a call."""
+    started = tmp_path / "started"
+    node = tmp_path / "node"
+    node.write_text(f"#!/bin/sh\ntouch {started}\nexec sleep 60\n")
+    node.chmod(0o755)
+    variables = {**app_variables(tmp_path / "out", {}), "JSII_NODE": str(node), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=REPOSITORY,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    ) as app:
+        try:
+            wait_until(started.exists, "the start of Node", timeout_s=60)
+            os.killpg(app.pid, signal.SIGINT)
+            out, err = app.communicate(timeout=60)
+        finally:
+            app.kill()
+    assert (app.returncode, out, err) == (130, "", "interrupted during synthesis: nothing was deployed\n")
+    assert {path.name for path in tmp_path.iterdir()} <= {"node", "started", "out"}
 
 
 def test_zone_outside_the_region_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

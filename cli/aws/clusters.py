@@ -24,7 +24,7 @@ from bootstrap.contract import (
     TABLE_OUTPUT,
 )
 from cli.aws.stack_history import describe_stack
-from cli.errors import ClusterError, NoClusterError, UsageError
+from cli.errors import ClusterError, NoClusterError, SeveralClustersError
 from cli.stack_states import explain
 from stacks.settings.parsing import format_utc
 
@@ -217,7 +217,7 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
         unfinished = [stack for stack in stacks if isinstance(stack, UnfinishedStack)]
         raise NoClusterError(f"no cluster in {region}{_reason_for_none(unfinished, region)}")
     if name is None and len(clusters) > 1:
-        raise UsageError(f"more than one cluster in {region}, choose with --cluster: {names}")
+        raise SeveralClustersError(f"more than one cluster in {region}, choose with --cluster: {names}")
     chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
     if not chosen:
         raise NoClusterError(f"no cluster {name!r} in {region}, there is: {names}")

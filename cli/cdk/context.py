@@ -19,6 +19,9 @@ LOOKED_UP_FILE: Final = "cdk.context.json"
 USER_FILE: Final = "~/.cdk.json"
 """File with the user's settings for every app."""
 
+OWN_SETTINGS: Final = ("cluster", "cluster_name")
+"""Keys of a context that has a cluster: the cdk.json of another app has neither."""
+
 cdk_option: Final = click.option(
     *("-c", "--context", "cdk_options"),
     metavar="NAME=VALUE",
@@ -48,6 +51,15 @@ def read_props(context: dict[str, Any]) -> ClusterProps:
         return ClusterProps.from_context(context)
     except SettingsError as error:
         raise UsageError(str(error)) from error
+
+
+def own_props(directory: Path) -> ClusterProps | None:
+    """Return the settings if the directory's cdk.json has some and they can be used, else None."""
+    try:
+        context = read_context(directory)
+        return read_props(context) if any(name in context for name in OWN_SETTINGS) else None
+    except (UsageError, OSError):
+        return None
 
 
 def _context(path: Path, *, needed: bool) -> dict[str, Any]:

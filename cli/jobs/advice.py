@@ -2,10 +2,15 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Final
 
 from cli.jobs.records import Job
 
+MAX_FAILURES: Final = 3
+"""Number of failed jobs to explain below the table of all jobs."""
+MAX_REASON: Final = 160
+"""Largest number of characters of such an explanation."""
 SAME_ON_LAPTOP: Final = (
     (re.compile(r"\blaunch (?=python )"), "dlcluster run -- "),
     (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "dlcluster jobs"),
@@ -24,6 +29,18 @@ def with_dlcluster_commands(text: str) -> str:
     for pattern, command in SAME_ON_LAPTOP:
         text = pattern.sub(command, text)
     return text
+
+
+def failure_lines(jobs: Sequence[Job]) -> list[str]:
+    """Return a line with the reason for each of the latest failed jobs, in the order of the jobs."""
+    failed = [job for job in jobs if job.state == "FAILED"][-MAX_FAILURES:]
+    return [f"{job.id} FAILED: {_short_reason(job)}" for job in failed]
+
+
+def _short_reason(job: Job) -> str:
+    unexplained = "no reason is recorded" if job.exit_code is None else f"exit code {job.exit_code}"
+    reason = with_dlcluster_commands(job.reason) if job.reason else unexplained
+    return reason if len(reason) <= MAX_REASON else f"{reason[: MAX_REASON - 3]}..."
 
 
 def log_command(job: Job) -> str | None:

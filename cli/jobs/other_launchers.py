@@ -26,18 +26,14 @@ LAUNCH: Final = ("launch",)
 """Subcommand of accelerate that starts processes."""
 
 
-def refuse_slurm(command: Sequence[str]) -> None:
-    """Raise UsageError for a command of Slurm."""
+def refuse_other_tools(command: Sequence[str]) -> None:
+    """Raise UsageError for a command of Slurm, or for a YAML file, which describes a job in other tools."""
     name = PurePosixPath(command[0]).name
     if name in SLURM:
         raise UsageError(f"no {name} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
-
-
-def refuse_task_file(command: Sequence[str]) -> None:
-    """Raise UsageError for a YAML file, which describes a job in other tools."""
-    if command[0].endswith(TASK_FILES):
-        name = printable(command[0])
-        raise UsageError(f"there are no task files, got {name!r}: name the command, as in: dlcluster run -- train.py")
+    if name.endswith(TASK_FILES):
+        file = printable(command[0])
+        raise UsageError(f"there are no task files, got {file!r}: name the command, as in: dlcluster run -- train.py")
 
 
 def refuse_other_launchers(command: Sequence[str], *, nnodes: int) -> None:

@@ -11,7 +11,6 @@ from cli.errors import UsageError
 from cli.output import printable
 
 SCRIPT: Final = ".py"
-SHELL_SCRIPT: Final = ".sh"
 PYTHON: Final = re.compile(r"(?:.*/)?python[0-9.]*")
 MAX_BYTES: Final = 1 << 20
 """Largest script in bytes to read for a note."""
@@ -49,9 +48,7 @@ def require_inside_upload(script: Path | None) -> None:
 
 
 def require_script_exists(name: str) -> None:
-    """Raise UsageError if the command is a script that the directory does not have, or a shell would not find."""
-    if name.endswith(SHELL_SCRIPT) and "/" not in name and Path(name).is_file():
-        raise UsageError(f"no program {printable(name)!r}: did you mean bash {printable(name)}?")
+    """Raise UsageError if the command is a Python script that the directory does not have."""
     if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
         return
     scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))

@@ -243,8 +243,9 @@ def with_current_hosts(job: JobSpec, queue_policy: QueuePolicy) -> tuple[JobSpec
 
 
 def name_job(record: JobRecord) -> str:
-    """Describe a job by its id and user."""
-    return f"job {record.id} of {record.user}"
+    """Describe a job by its id, its name and who started it: by the SSH key's name, because all may share a user."""
+    name = f" {record.name!r}" if record.name else ""
+    return f"job {record.id}{name} of {record.started_by or record.user}"
 
 
 def ordinal(number: int) -> str:

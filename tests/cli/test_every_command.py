@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from cli.aws.scaling import ScalingGroups
 from cli.command_group import COMMANDS
-from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
+from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError, CredentialsError
 from cli.main import main
 from tests.cli.command_lines import CHOOSING, LINES, OF_ONE_CLUSTER, ON_MASTER, words_of
 from tests.cli.fleet import KEY, REGION, Deploy, error_line, put_members
@@ -149,6 +149,20 @@ def test_ambiguous_cluster_is_reported(command: str, deploy: Deploy, capsys: pyt
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
     assert main(words_of(command, region=REGION)) == EXIT_USAGE
     assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
+
+
+@pytest.mark.parametrize("command", CHOOSING)
+def test_several_clusters_are_looked_up_in_the_settings(
+    command: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(directory: Path) -> None:
+        raise ClusterError(f"asked for the settings in {directory}")
+
+    deploy("one")
+    deploy("two", private=["10.1.0.4"], host_keys=[KEY])
+    monkeypatch.setattr("cli.cdk.context.own_props", refuse)
+    assert main(words_of(command, region=REGION)) == EXIT_FAILED
+    assert error_line(capsys) == f"asked for the settings in {Path.cwd()}"
 
 
 @pytest.mark.parametrize("command", ON_MASTER)

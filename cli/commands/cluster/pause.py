@@ -5,8 +5,8 @@ import sys
 import click
 
 from cli.aws.clients import create_clients
-from cli.aws.clusters import find_cluster
 from cli.aws.deployed_template import read_template
+from cli.cluster_context import select_cluster
 from cli.command import cluster_command
 from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
@@ -40,7 +40,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
     was interrupted.
     """
     clients = create_clients(selection.region)
-    cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    cluster = select_cluster(selection, clients)
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     instances = instance_ids(groups)

@@ -7,8 +7,9 @@ import click
 
 from bootstrap.contract import NODE_TYPES
 from cli.aws.clients import create_clients
-from cli.aws.clusters import Cluster, find_cluster
+from cli.aws.clusters import Cluster
 from cli.aws.deployed_template import read_template
+from cli.cluster_context import select_cluster
 from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError
@@ -37,7 +38,7 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
     interrupted.
     """
     clients = create_clients(selection.region)
-    cluster = find_cluster(clients.cloudformation, name=selection.cluster, region=clients.region)
+    cluster = select_cluster(selection, clients)
     require_settled(cluster)
     if cluster.expires is not None and cluster.expires <= datetime.now(timezone.utc):
         raise ClusterError(

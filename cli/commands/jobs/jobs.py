@@ -1,6 +1,7 @@
 """``dlcluster jobs``: list the jobs that were started on the master."""
 
 from cli.command import cluster_command
+from cli.jobs.advice import failure_lines
 from cli.jobs.records import read_jobs, utc_now
 from cli.output import json_option, print_json, print_table, printable
 from cli.shared_options import Selection
@@ -15,7 +16,7 @@ NAME = COLUMNS.index("NAME")
 )
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the jobs that were started on the master, newest last."""
+    """List the jobs that were started on the master, newest last, and why the latest failed ones failed."""
     with connect_to_master(selection) as (selected, connection):
         jobs = read_jobs(connection)
     if as_json:
@@ -29,4 +30,6 @@ def command(selection: Selection, *, as_json: bool) -> int:
         for job in jobs:
             if job.waiting is not None:
                 print(f"{printable(job.id)} is waiting, {printable(job.waiting)}")
+        for line in failure_lines(jobs):
+            print(printable(line))
     return 0

@@ -23,6 +23,7 @@ def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture
         "JOB                      STATE      SUBMITTED             TIME     NODES  BY  COMMAND",
         f"{JOB}  SUCCEEDED  2026-01-01T00:00:00Z  1:02:03  2      -   python -u train.py",
         f"2                        FAILED     2026-01-01T00:00:00Z  1:02:03  2      -   {'x' * 57}...",
+        "2 FAILED: why",
     ]
     assert main(["jobs", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -47,12 +48,26 @@ def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.C
     jobs = [record("SUCCEEDED", name="base\x1bline"), record("FAILED", id="2")]
     master.set_answer("launch list --json", json.dumps(jobs))
     assert main(["jobs"]) == 0
-    head, first, second = capsys.readouterr().out.splitlines()
+    head, first, second, _ = capsys.readouterr().out.splitlines()
     assert head.endswith("BY  NAME       COMMAND")
     assert first.endswith("-   base line  python -u train.py")
     assert second.endswith("-   -          python -u train.py")
     assert main(["jobs", "--json"]) == 0
     assert [job["name"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["base\x1bline", None]
+
+
+def test_reasons_of_the_latest_failed_jobs_are_below_the_table(
+    master: Master, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reasons = {"1": "old", "2": None, "3": "w1: rank 0 ended\x1b" + "x" * 200, "4": "if so: launch python ./a.py"}
+    failed = [record("FAILED", id=job, reason=reason, exit_code=3) for job, reason in reasons.items()]
+    master.set_answer("launch list --json", json.dumps([*failed, record("SUCCEEDED"), record("CANCELLED", reason="c")]))
+    assert main(["jobs"]) == 0
+    assert capsys.readouterr().out.splitlines()[7:] == [
+        "2 FAILED: exit code 3",
+        f"3 FAILED: w1: rank 0 ended {'x' * 140}...",
+        "4 FAILED: if so: dlcluster run -- python ./a.py",
+    ]
 
 
 def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
         (["a.yaml"], "there are no task files, got 'a.yaml': name the command, as in: dlcluster run -- train.py"),
-        (["job.sh"], "no program 'job.sh': did you mean bash job.sh?"),
+        (["job.sh"], "no program 'job.sh': write dlcluster run -- bash job.sh"),
         (
             ["deepspeed", "--num_gpus", "8", "train.py", "--lr", "0.1"],
             "no deepspeed here: dlcluster run starts a process for each GPU itself, as in: "
@@ -105,3 +105,42 @@ def test_missing_script_is_reported_before_anything_runs(
     assert main(["run", "--", "trian.py"]) == EXIT_USAGE
     assert error_line(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
     assert master.ran == []
+
+
+SLURM = "; its #SBATCH lines have no effect, docs/from-slurm.md says what replaces them"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        (
+            "#!/bin/bash -l\n#SBATCH -N 2\nsrun train.py\n",
+            ["./job.sbatch", "a b"],
+            f"'./job.sbatch' is not executable: write dlcluster run -- bash -l ./job.sbatch 'a b'{SLURM}",
+        ),
+        (
+            "#SBATCH -N 2\n",
+            ["job.sbatch"],
+            f"no program 'job.sbatch': write dlcluster run -- bash job.sbatch{SLURM}",
+        ),
+        (
+            "#!/usr/bin/env -S python3 -u\n",
+            ["./job.sbatch"],
+            "'./job.sbatch' is not executable: write dlcluster run -- python3 -u ./job.sbatch",
+        ),
+    ],
+)
+def test_a_script_that_the_nodes_cannot_run_is_refused_with_its_interpreter(
+    master: Master, text: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("job.sbatch").write_text(text)
+    assert main(["run", "--", *words]) == EXIT_USAGE
+    assert (error_line(capsys), master.ran) == (message, [])
+
+
+def test_an_executable_script_and_a_program_of_the_nodes_are_sent(master: Master) -> None:
+    set_job_answers(master, end=record())
+    Path("train").write_text("#!/bin/bash\n")
+    assert main(["run", "--detach", "train"]) == 0
+    Path("train").chmod(0o755)
+    assert main(["run", "--detach", "./train"]) == 0

@@ -1,0 +1,64 @@
+"""Refuse a file of the directory that the nodes would not find, or not run, and name the interpreter to run it with.
+
+A job script of Slurm is such a file: sbatch finds it without a path, and runs it without permission to execute.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from cli.errors import UsageError
+from cli.jobs.script import SCRIPT
+from cli.output import printable
+
+SHELL: Final = "bash"
+SHELL_SCRIPT: Final = ".sh"
+SHEBANG: Final = re.compile(r"#![ \t]*(\S.*)")
+SLURM_OPTION: Final = re.compile(r"^#SBATCH\b", re.MULTILINE)
+MAX_CHARACTERS: Final = 64 * 1024
+"""Number of characters to read; sbatch's options stand above the first command."""
+PAGE: Final = "docs/from-slurm.md"
+
+
+def require_runs(command: Sequence[str]) -> None:
+    """Raise UsageError with the line to write if the command's first word is a script that does not run as a program.
+
+    The launcher itself runs Python's files with python. A word without a slash may be a program of the nodes, unless
+    it looks like a script's name.
+    """
+    name = command[0]
+    path = Path(name)
+    if name.endswith(SCRIPT) or path.is_absolute() or not path.is_file():
+        return
+    has_path = "/" in name
+    if has_path and os.access(path, os.X_OK):
+        return
+    text = _beginning(path)
+    is_slurm = SLURM_OPTION.search(text) is not None
+    interpreter = _interpreter(text) or ([SHELL] if is_slurm or name.endswith(SHELL_SCRIPT) else [])
+    if not interpreter or not (has_path or is_slurm or path.suffix):
+        return
+    reason = f"{printable(name)!r} is not executable" if has_path else f"no program {printable(name)!r}"
+    line = printable(shlex.join([*interpreter, *command]))
+    slurm = f"; its #SBATCH lines have no effect, {PAGE} says what replaces them" if is_slurm else ""
+    raise UsageError(f"{reason}: write dlcluster run -- {line}{slurm}")
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(MAX_CHARACTERS)
+    except OSError:
+        return ""
+
+
+def _interpreter(text: str) -> list[str]:
+    """Return the program of the first line and its options, without the directory; empty if the line names none."""
+    match = SHEBANG.match(text)
+    words = match[1].split() if match else []
+    if words and PurePosixPath(words[0]).name == "env":
+        words = [word for word in words[1:] if word != "-S"]
+    return [PurePosixPath(words[0]).name, *words[1:]] if words else []

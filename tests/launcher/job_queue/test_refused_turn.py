@@ -1,0 +1,34 @@
+"""Test how a job that is refused names the job that has its nodes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import BusyError
+from launcher.history.recorder import JobRecorder, jobs_directory, user_name
+from launcher.hosts.hostfile import Host
+from launcher.job_queue.turn import select_nodes
+from tests.launcher.job_records import JOB
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "shown"),
+    [
+        (None, None, f"job one of {user_name()} has them"),
+        ("baseline", None, f"job one 'baseline' of {user_name()} has them"),
+        ("baseline", "anna", "job one 'baseline' of anna has them"),
+    ],
+)
+def test_job_on_the_nodes_is_named_with_its_own_name_and_the_key_that_started_it(
+    name: str | None, key: str | None, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    job = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
+    holder = JobRecorder(replace(job, name=name), job_id="one", cwd="/", started_by=key)
+    holder.begin()
+    holder.on_turn(job)
+    JobRecorder(job, job_id="two", cwd="/").begin()
+    with pytest.raises(BusyError) as refused:
+        select_nodes(job, "two", jobs=jobs_directory())
+    assert refused.value.detail == shown
