@@ -99,6 +99,13 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("version",), "dlcluster --version prints it"),
 }
 """Advice for each word that people try as a command."""
+ADVICE_BY_SUBCOMMAND: Final[Mapping[tuple[str, str], str]] = {
+    ("jobs", "launch"): "dlcluster run --durable --detach -- train.py starts a job that outlives its nodes",
+    **dict.fromkeys((("jobs", "cancel"), ("jobs", "stop")), "dlcluster stop ID stops a job"),
+    ("jobs", "logs"): "dlcluster logs -f ID shows a job's output",
+    **dict.fromkeys((("jobs", "queue"), ("jobs", "list"), ("jobs", "ls")), "dlcluster jobs lists the jobs"),
+}
+"""Advice for each word that people try after a command which takes none."""
 DESTRUCTIVE: Final = frozenset({"pause", "resize", "stop", "delete-bucket", "delete-storage"})
 """Commands never suggested for a misspelling, because they destroy something."""
 MIN_SIMILARITY: Final = 0.6

@@ -196,6 +196,11 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("status --all", "no such option '--all'"),
         ("status --clus x", "no such option '--clus'. Did you mean '--cluster'?"),
         ("status more", "unexpected argument 'more'; use --cluster NAME to select a cluster"),
+        (
+            "jobs launch -n exp1 -- train.py",
+            "jobs has no subcommand 'launch': dlcluster run --durable --detach -- train.py starts a job that outlives",
+        ),
+        ("jobs cancel 1", "jobs has no subcommand 'cancel': dlcluster stop ID stops a job"),
         ("ssh worker2 hostname", "unexpected argument 'hostname'; a command goes after --"),
         ("down", "unknown command 'down': cdk destroy removes a cluster"),
         ("cancel x", "unknown command 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
