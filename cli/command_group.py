@@ -75,7 +75,8 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("update-compute-fleet",), "dlcluster pause terminates all nodes, dlcluster resume brings them back"
     ),
-    **dict.fromkeys(("autostop", "autodown"), "the setting idle_stop, such as 30m, pauses an idle cluster"),
+    "autostop": "the setting idle_stop, such as 30m, pauses an idle cluster",
+    "autodown": "the settings expires and expiry_action=delete remove a cluster at a time that you choose",
     **dict.fromkeys(("show-gpus", "gpus"), "docs/start/costs.md lists instance types with their GPUs and prices"),
     **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
     **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),

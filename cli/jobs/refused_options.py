@@ -5,6 +5,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from cli.command_group import ADVICE_BY_WORD
 from cli.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -16,10 +17,6 @@ RENDEZVOUS: Final = (
 )
 DEPLOY: Final = "cdk deploy -c"
 SETS: Final = "says which nodes a cluster has"
-DOWN: Final = (
-    "the settings expires and expiry_action=delete remove a cluster at a time that you choose, "
-    "idle_stop=30m pauses an idle one"
-)
 INSTEAD: Final = {
     **dict.fromkeys(("-N", "--num-nodes"), "the number of nodes is -n"),
     **dict.fromkeys(("-np", "--np", "--num-proc"), f"{PROCESSES}, -n the number of nodes"),
@@ -46,7 +43,7 @@ INSTEAD: Final = {
     "--workdir": "the current directory is copied: cd there first",
     "--retry-until-up": "dlcluster up --until 18:00 waits for nodes, run --wait for their GPUs",
     "--idle-minutes-to-autostop": f"the setting idle_stop pauses an idle cluster, as in: {DEPLOY} idle_stop=30m",
-    "--down": DOWN,
+    "--down": ADVICE_BY_WORD["autodown"],
 }
 """Advice for each option."""
 

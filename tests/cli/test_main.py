@@ -208,6 +208,10 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("update-cluster", "unknown command 'update-cluster': cdk deploy creates or updates a cluster"),
         ("autostop -i 30", "unknown command 'autostop': the setting idle_stop, such as 30m, pauses an idle cluster"),
         (
+            "autodown",
+            "unknown command 'autodown': the settings expires and expiry_action=delete remove a cluster at a time that",
+        ),
+        (
             "show-gpus",
             "unknown command 'show-gpus': docs/start/costs.md lists instance types with their GPUs and prices",
         ),

@@ -87,7 +87,7 @@ NODES = "says which nodes a cluster has"
         (
             "--down train.py",
             "no such option '--down': the settings expires and expiry_action=delete remove a cluster at a time that "
-            "you choose, idle_stop=30m pauses an idle one",
+            "you choose",
         ),
         ("-n exp1 train.py", "-n is the number of nodes, got 'exp1'; --name names the job"),
     ],
