@@ -12,7 +12,7 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
-from cli.jobs.other_launchers import refuse_other_launchers, refuse_slurm, refuse_task_file
+from cli.jobs.other_launchers import refuse_cluster_name, refuse_other_launchers, refuse_slurm_or_task_file
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import find_script, note_independent_processes, require_inside_upload, require_script_exists
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
@@ -70,13 +70,13 @@ def command(
         raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
-    refuse_slurm(words)
-    refuse_task_file(words)
+    refuse_slurm_or_task_file(words)
     script = find_script(words)
     if sync:
         require_inside_upload(script)
         require_script_exists(words[0])
     with connect_to_master(selection) as (selected, connection):
+        refuse_cluster_name(words, selected.cluster.name)
         refuse_other_launchers(words, nnodes=launch_options.nnodes or selected.membership.desired_training_nodes)
         if launch_options.secret:
             check_secrets_are_known(selected.membership.members)
