@@ -1,4 +1,4 @@
-"""Refuse words that are no command, and commands that start processes themselves, because ``dlcluster run`` starts them on all nodes."""
+"""Refuse what is no command for ``dlcluster run``, and commands that would start the processes themselves."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -16,7 +16,9 @@ _SET_ELSEWHERE: Final = {
     "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
     "account": "the account is that of the credentials (AWS_PROFILE)",
     **dict.fromkeys(("cloud", "infra"), "there is one cloud, AWS"),
-    **dict.fromkeys(("workdir", "file_mounts"), "dlcluster run sends the current directory, dlcluster push another one"),
+    **dict.fromkeys(
+        ("workdir", "file_mounts"), "dlcluster run sends the current directory, dlcluster push another one"
+    ),
     **dict.fromkeys(("envs", "env"), "variables belong to a job, as in: dlcluster run --env KEY=VALUE -- train.py"),
     "run": "a job is a command, as in: dlcluster run -- train.py",
 }

@@ -18,7 +18,7 @@ from cli.jobs.script import find_script, note_independent_processes, require_ins
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.master import connect_to_master
 
 EXAMPLES: Final = (
@@ -94,5 +94,5 @@ def command(
         print_json(cluster=selected.cluster.name, job=job_id, directory=f"~/{uploaded.name}" if uploaded else None)
     else:
         print(job_id)
-        print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)
+        print(f"dlcluster: follow it with: {invocation()} logs -f {job_id}", file=sys.stderr)
     return 0
