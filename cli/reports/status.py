@@ -19,6 +19,7 @@ from bootstrap.contract import (
 )
 from bootstrap.idle.pause_record import PauseRecord
 from cli.aws.nodes import (
+    GONE,
     RUNNING,
     TERMINATE_COMMAND,
     ClusterMembership,
@@ -43,6 +44,8 @@ MOUNT_REASONS: Final = {
     MOUNT_STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
+ENDED_STATES: Final = ("shutting-down", "terminated", GONE.state)
+"""EC2's states of an instance that is lost."""
 PAUSE_TOLERANCE: Final = timedelta(minutes=2)
 """Time after ``expires`` for which a cluster may still run: the schedule is accurate to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
@@ -247,8 +250,22 @@ class Status:
         numbers = f"{joined} {have} joined, {self.running} of these {_be(self.running)} running"
         return [
             f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} ({invocation()} why shows more)",
+            *self._lost_lines(),
             *reasons,
         ]
+
+    def _lost_lines(self) -> list[str]:
+        """Return which members' instances have ended, in one line; empty if none has."""
+        lost = [
+            member.short_name
+            for member in self.membership.members
+            if not member.draining and self.instances[member.instance_id].state in ENDED_STATES
+        ]
+        if not lost:
+            return []
+        have, instances, them = ("was", "its instance", "it") if len(lost) == 1 else ("were", "their instances", "them")
+        names = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
+        return [f"{names} {have} lost, {instances} terminated: EC2 Auto Scaling is replacing {them}"]
 
 
 def _be(count: int) -> str:

@@ -42,7 +42,7 @@ def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsy
         host_keys=[KEY, KEY],
     )
     assert main(["status"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2].split() == [
+    assert capsys.readouterr().out.splitlines()[-3].split() == [
         "2", "worker2", "i-0123456789abcdef0", "-", "-", "10.0.1.9", "-", "gone",
     ]  # fmt: skip
 
