@@ -55,6 +55,15 @@ def test_jobs_with_names_have_a_column_for_them(master: Master, capsys: pytest.C
     assert [job["name"] for job in json.loads(capsys.readouterr().out)["jobs"]] == ["base\x1bline", None]
 
 
+def test_restarts_are_shown_beside_the_state(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [record("SUCCEEDED", restarts=0), record("FAILED", restarts=1), record(restarts=2)]
+    master.set_answer("launch list --json", json.dumps(jobs))
+    assert main(["jobs"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    states = [row.removeprefix(JOB).partition("2026-")[0].strip() for row in rows]
+    assert states == ["SUCCEEDED", "FAILED, 1 restart", "RUNNING, 2 restarts"]
+
+
 def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     text = "2nd in the queue, for 2 nodes (job 1 of ann\x1b has them)"
     master.set_answer("launch list --json", json.dumps([record("WAITING", queue_position=2, waiting=text)]))
