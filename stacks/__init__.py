@@ -1,1 +1,3 @@
-"""Define the resources in AWS, as CDK constructs. Only ``stacks.settings`` does not import aws_cdk."""
+"""Define the resources in AWS, as CDK constructs. Only ``stacks.settings`` and
+``stacks.missing_package`` do not import aws_cdk.
+"""

@@ -11,6 +11,7 @@ from bootstrap.contract import VERSION
 from cli.aws.clients import Clients
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
+from stacks.missing_package import missing_message
 from tests.cli.fleet import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
@@ -283,8 +284,7 @@ def test_inactive_environment_is_reported_with_advice(
     )  # fmt: skip
     assert (found.returncode, found.stderr) == (
         1,
-        f"dlcluster: {sys.executable} has no {missing}: activate the environment that has requirements.txt installed, "
-        "as in: . .venv/bin/activate\n",
+        f"dlcluster: {missing_message(missing)}\n",
     )
 
 
