@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from stacks.interrupts import exit_on_interrupt
+from stacks.missing_package import missing_message
 
 exit_on_interrupt()
 
@@ -19,8 +20,7 @@ try:
     from stacks.settings.props import ClusterProps
     from stacks.stack import ClusterStack
 except ModuleNotFoundError as missing:
-    fix = "activate the environment that has requirements.txt installed, as in: . .venv/bin/activate"
-    sys.exit(f"error: {sys.executable} has no {missing.name}: {fix}")
+    sys.exit(f"error: {missing_message(missing.name)}")
 
 WITHOUT_TRACES: Final = {"aws:cdk:disable-stack-trace": True}
 """Context without which the CDK's command line prints a line of jsii's own code above the price and each message."""

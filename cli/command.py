@@ -7,6 +7,7 @@ from typing import Concatenate, Final, ParamSpec
 import click
 
 from cli.aws.clients import aws_errors
+from cli.command_group import ADVICE_BY_SUBCOMMAND
 from cli.errors import UsageError
 from cli.shared_options import Selection, cluster_options, selection
 
@@ -22,6 +23,8 @@ class ClusterCommand(click.Command):
     """True if the words after ``--`` are the parameter ``command``; otherwise there must be none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            self._refuse_subcommand(args)
         split = args.index(END_OF_OPTIONS) if END_OF_OPTIONS in args and ctx.allow_interspersed_args else len(args)
         if split < len(args) and not (self.takes_command or ctx.resilient_parsing):
             raise UsageError(f"{self.name} takes no command, got {' '.join(args[split:])!r}")
@@ -32,6 +35,12 @@ class ClusterCommand(click.Command):
         if self.takes_command:
             ctx.params["command"] = tuple(args[split + 1 :])
         return extra
+
+    def _refuse_subcommand(self, args: Sequence[str]) -> None:
+        """Raise UsageError for a word that is a subcommand elsewhere, before its options are found unknown."""
+        advice = ADVICE_BY_SUBCOMMAND.get((self.name or "", args[0])) if args else None
+        if advice is not None:
+            raise UsageError(f"{self.name} has no subcommand {args[0]!r}: {advice}")
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*super().collect_usage_pieces(ctx), *(["[-- COMMAND ...]"] if self.takes_command else [])]

@@ -75,7 +75,8 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("update-compute-fleet",), "dlcluster pause terminates all nodes, dlcluster resume brings them back"
     ),
-    **dict.fromkeys(("autostop", "autodown"), "the setting idle_stop, such as 30m, pauses an idle cluster"),
+    "autostop": "the setting idle_stop, such as 30m, pauses an idle cluster",
+    "autodown": "the settings expires and expiry_action=delete remove a cluster at a time that you choose",
     **dict.fromkeys(("show-gpus", "gpus"), "docs/start/costs.md lists instance types with their GPUs and prices"),
     **dict.fromkeys(("scale", "grow", "shrink"), "dlcluster resize 3 makes a cluster of the master and three workers"),
     **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
@@ -99,6 +100,13 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("version",), "dlcluster --version prints it"),
 }
 """Advice for each word that people try as a command."""
+ADVICE_BY_SUBCOMMAND: Final[Mapping[tuple[str, str], str]] = {
+    ("jobs", "launch"): "dlcluster run --durable --detach -- train.py starts a job that outlives its nodes",
+    **dict.fromkeys((("jobs", "cancel"), ("jobs", "stop")), "dlcluster stop ID stops a job"),
+    ("jobs", "logs"): "dlcluster logs -f ID shows a job's output",
+    **dict.fromkeys((("jobs", "queue"), ("jobs", "list"), ("jobs", "ls")), "dlcluster jobs lists the jobs"),
+}
+"""Advice for each word that people try after a command which takes none."""
 DESTRUCTIVE: Final = frozenset({"pause", "resize", "stop", "delete-bucket", "delete-storage"})
 """Commands never suggested for a misspelling, because they destroy something."""
 MIN_SIMILARITY: Final = 0.6

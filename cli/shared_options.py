@@ -1,5 +1,6 @@
 """Define the options that every command accepts, before or after it: which cluster, where, with which key."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -43,6 +44,14 @@ def cluster_options(function: Function) -> Function:
 def selection() -> Selection:
     """Return the selection of the running command line; an option after the command overrides one before it."""
     return Selection(**click.get_current_context().find_root().ensure_object(dict))
+
+
+def invocation() -> str:
+    """Return how to call dlcluster again for the same cluster, as the beginning of a command in a hint."""
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else context.find_root().ensure_object(dict)
+    words = [word for name in ("cluster", "region") if name in given for word in (f"--{name}", given[name])]
+    return shlex.join(["dlcluster", *words])
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

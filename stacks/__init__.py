@@ -1,1 +1,4 @@
-"""Define the resources in AWS, as CDK constructs. Only ``settings`` and ``interrupts`` do not import aws_cdk."""
+"""Define the resources in AWS, as CDK constructs.
+
+Only ``settings``, ``interrupts`` and ``missing_package`` do not import aws_cdk.
+"""

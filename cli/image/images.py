@@ -13,6 +13,7 @@ from bootstrap.contract import CLUSTER_TAG, SETUP_HASH_LENGTH, SETUP_TAG
 from cli.aws.nodes import tag_values
 from cli.errors import ClusterError
 from cli.output import printable
+from cli.shared_options import invocation
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -110,7 +111,7 @@ def wait_for_image(
     while (image := _describe(ec2, image_id)).get("State") in (PENDING, None):
         now = time.monotonic()
         if now - started >= timeout_s:
-            raise ClusterError(f"waited {timeout_s:.0f} s for image {image_id}: dlcluster bake waits again")
+            raise ClusterError(f"waited {timeout_s:.0f} s for image {image_id}: {invocation()} bake waits again")
         if now - reported_at >= REPORT_S:
             print(f"dlcluster: waiting for image {image_id}, {now - started:.0f} s so far", file=sys.stderr)
             reported_at = now

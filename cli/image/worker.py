@@ -18,6 +18,7 @@ from cli.errors import ClusterError
 from cli.image.baked_workers import mark_chosen, mark_detached, unmark
 from cli.jobs.records import running_jobs
 from cli.output import printable
+from cli.shared_options import invocation
 from cli.ssh.from_master import bootstrap_command
 from cli.ssh.master_connection import MasterConnection, last_line
 
@@ -53,17 +54,17 @@ def choose_worker(selected: ClusterContext, setup: DeployedSetup) -> ClusterNode
     cluster = selected.cluster
     workers = [member for member in selected.membership.members if member.node_type == WORKER]
     if not workers:
-        raise ClusterError(f"cluster {cluster.name} has no worker to make an image of: dlcluster resize 1")
+        raise ClusterError(f"cluster {cluster.name} has no worker to make an image of: {invocation()} resize 1")
     done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
     ready = [member for member in workers if member.setup == done and not member.draining]
     if not ready:
         raise ClusterError(
-            f"no worker has setup {setup.sha256[:SETUP_HASH_LENGTH]}: dlcluster setup runs it on older nodes"
+            f"no worker has setup {setup.sha256[:SETUP_HASH_LENGTH]}: {invocation()} setup runs it on older nodes"
         )
     current = [member for member in ready if cluster.release in ("", member.release)]
     if not current:
         raise ClusterError(
-            f"no worker with the setup runs release {cluster.release}: replace one (dlcluster status names them)"
+            f"no worker with the setup runs release {cluster.release}: replace one ({invocation()} status names them)"
         )
     return _launched_last(selected, current)
 
@@ -72,7 +73,7 @@ def require_idle(connection: MasterConnection) -> None:
     """Raise ClusterError while a job runs: it would lose the worker."""
     if running := running_jobs(connection):
         raise ClusterError(
-            f"job {printable(running[-1])} runs, and would lose a node: dlcluster stop, or wait for its end"
+            f"job {printable(running[-1])} runs, and would lose a node: {invocation()} stop, or wait for its end"
         )
 
 

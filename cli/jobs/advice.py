@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from cli.jobs.records import Job
+from cli.shared_options import invocation
 
 MAX_FAILURES: Final = 3
 """Number of failed jobs to explain below the table of all jobs."""
 MAX_REASON: Final = 160
 """Largest number of characters of such an explanation."""
 SAME_ON_LAPTOP: Final = (
-    (re.compile(r"\blaunch (?=python )"), "dlcluster run -- "),
-    (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "dlcluster jobs"),
-    (re.compile(r"(?<=did you mean )launch (?=logs|stop)"), "dlcluster "),
+    (re.compile(r"\blaunch (?=python )"), "{dlcluster} run -- "),
+    (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "{dlcluster} jobs"),
+    (re.compile(r"(?<=did you mean )launch (?=logs|stop)"), "{dlcluster} "),
     # Of the three ways out, pull is for results: it brings them to a directory outside of the project.
     (
         re.compile("pull them into this directory, exclude them in .launchignore, or give (?=--sync-overwrite)"),
@@ -26,8 +27,9 @@ SAME_ON_LAPTOP: Final = (
 
 def with_dlcluster_commands(text: str) -> str:
     """Return a message of the launcher with dlcluster's commands in place of the suggested ones."""
+    dlcluster = invocation()
     for pattern, command in SAME_ON_LAPTOP:
-        text = pattern.sub(command, text)
+        text = pattern.sub(command.format(dlcluster=dlcluster), text)
     return text
 
 
@@ -45,4 +47,4 @@ def _short_reason(job: Job) -> str:
 
 def log_command(job: Job) -> str | None:
     """Return the command that shows the whole output of the rank that failed; None if no rank has."""
-    return None if job.failed_rank is None else f"dlcluster logs {shlex.quote(job.id)} --rank {job.failed_rank}"
+    return None if job.failed_rank is None else f"{invocation()} logs {shlex.quote(job.id)} --rank {job.failed_rank}"

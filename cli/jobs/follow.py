@@ -9,6 +9,7 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, ClusterError
 from cli.jobs.advice import log_command, with_dlcluster_commands
 from cli.jobs.records import Job, read_job, run_launcher_command
 from cli.output import printable
+from cli.shared_options import invocation
 from cli.ssh.master_connection import MasterConnection, kill_on_disconnect
 
 MAX_EXIT_CODE: Final = 255
@@ -26,7 +27,7 @@ def follow_to_end(connection: MasterConnection, job_id: str) -> int:
         show_logs(connection, ["-f", job_id])
         job = read_job(connection, job_id)
     except ClusterError as error:
-        raise ClusterError(f"{error}; job {job_id} keeps running: dlcluster logs -f {job_id}") from error
+        raise ClusterError(f"{error}; job {job_id} keeps running: {invocation()} logs -f {job_id}") from error
     except KeyboardInterrupt:
         _leave_or_stop(connection, job_id)
         return EXIT_INTERRUPTED
@@ -52,7 +53,7 @@ def _print_end(job: Job) -> None:
 def _leave_or_stop(connection: MasterConnection, job_id: str) -> None:
     """Ask on a terminal; without one, stop the job, because an interrupted script must leave nothing running."""
     if sys.stdin.isatty() and _stays(job_id):
-        _print_note(f"job {job_id} keeps running: dlcluster logs -f {job_id}, dlcluster stop {job_id}")
+        _print_note(f"job {job_id} keeps running: {invocation()} logs -f {job_id}, {invocation()} stop {job_id}")
         return
     run_launcher_command(connection, "stop", job_id)
     _print_note(f"job {job_id} is stopped")

@@ -38,6 +38,8 @@ class NodeCount(click.IntRange):
             raise UsageError(f"-n must be one number, got {value!r}; to restart a lost job on fewer nodes: {fewer}")
         if isinstance(value, str) and value.startswith("p"):
             raise UsageError(f"no such option '-n{value}': {PROCESSES}, -n the number of nodes")
+        if isinstance(value, str) and value[:1].isalpha():
+            raise UsageError(f"-n is the number of nodes, got {value!r}; --name names the job")
         return super().convert(value, param, ctx)
 
 

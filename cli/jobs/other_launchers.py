@@ -1,10 +1,11 @@
-"""Refuse commands that start processes themselves, because ``dlcluster run`` starts them on all nodes."""
+"""Refuse what is no command for ``dlcluster run``, and commands that would start the processes themselves."""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from cli.command import END_OF_OPTIONS
 from cli.errors import UsageError
 from cli.jobs.script import PYTHON, SCRIPT
 from cli.output import printable
@@ -34,6 +35,19 @@ def refuse_other_tools(command: Sequence[str]) -> None:
     if name.endswith(TASK_FILES):
         file = printable(command[0])
         raise UsageError(f"there are no task files, got {file!r}: name the command, as in: dlcluster run -- train.py")
+
+
+def refuse_cluster_name(command: Sequence[str], cluster_name: str) -> None:
+    """Raise UsageError for the cluster's name in place of a program, which is where other tools have it."""
+    if command[0] != cluster_name or PYTHON.fullmatch(command[0]):
+        return
+    is_task = any(word.endswith(TASK_FILES) for word in command[1:2])
+    rest = command[2 if END_OF_OPTIONS in command[1:2] else 1 :]
+    line = shlex.join([] if is_task else rest) or "train.py"
+    no_tasks = ", and there are no task files" if is_task else ""
+    raise UsageError(
+        f"{cluster_name} is a cluster{no_tasks}: use --cluster, as in: dlcluster run --cluster {cluster_name} -- {line}"
+    )
 
 
 def refuse_other_launchers(command: Sequence[str], *, nnodes: int) -> None:

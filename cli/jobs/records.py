@@ -75,7 +75,7 @@ class Job:
         """Return the job's table cells."""
         return JobRow(
             id=self.id,
-            state=self.state,
+            state=self._state_and_restarts(),
             start=self.submitted_at,
             duration=self._duration(now),
             nodes=str(len(self.nodes)),
@@ -83,6 +83,11 @@ class Job:
             name=self.name or "-",
             command=self.line if len(self.line) <= MAX_COMMAND else f"{self.line[: MAX_COMMAND - 3]}...",
         )
+
+    def _state_and_restarts(self) -> str:
+        if self.restarts == 0:
+            return self.state
+        return f"{self.state}, {self.restarts} {'restart' if self.restarts == 1 else 'restarts'}"
 
     def _duration(self, now: datetime) -> str:
         if self.end is None and self.state in ENDED:

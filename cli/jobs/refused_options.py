@@ -1,10 +1,11 @@
-"""Refuse options of launch, torchrun, mpirun and srun that ``dlcluster run`` lacks, with what to write instead."""
+"""Refuse options of launch, torchrun, mpirun, srun and sky that ``dlcluster run`` lacks, with what to write instead."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
+from cli.command_group import ADVICE_BY_WORD
 from cli.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -14,6 +15,8 @@ RENDEZVOUS: Final = (
     *("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf"),
     *("--master-addr", "--master-port", "--node-rank"),
 )
+DEPLOY: Final = "cdk deploy -c"
+SETS: Final = "says which nodes a cluster has"
 INSTEAD: Final = {
     **dict.fromkeys(("-N", "--num-nodes"), "the number of nodes is -n"),
     **dict.fromkeys(("-np", "--np", "--num-proc"), f"{PROCESSES}, -n the number of nodes"),
@@ -27,6 +30,20 @@ INSTEAD: Final = {
     "-m": "a module goes after python, as in: dlcluster run -- python -m my.train",
     "-x": "--env KEY=VALUE sets a variable, --env KEY passes on one of this shell",
     **{name: f"{ON_MASTER} {name} ..." for name in ("--hostfile", "--min-nodes", "--sync-s3")},
+    **dict.fromkeys(("-d", "--detach-run"), "the option is --detach"),
+    **dict.fromkeys(("-c", "--cluster-name"), "the option is --cluster NAME"),
+    **dict.fromkeys(("-y", "--yes"), "leave it out, run asks nothing before it starts a job"),
+    **dict.fromkeys(("--use-spot", "--no-use-spot"), f"the setting purchase {SETS}, as in: {DEPLOY} purchase=spot"),
+    **dict.fromkeys(("--gpus", "--accelerators"), f"the setting instance_type {SETS}; {PROCESSES}"),
+    **dict.fromkeys(("-t", "--instance-type"), f"the setting instance_type {SETS}, as in: {DEPLOY} instance_type=..."),
+    "--image-id": f"the setting ami {SETS}, as in: {DEPLOY} ami=ami-...",
+    "--disk-size": f"the setting root_volume_gib {SETS}, as in: {DEPLOY} root_volume_gib=200",
+    "--zone": f"the setting availability_zone {SETS}",
+    **dict.fromkeys(("--cloud", "--infra"), "there is one cloud, AWS; --region selects the region"),
+    "--workdir": "the current directory is copied: cd there first",
+    "--retry-until-up": "dlcluster up --until 18:00 waits for nodes, run --wait for their GPUs",
+    "--idle-minutes-to-autostop": f"the setting idle_stop pauses an idle cluster, as in: {DEPLOY} idle_stop=30m",
+    "--down": ADVICE_BY_WORD["autodown"],
 }
 """Advice for each option."""
 

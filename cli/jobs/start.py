@@ -16,7 +16,7 @@ from cli.jobs.advice import with_dlcluster_commands
 from cli.jobs.launch_options import OVERWRITE, LaunchOptions
 from cli.jobs.records import ENDED, LAUNCHER_USAGE_ERROR, read_jobs
 from cli.output import printable
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.access import remote_command
 from cli.ssh.master import ssh_target
 from cli.ssh.master_connection import MasterConnection, kill_on_disconnect, last_line, run_command
@@ -57,7 +57,7 @@ def start_job(
             keep_stdin_open=True,
         )
     except KeyboardInterrupt:
-        print("dlcluster: the start was cancelled; dlcluster jobs shows how it ended", file=sys.stderr)
+        print(f"dlcluster: the start was cancelled; {invocation()} jobs shows how it ended", file=sys.stderr)
         raise
     job_id = done.stdout.decode(errors="replace").strip()
     if done.exit_code:

@@ -19,6 +19,7 @@ from bootstrap.contract import (
 )
 from bootstrap.idle.pause_record import PauseRecord
 from cli.aws.nodes import (
+    GONE,
     RUNNING,
     TERMINATE_COMMAND,
     ClusterMembership,
@@ -30,6 +31,7 @@ from cli.aws.nodes import (
 from cli.aws.scaling import Activity, distinct_failures
 from cli.reports.capacity_block import DeployedBlock
 from cli.reports.releases import release_lines
+from cli.shared_options import invocation
 from stacks.settings.parsing import format_utc
 
 MOUNT_REASONS: Final = {
@@ -42,6 +44,8 @@ MOUNT_REASONS: Final = {
     MOUNT_STOPPED: "the service that mounts it has ended (journalctl -u deeplearning-shared-storage)",
 }
 """Explanation of each state except mounted."""
+ENDED_STATES: Final = ("shutting-down", "terminated", GONE.state)
+"""EC2's states of an instance that is lost."""
 PAUSE_TOLERANCE: Final = timedelta(minutes=2)
 """Time after ``expires`` for which a cluster may still run: the schedule is accurate to a minute."""
 COLUMNS = ("INDEX", "NODE", "INSTANCE", "TYPE", "ZONE", "PRIVATE", "PUBLIC", "STATE")
@@ -93,7 +97,7 @@ class Status:
             )
             terminating = self.running - survivors
             left = f", nodes still shutting down: {terminating}" if terminating > 0 else ""
-            hint = "" if self.capacity_block else "; dlcluster resume brings its nodes back"
+            hint = "" if self.capacity_block else f"; {invocation()} resume brings its nodes back"
             return f"{self.cluster_name}: paused{left}{hint}"
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
@@ -107,12 +111,12 @@ class Status:
         if self.capacity_block is not None:
             yield self.capacity_block.line(now)
             if not self.desired_nodes and self.capacity_block.starts_at <= now < self.capacity_block.pauses_at:
-                yield "dlcluster resume starts its nodes in the block"
+                yield f"{invocation()} resume starts its nodes in the block"
         if self.desired_nodes and self.expires is not None and now < self.expires:
             hours, minutes = divmod((self.expires - now) // timedelta(minutes=1), 60)
             outcome = "pauses it, then deletes its stack" if self.deletes_stack else "pauses it"
             when = f"in {hours} h {minutes} min, at {format_utc(self.expires)}"
-            yield f"AWS {outcome} {when}; dlcluster extend 8h postpones it"
+            yield f"AWS {outcome} {when}; {invocation()} extend 8h postpones it"
 
     def idle_lines(self, now: datetime) -> Iterator[str]:
         """Yield how long the cluster has been idle, when it pauses, and which nodes do not report."""
@@ -147,17 +151,17 @@ class Status:
             )
         block = self.capacity_block
         if self.desired_nodes and block is not None and now > block.pauses_at + PAUSE_TOLERANCE:
-            advice = "dlcluster pause terminates its nodes"
+            advice = f"{invocation()} pause terminates its nodes"
             yield f"{self.cluster_name} should have paused by now, because its Capacity Block ends: {advice}"
         if self.desired_nodes and self.expires is not None and now > self.expires + PAUSE_TOLERANCE:
             yield (
                 f"{self.cluster_name} expired at {format_utc(self.expires)} and is not paused: most likely the role of "
                 "its schedules or a policy of your organization (SCP) denies autoscaling:UpdateAutoScalingGroup, which "
-                "CloudTrail shows; dlcluster pause terminates its nodes"
+                f"CloudTrail shows; {invocation()} pause terminates its nodes"
             )
         if not self.desired_nodes:
             for instance_id, reason in self.protected_instances.items():
-                yield f"{instance_id} is {reason} and does not terminate by itself: dlcluster pause terminates it"
+                yield f"{instance_id} is {reason} and does not terminate by itself: {invocation()} pause terminates it"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row per node, with the cells of COLUMNS."""
@@ -234,7 +238,7 @@ class Status:
             *(f"setup {sha256}: done on {count} of {total} nodes" for sha256, count in counts.items()),
             *(
                 f"{member.short_name}: setup {member.setup.partition(':')[2]} failed, so no job runs there "
-                "(dlcluster why shows the node's last lines)"
+                f"({invocation()} why shows the node's last lines)"
                 for member in failed
             ),
         ]
@@ -244,7 +248,24 @@ class Status:
         joined = len(self.membership.members)
         have = "has" if joined == 1 else "have"
         numbers = f"{joined} {have} joined, {self.running} of these {_be(self.running)} running"
-        return [f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} (dlcluster why shows more)", *reasons]
+        return [
+            f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} ({invocation()} why shows more)",
+            *self._lost_lines(),
+            *reasons,
+        ]
+
+    def _lost_lines(self) -> list[str]:
+        """Return which members' instances have ended, in one line; empty if none has."""
+        lost = [
+            member.short_name
+            for member in self.membership.members
+            if not member.draining and self.instances[member.instance_id].state in ENDED_STATES
+        ]
+        if not lost:
+            return []
+        have, instances, them = ("was", "its instance", "it") if len(lost) == 1 else ("were", "their instances", "them")
+        names = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
+        return [f"{names} {have} lost, {instances} terminated: EC2 Auto Scaling is replacing {them}"]
 
 
 def _be(count: int) -> str:

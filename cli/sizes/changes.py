@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bootstrap.aws.group_sizes import ClusterSizes, size_after_update
 from bootstrap.contract import MASTER, NODE_TYPES, WORKER
+from cli.shared_options import invocation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +66,8 @@ def describe(change: Change) -> Iterator[str]:
     if change.is_refused:
         yield (
             f"{paused}Auto Scaling will refuse the sizes (MinSize, DesiredCapacity and MaxSize do not fit together) "
-            "and the deploy will be rolled back, which starts the nodes of the previous deploy: dlcluster resume first"
+            "and the deploy will be rolled back, which starts the nodes of the previous deploy: "
+            f"{invocation()} resume first"
         )
         return
     if old == new:
@@ -79,7 +81,7 @@ def describe(change: Change) -> Iterator[str]:
     if not change.started and not change.terminated:
         yield f"{paused}the deploy starts and terminates no node"
     if leaves_no_master(change):
-        yield "workers do nothing without a master: dlcluster resume starts it"
+        yield f"workers do nothing without a master: {invocation()} resume starts it"
 
 
 def _count(nodes: int) -> str:

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from cli.aws.clients import Clients, aws_errors
 from cli.aws.scaling import NO_GROUPS, ScalingGroups, find_groups
 from cli.errors import ClusterError, ForgedRecordError
-
-RESUME: Final = ": dlcluster resume brings its nodes back"
+from cli.shared_options import invocation
 
 
 @contextmanager
@@ -22,7 +20,8 @@ def explain_if_paused(clients: Clients, cluster_name: str) -> Iterator[None]:
         groups = _find_groups(clients, cluster_name)
         if groups.desired_nodes(default=1) == 0:
             # Outside of its Capacity Block, resume would start nothing.
-            raise ClusterError(f"the cluster is paused{'' if groups.in_block else RESUME}") from error
+            hint = "" if groups.in_block else f": {invocation()} resume brings its nodes back"
+            raise ClusterError(f"the cluster is paused{hint}") from error
         raise
 
 

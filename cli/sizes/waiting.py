@@ -15,6 +15,7 @@ from cli.aws.nodes import RUNNING, ClusterNode, find_instances, read_membership
 from cli.aws.scaling import Activity, distinct_failures, read_activities
 from cli.errors import ClusterError
 from cli.output import printable
+from cli.shared_options import invocation
 from cli.sizes.groups import IN_SERVICE, GroupStates, instance_ids, is_paused, read_groups, sizes_by_node_type
 
 POLL_S: Final = 3.0
@@ -26,9 +27,6 @@ READY_TIMEOUT_S: Final = 1800.0
 """Timeout for nodes without setup to be ready, in seconds; the same as a deploy's."""
 CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 """Largest difference between this machine's clock and AWS's; AWS refuses requests beyond it."""
-STILL_STARTING: Final = (
-    "EC2 Auto Scaling keeps starting nodes: dlcluster resume waits again, dlcluster pause terminates them"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,11 +45,11 @@ def wait_until_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GO
     def read_readiness() -> Readiness:
         groups = read_groups(clients.autoscaling, cluster.name)
         if not is_paused(groups):
-            raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster pause again")
+            raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run {invocation()} pause again")
         left = [f"{name} {state}" for group in groups.values() for name, state in group.instances.items()]
         return Readiness(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
 
-    _wait(read_readiness, timeout_s=timeout_s, advice="dlcluster pause waits again")
+    _wait(read_readiness, timeout_s=timeout_s, advice=f"{invocation()} pause waits again")
 
 
 def wait_until_ready(
@@ -69,14 +67,24 @@ def wait_until_ready(
     def read_readiness() -> Readiness:
         groups = read_groups(clients.autoscaling, cluster.name)
         if sizes_by_node_type(groups) != declared:
-            raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run dlcluster resume again")
+            raise ClusterError(
+                f"somebody else has changed the sizes of {cluster.name}: run {invocation()} resume again"
+            )
         return _readiness(clients, cluster, groups, since=since)
 
     try:
-        return _wait(read_readiness, timeout_s=timeout_s, advice=f"dlcluster why shows more; {STILL_STARTING}").members
+        return _wait(
+            read_readiness, timeout_s=timeout_s, advice=f"{invocation()} why shows more; {still_starting()}"
+        ).members
     except KeyboardInterrupt:
-        print(f"dlcluster: not all nodes are ready; {STILL_STARTING}", file=sys.stderr)
+        print(f"dlcluster: not all nodes are ready; {still_starting()}", file=sys.stderr)
         raise
+
+
+def still_starting() -> str:
+    """Return what goes on after a wait that was given up, and the commands for both ways to continue."""
+    dlcluster = invocation()
+    return f"EC2 Auto Scaling keeps starting nodes: {dlcluster} resume waits again, {dlcluster} pause terminates them"
 
 
 def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> Readiness:
@@ -93,7 +101,7 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
         return Readiness(missing=str(error))
     for member in membership.members:
         if member.instance_id in launched and member.has_failed_setup:
-            raise ClusterError(f"the setup of {member.short_name} failed: dlcluster why shows its last lines")
+            raise ClusterError(f"the setup of {member.short_name} failed: {invocation()} why shows its last lines")
     instances = find_instances(clients.ec2, instance_ids(groups))
     joined = tuple(
         member

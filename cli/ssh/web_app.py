@@ -20,7 +20,7 @@ import click
 from bootstrap.contract import PYTORCH_PYTHON
 from cli.cluster_context import find_selected_cluster
 from cli.errors import ClusterError
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.access import resolve_access
 from cli.ssh.browser import browser_option
 from cli.ssh.forward import LOOPBACK, forwarding, free_port, poll, wait_until_listening
@@ -153,7 +153,7 @@ def _parse_probe(code: int, stdout: bytes, stderr: str, app: WebApp, *, environm
     if code == NO_MODULE:
         # The image's environment is root's, or may be; another one is the user's.
         sudo = "sudo " if environment == IMAGE_ENVIRONMENT else ""
-        install = f"dlcluster ssh -- {sudo}{environment}/bin/python -m pip install {app.package}"
+        install = f"{invocation()} ssh -- {sudo}{environment}/bin/python -m pip install {app.package}"
         raise ClusterError(
             f"{environment} on the master has no {app.module}; install it with {install}, "
             "or choose another environment with --venv"

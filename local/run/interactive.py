@@ -17,7 +17,7 @@ from local.errors import LocalError
 from local.network.addresses import USER_ADDRESS
 from local.run.local_aws import END_TIMEOUT_S, LocalAws, end_local_aws, execute_inside, read_local_aws, runs_dir
 from local.run.processes import wait_for_end
-from local.run.terminal import terminal_restored
+from local.run.terminal import interrupts_left_to_command, terminal_restored
 from local.run.user import KEY_NAME, USER_SETTINGS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -123,13 +123,14 @@ def shell() -> int:
 
 
 def enter_running(local_aws: LocalAws, command: Sequence[str]) -> int:
-    """Enter a local AWS that is already running, and leave it running."""
+    """Enter a local AWS that is already running, and leave it running; Ctrl-C is for the command."""
     if not command:
         print(
             f"{first_steps(local_aws)}Leaving this shell leaves it up; make end RUN={local_aws.name} ends it.\n",
             flush=True,
         )
-    return enter(local_aws, command)
+    with interrupts_left_to_command():
+        return enter(local_aws, command)
 
 
 def keep(command: Sequence[str]) -> int:

@@ -28,10 +28,11 @@ NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "i
 USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
 """Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
 END_TIMEOUT_S = 300.0
-IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && exec "$@"')
+IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && env --default-signal=INT "$@"; exit $?')
 """Command line that runs another one in the checkout.
 
-The remount makes the overlay forget files that have been replaced outside (local.run.startup).
+The remount makes the overlay forget files that have been replaced outside (local.run.startup). The caller may ignore
+SIGINT; the command does not. The shell waits for it, because nsenter returns 1 for a command that SIGINT has ended.
 """
 
 

@@ -9,6 +9,16 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
+def interrupts_left_to_command() -> Iterator[None]:
+    """Ignore SIGINT here and in nsenter, so that a command which asks after Ctrl-C is waited for."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextlib.contextmanager
 def terminal_restored() -> Iterator[None]:
     """Restore the terminal's settings and its foreground process group.
 

@@ -15,8 +15,14 @@ _SET_ELSEWHERE: Final = {
     "region": "the region is that of AWS_REGION or of the profile, as in: AWS_REGION=eu-west-1 cdk deploy",
     "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
     "account": "the account is that of the credentials (AWS_PROFILE)",
+    **dict.fromkeys(("cloud", "infra"), "there is one cloud, AWS"),
+    **dict.fromkeys(
+        ("workdir", "file_mounts"), "dlcluster run sends the current directory, dlcluster push another one"
+    ),
+    **dict.fromkeys(("envs", "env"), "variables belong to a job, as in: dlcluster run --env KEY=VALUE -- train.py"),
+    "run": "a job is a command, as in: dlcluster run -- train.py",
 }
-"""Names that users try as settings but that the AWS command line and SDKs read elsewhere, with the way to set them."""
+"""Names that users try as settings but that are set elsewhere, each with the way to set it."""
 
 _LOOK_UP_ERROR: Final = "$providerError"
 """Key of an error in a look-up's answer (aws-cdk-lib/cx-api, PROVIDER_ERROR_KEY)."""
@@ -84,7 +90,13 @@ _NAMES_ELSEWHERE: Final = {
     "key": "key_name",
     "use_internal_ips": "private",
     **dict.fromkeys(("efs", "fsx", "storage"), "shared_storage"),
-    "disk_size": "root_volume_gib",
+    **dict.fromkeys(("disk_size", "volume_size"), "root_volume_gib"),
+    **dict.fromkeys(("instance_count", "node_count"), "worker_count (the nodes besides the master)"),
+    **dict.fromkeys(("use_spot", "spot"), "purchase=spot"),
+    **dict.fromkeys(("accelerators", "accelerator", "instance"), "instance_type, such as g6.xlarge"),
+    **dict.fromkeys(("image_id", "image", "ami_id"), "ami"),
+    **dict.fromkeys(("autostop", "auto_stop", "idle_minutes_to_autostop"), "idle_stop, such as 30m"),
+    **dict.fromkeys(("autodown", "auto_down", "down"), "expires with expiry_action=delete"),
 }
 """Our settings, by the names that other tools use; the nearest spelling would be a wrong setting."""
 

@@ -53,6 +53,17 @@ def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.Ca
     }  # fmt: skip
 
 
+def test_no_time_is_cut_on_a_terminal_of_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = UnfinishedStack(name="deeplearning", status="CREATE_COMPLETE", created="2026-11-25T02:26:17Z")
+    monkeypatch.setattr(list_command, "find_stacks", lambda _cloudformation: [stack])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["list"]) == 0
+    assert "2026-11-25 02:26" in capsys.readouterr().out
+
+
 def test_an_explanation_shows_no_control_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from bootstrap.contract import VERSION
 from cli.aws.clients import Clients
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
+from stacks.missing_package import missing_message
 from tests.cli.fleet import KEY, NETWORKS, REGION, Deploy, error_line, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
@@ -42,7 +43,7 @@ def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsy
         host_keys=[KEY, KEY],
     )
     assert main(["status"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2].split() == [
+    assert capsys.readouterr().out.splitlines()[-3].split() == [
         "2", "worker2", "i-0123456789abcdef0", "-", "-", "10.0.1.9", "-", "gone",
     ]  # fmt: skip
 
@@ -227,12 +228,21 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("status --all", "no such option '--all'"),
         ("status --clus x", "no such option '--clus'. Did you mean '--cluster'?"),
         ("status more", "unexpected argument 'more'; use --cluster NAME to select a cluster"),
+        (
+            "jobs launch -n exp1 -- train.py",
+            "jobs has no subcommand 'launch': dlcluster run --durable --detach -- train.py starts a job that outlives",
+        ),
+        ("jobs cancel 1", "jobs has no subcommand 'cancel': dlcluster stop ID stops a job"),
         ("ssh worker2 hostname", "unexpected argument 'hostname'; a command goes after --"),
         ("down", "unknown command 'down': cdk destroy removes a cluster"),
         ("cancel x", "unknown command 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("nodes", "unknown command 'nodes': dlcluster status lists the nodes"),
         ("update-cluster", "unknown command 'update-cluster': cdk deploy creates or updates a cluster"),
         ("autostop -i 30", "unknown command 'autostop': the setting idle_stop, such as 30m, pauses an idle cluster"),
+        (
+            "autodown",
+            "unknown command 'autodown': the settings expires and expiry_action=delete remove a cluster at a time that",
+        ),
         (
             "show-gpus",
             "unknown command 'show-gpus': docs/start/costs.md lists instance types with their GPUs and prices",
@@ -305,8 +315,7 @@ def test_inactive_environment_is_reported_with_advice(
     )  # fmt: skip
     assert (found.returncode, found.stderr) == (
         1,
-        f"dlcluster: {sys.executable} has no {missing}: activate the environment that has requirements.txt installed, "
-        "as in: . .venv/bin/activate\n",
+        f"dlcluster: {missing_message(missing)}\n",
     )
 
 

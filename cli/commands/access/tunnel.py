@@ -15,7 +15,7 @@ from cli.cluster_context import find_selected_cluster
 from cli.command import cluster_command
 from cli.completion import complete_node
 from cli.errors import EXIT_INTERRUPTED, ClusterError
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.access import resolve_access
 from cli.ssh.browser import browser_option, open_address
 from cli.ssh.config import CONNECT_TIMEOUT_S
@@ -30,8 +30,8 @@ PROBE: Final = (
 )
 """Script for bash on the node, with the port as $0: it prints one line, then waits until ssh ends."""
 PROBE_TIMEOUT_S: Final = 2.0 * CONNECT_TIMEOUT_S
-COMMANDS: Final = {6006: "dlcluster tensorboard starts TensorBoard", 8888: "dlcluster jupyter starts JupyterLab"}
-"""Advice for the usual ports of programs that dlcluster itself starts on the master."""
+COMMANDS: Final = {6006: "tensorboard starts TensorBoard", 8888: "jupyter starts JupyterLab"}
+"""Advice, after dlcluster's name, for the usual ports of programs that dlcluster itself starts on the master."""
 
 
 @cluster_command("tunnel", examples=("dlcluster tunnel master 6006", "dlcluster tunnel worker2 8888 --local-port 9000"))
@@ -81,6 +81,7 @@ def check_port(process: "subprocess.Popen[bytes]", member: ClusterNode, port: in
     if not _answer(process, timeout_s=PROBE_TIMEOUT_S).endswith(NOTHING_LISTENS):
         return
     name = member.short_name
-    started = f"; {COMMANDS[port]} there itself" if port in COMMANDS and member.node_type == MASTER else ""
-    advice = f"start the program first (dlcluster ssh {name}), then the tunnel{started}"
+    is_known = port in COMMANDS and member.node_type == MASTER
+    started = f"; {invocation()} {COMMANDS[port]} there itself" if is_known else ""
+    advice = f"start the program first ({invocation()} ssh {name}), then the tunnel{started}"
     raise ClusterError(f"nothing listens on localhost:{port} of {name}: {advice}")

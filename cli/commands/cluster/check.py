@@ -9,7 +9,7 @@ from cli.errors import EXIT_FAILED, ClusterError
 from cli.jobs.records import running_jobs
 from cli.output import json_option, print_json, print_table, printable
 from cli.reports.check import COLUMNS, parse_report
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.master import connect_to_master
 from cli.ssh.master_connection import CommandResult, MasterConnection, kill_on_disconnect, last_line
 
@@ -46,14 +46,14 @@ def command(selection: Selection, *, as_json: bool) -> int:
         print_table(COLUMNS, [node.row for node in report.nodes])
         print("\n".join(report.last_lines))
         if missing:
-            print(f"dlcluster: nodes missing: {missing}; dlcluster status says why", file=sys.stderr)
+            print(f"dlcluster: nodes missing: {missing}; {invocation()} status says why", file=sys.stderr)
     return EXIT_FAILED if report.findings else 0
 
 
 def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
     if running := running_jobs(connection):
         name = printable(running[-1])
-        raise ClusterError(f"job {name} runs, and a check would share its network: wait, or dlcluster stop {name}")
+        raise ClusterError(f"job {name} runs, and a check would share its network: wait, or {invocation()} stop {name}")
 
 
 def _measure(connection: MasterConnection) -> CommandResult:

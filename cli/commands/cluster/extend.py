@@ -15,7 +15,7 @@ from cli.cdk.deploy import set_and_deploy
 from cli.command import cluster_command
 from cli.errors import UsageError
 from cli.output import json_option, print_json
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.sizes.groups import read_groups, require_settled
 from stacks.settings.lifetime import DELETE, DELETE_AFTER
 from stacks.settings.parsing import duration, format_utc
@@ -69,7 +69,7 @@ def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple
     after = _paused(clients, cluster)
     if ended := after - before:
         message = f"the old end came first and set {' and '.join(sorted(ended))} of {cluster.name} to zero"
-        print(f"dlcluster: {message}; dlcluster resume brings the nodes back", file=sys.stderr)
+        print(f"dlcluster: {message}; {invocation()} resume brings the nodes back", file=sys.stderr)
     if as_json:
         print_json(cluster=cluster.name, expires=expires, deployed=deploy, paused=len(after) == len(NODE_TYPES))
     else:

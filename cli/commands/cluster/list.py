@@ -1,7 +1,7 @@
 """``dlcluster list``: list the clusters of a region."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cli.aws.clients import Clients, aws_errors, create_clients
@@ -9,7 +9,7 @@ from cli.aws.clusters import Cluster, UnfinishedStack, check_outputs, find_stack
 from cli.aws.scaling import find_groups
 from cli.command import cluster_command
 from cli.errors import ClusterError
-from cli.output import json_option, print_json, print_table, printable
+from cli.output import is_terminal, json_option, print_json, print_table, printable
 from cli.shared_options import Selection
 from cli.stack_states import explain
 
@@ -32,7 +32,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     if as_json:
         print_json(region=clients.region, clusters=rows)
     elif rows:
-        print_table(COLUMNS, [["" if row[key] is None else str(row[key]) for key in KEYS] for row in rows])
+        print_table(COLUMNS, [_cells(row) for row in rows])
         for row in rows:
             if row["explanation"] is not None:
                 print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
@@ -43,6 +43,14 @@ def command(selection: Selection, *, as_json: bool) -> int:
             message = f"no cluster {printable(selection.cluster)!r} in {clients.region}"
         print(f"dlcluster: {message}", file=sys.stderr)
     return 0
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a row of the table; on a terminal the time has no seconds, for which 80 columns have no room."""
+    cells = {key: "" if row[key] is None else str(row[key]) for key in KEYS}
+    if is_terminal():
+        cells["created"] = cells["created"][: len("2026-01-01T00:00")].replace("T", " ")
+    return [*cells.values()]
 
 
 def _checked(stacks: Iterable[Cluster | UnfinishedStack]) -> Iterator[Cluster | UnfinishedStack]:

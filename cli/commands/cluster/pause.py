@@ -11,7 +11,7 @@ from cli.command import cluster_command
 from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
 from cli.output import json_option, print_json
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.groups import (
     instance_ids,
@@ -50,7 +50,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
             print(f"dlcluster: {instance_id} is {reason}, and is terminated too", file=sys.stderr)
         if instances:
             warn_of_running_jobs(selection)
-        advice = "pull results first: dlcluster pull"
+        advice = f"pull results first: {invocation()} pull"
         confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)
         terminate_instances(clients, survivors)
@@ -69,5 +69,5 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
         return 0
     print(f"{cluster.name} is paused")
     print(f"dlcluster: it {paused_line(rate, prices)}", file=sys.stderr)
-    print("dlcluster: dlcluster resume brings its nodes back", file=sys.stderr)
+    print(f"dlcluster: {invocation()} resume brings its nodes back", file=sys.stderr)
     return 0

@@ -16,7 +16,7 @@ from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.sizes.changes import Change, describe, leaves_no_master
 from cli.sizes.confirm import confirm, warn_of_running_jobs
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
@@ -61,7 +61,9 @@ def command(
     )
     _print_change(change, clients, cluster, template)
     if change.is_refused:
-        raise ClusterError(f"{SETTING} {workers} would be refused, nothing was changed: run dlcluster resume first")
+        raise ClusterError(
+            f"{SETTING} {workers} would be refused, nothing was changed: run {invocation()} resume first"
+        )
     if deploy and not yes:
         if change.terminated:
             warn_of_running_jobs(selection)

@@ -15,7 +15,7 @@ from cli.costs.read import read_parts
 from cli.errors import ClusterError
 from cli.output import json_option, print_json, print_table
 from cli.reports.capacity_block import parse_deployed_block
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
 from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from stacks.prices.price_list import price_list
@@ -42,7 +42,8 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
     require_settled(cluster)
     if cluster.expires is not None and cluster.expires <= datetime.now(timezone.utc):
         raise ClusterError(
-            f"{cluster.name} expired at {format_utc(cluster.expires)} and would be paused again: dlcluster extend 8h"
+            f"{cluster.name} expired at {format_utc(cluster.expires)} and would be paused again: "
+            f"{invocation()} extend 8h"
         )
     _require_block(cluster)
     template = read_template(clients.cloudformation, cluster.stack_name)

@@ -15,7 +15,7 @@ from cli.command import cluster_command
 from cli.errors import ClusterError
 from cli.jobs.records import running_jobs
 from cli.output import json_option, print_json, printable
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.from_master import SSH_FAILED, bootstrap_command
 from cli.ssh.master import connect_to_master
 from cli.ssh.master_connection import MasterConnection, last_line
@@ -59,7 +59,9 @@ def command(selection: Selection, *, as_json: bool) -> int:
 
 def _refuse_while_a_job_runs(connection: MasterConnection) -> None:
     if running := running_jobs(connection):
-        raise ClusterError(f"job {printable(running[-1])} runs, and a setup may change what it uses: dlcluster stop")
+        raise ClusterError(
+            f"job {printable(running[-1])} runs, and a setup may change what it uses: {invocation()} stop"
+        )
 
 
 def _first_one_then_many(members: Sequence[ClusterNode]) -> Iterator[Sequence[ClusterNode]]:

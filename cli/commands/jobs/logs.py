@@ -8,7 +8,7 @@ from cli.command import cluster_command
 from cli.completion import complete_host
 from cli.errors import EXIT_INTERRUPTED
 from cli.jobs.follow import show_logs
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.master import connect_to_master
 
 
@@ -32,7 +32,7 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
             if not follow:
                 raise
             after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
-            print(f"{after_echo}dlcluster: the job keeps running; dlcluster stop ends it", file=sys.stderr)
+            print(f"{after_echo}dlcluster: the job keeps running; {invocation()} stop ends it", file=sys.stderr)
             return EXIT_INTERRUPTED
     if code and job == selected.cluster.name:
         print(f"dlcluster: {job} is a cluster: dlcluster logs --cluster {job} shows its last job", file=sys.stderr)

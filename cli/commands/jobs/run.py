@@ -12,14 +12,14 @@ from cli.errors import UsageError
 from cli.jobs.follow import follow_to_end
 from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
-from cli.jobs.other_launchers import refuse_other_launchers, refuse_other_tools
+from cli.jobs.other_launchers import refuse_cluster_name, refuse_other_launchers, refuse_other_tools
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import find_script, note_independent_processes, require_inside_upload, require_script_exists
 from cli.jobs.shell_scripts import require_runs
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.master import connect_to_master
 
 EXAMPLES: Final = (
@@ -78,6 +78,7 @@ def command(
         require_script_exists(words[0])
         require_runs(words)
     with connect_to_master(selection) as (selected, connection):
+        refuse_cluster_name(words, selected.cluster.name)
         refuse_other_launchers(words, nnodes=launch_options.nnodes or selected.membership.desired_training_nodes)
         if launch_options.secret:
             check_secrets_are_known(selected.membership.members)
@@ -95,5 +96,5 @@ def command(
         print_json(cluster=selected.cluster.name, job=job_id, directory=f"~/{uploaded.name}" if uploaded else None)
     else:
         print(job_id)
-        print(f"dlcluster: follow it with: dlcluster logs -f {job_id}", file=sys.stderr)
+        print(f"dlcluster: follow it with: {invocation()} logs -f {job_id}", file=sys.stderr)
     return 0

@@ -6,7 +6,7 @@ from cli.command import cluster_command
 from cli.errors import ClusterError, UsageError
 from cli.jobs.records import run_launcher_command
 from cli.output import json_option, print_json, printable
-from cli.shared_options import Selection
+from cli.shared_options import Selection, invocation
 from cli.ssh.master import connect_to_master
 
 
@@ -24,7 +24,7 @@ def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
         except ClusterError as error:
             if job != selected.cluster.name:
                 raise
-            advice = "dlcluster pause terminates its nodes, cdk destroy removes it"
+            advice = f"{invocation()} pause terminates its nodes, cdk destroy removes it"
             raise UsageError(f"{error}; {job} is a cluster: {advice}") from error
     printed = done.stdout.decode(errors="replace").split()
     if len(printed) != 2:

@@ -70,6 +70,15 @@ def test_reasons_of_the_latest_failed_jobs_are_below_the_table(
     ]
 
 
+def test_restarts_are_shown_beside_the_state(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = [record("SUCCEEDED", restarts=0), record("FAILED", restarts=1), record(restarts=2)]
+    master.set_answer("launch list --json", json.dumps(jobs))
+    assert main(["jobs"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:4]
+    states = [row.removeprefix(JOB).partition("2026-")[0].strip() for row in rows]
+    assert states == ["SUCCEEDED", "FAILED, 1 restart", "RUNNING, 2 restarts"]
+
+
 def test_queued_job_shows_its_place_and_reason(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     text = "2nd in the queue, for 2 nodes (job 1 of ann\x1b has them)"
     master.set_answer("launch list --json", json.dumps([record("WAITING", queue_position=2, waiting=text)]))

@@ -1,4 +1,4 @@
-"""Test the answer to a command line in the order, or with the options, of torchrun and mpirun."""
+"""Test the answer to a command line in the order, or with the options, of torchrun, mpirun or sky."""
 
 import pytest
 
@@ -38,10 +38,7 @@ def test_an_option_of_the_script_before_its_name_is_moved_behind_it(
             "-n must be one number, got '1:3'; to restart a lost job on fewer nodes: dlcluster push, then "
             "dlcluster run -- launch --nnodes 1:3 --max-restarts 3 ...",
         ),
-        (
-            "-n two train.py",
-            "invalid value for '-n' / '--nnodes' / '--num-workers': 'two' is not a valid integer range",
-        ),
+        ("-n two train.py", "-n is the number of nodes, got 'two'; --name names the job"),
         ("--nodes 2 train.py", "no such option '--nodes'. Did you mean '--nnodes'?"),
         (
             "--rdzv_endpoint=host:29400 train.py",
@@ -56,6 +53,46 @@ def test_an_option_of_the_script_before_its_name_is_moved_behind_it(
     ],
 )
 def test_options_of_torchrun_and_mpirun_are_answered_with_ours(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *line.split()]) == EXIT_USAGE
+    assert error_line(capsys) == message
+
+
+NODES = "says which nodes a cluster has"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-d train.py", "no such option '-d': the option is --detach"),
+        ("--detach-run -- train.py", "no such option '--detach-run': the option is --detach"),
+        ("-c vision -- train.py", "no such option '-c': the option is --cluster NAME"),
+        (
+            "--use-spot -- train.py",
+            f"no such option '--use-spot': the setting purchase {NODES}, as in: cdk deploy -c purchase=spot",
+        ),
+        ("--gpus L4:1 train.py", f"no such option '--gpus': the setting instance_type {NODES}; {PROCESSES}"),
+        ("--cloud aws train.py", "no such option '--cloud': there is one cloud, AWS; --region selects the region"),
+        ("-y train.py", "no such option '-y': leave it out, run asks nothing before it starts a job"),
+        (
+            "--retry-until-up train.py",
+            "no such option '--retry-until-up': dlcluster up --until 18:00 waits for nodes, run --wait for their GPUs",
+        ),
+        (
+            "--idle-minutes-to-autostop 30 train.py",
+            "no such option '--idle-minutes-to-autostop': the setting idle_stop pauses an idle cluster, as in: "
+            "cdk deploy -c idle_stop=30m",
+        ),
+        (
+            "--down train.py",
+            "no such option '--down': the settings expires and expiry_action=delete remove a cluster at a time that "
+            "you choose",
+        ),
+        ("-n exp1 train.py", "-n is the number of nodes, got 'exp1'; --name names the job"),
+    ],
+)
+def test_options_of_sky_are_answered_with_ours_or_with_the_setting(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", *line.split()]) == EXIT_USAGE

@@ -51,6 +51,23 @@ def test_slurm_command_task_file_or_missing_script_is_refused(
     assert (error_line(capsys), master.ran) == (message, [])
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["demo", "task.yaml"], "demo is a cluster, and there are no task files: use --cluster, as in: {}train.py"),
+        (["demo", "--", "train.py", "--lr", "1"], "demo is a cluster: use --cluster, as in: {}train.py --lr 1"),
+        (["demo", "nvidia-smi"], "demo is a cluster: use --cluster, as in: {}nvidia-smi"),
+    ],
+)
+def test_the_clusters_name_in_place_of_a_program_is_refused_before_anything_is_sent(
+    master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_job_answers(master, end=record())
+    assert main(["run", *words]) == EXIT_USAGE
+    assert error_line(capsys) == message.format("dlcluster run --cluster demo -- ")
+    assert not any("launch" in line for line in master.ran)
+
+
 @pytest.mark.parametrize("words", [["-n", "1", "deepspeed", "train.py"], ["accelerate", "test"], ["torchrun", "t.py"]])
 def test_the_launcher_decides_about_other_starters(master: Master, words: list[str]) -> None:
     set_job_answers(master, end=record())

@@ -45,6 +45,24 @@ def fleet(deploy: Deploy) -> Fleet:
     return deploy()
 
 
+@pytest.mark.parametrize(
+    ("lost", "line"),
+    [
+        ((2,), "worker3 was lost, its instance terminated: EC2 Auto Scaling is replacing it"),
+        ((1, 2), "worker2 and worker3 were lost, their instances terminated: EC2 Auto Scaling is replacing them"),
+    ],
+)
+def test_lost_nodes_are_named(
+    fleet: Fleet, lost: tuple[int, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = [fleet.instance_ids[at] for at in lost]
+    boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=ids)
+    assert main(["status"]) == 0
+    *_, numbers, named = capsys.readouterr().out.splitlines()
+    assert numbers.startswith(f"{len(lost)} of 3 nodes missing: 3 have joined, {3 - len(lost)} of these ")
+    assert named == line
+
+
 def ask_for_four(fleet: Fleet) -> None:
     """Write the record of a master whose groups want four nodes."""
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]

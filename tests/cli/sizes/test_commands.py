@@ -19,7 +19,7 @@ from cli.aws.scaling import Activity
 from cli.cdk import settings_file
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
-from cli.sizes.waiting import STILL_STARTING
+from cli.sizes.waiting import still_starting
 from stacks.settings.capacity import declared_sizes
 from tests.cli.fleet import error_line
 from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
@@ -203,7 +203,7 @@ def test_the_reason_of_a_failed_launch_is_printed_once(
         "no capacity for i-00000000000000000"
     ]
     assert next(tries) > 1
-    assert output[-1].endswith(f"dlcluster why shows more; {STILL_STARTING}")
+    assert output[-1].endswith(f"dlcluster why shows more; {still_starting()}")
 
 
 def test_ctrl_c_warns_that_nodes_keep_starting(
@@ -215,7 +215,9 @@ def test_ctrl_c_warns_that_nodes_keep_starting(
     in_state(deployed, "paused")
     monkeypatch.setattr("cli.sizes.waiting.time.sleep", interrupt)
     assert main(["resume"]) == EXIT_INTERRUPTED
-    assert capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {STILL_STARTING}"
+    assert (
+        capsys.readouterr().err.rstrip().splitlines()[-1] == f"dlcluster: not all nodes are ready; {still_starting()}"
+    )
 
 
 def test_pause_terminates_protected_and_standby_nodes(
