@@ -65,10 +65,9 @@ def command(
         if has_dlcluster_options or launch_options.to_args():
             raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
         return run_on_master(selection, words)
-    if launch_options.sync_overwrite and not sync:
-        raise UsageError("--sync-overwrite cannot be combined with --no-sync, which sends nothing")
-    if to is not None and not sync:
-        raise UsageError("--to cannot be combined with --no-sync, which sends nothing")
+    for name, is_given in (("--sync-overwrite", launch_options.sync_overwrite), ("--to", to is not None)):
+        if is_given and not sync:
+            raise UsageError(f"{name} cannot be combined with --no-sync, which sends nothing")
     if as_json and not detach:
         raise UsageError("--json requires --detach: without it the job's output is printed")
     refuse_other_tools(words)
