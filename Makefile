@@ -1,7 +1,8 @@
 # make demo       run the main job on a local AWS: deploy a cluster, log in, train on all nodes, destroy
 # make demo       NODES=5 uses five nodes; KEEP=1 leaves the cluster up and says how to enter and end it
 # make local-aws  open a shell inside a fresh local AWS, for cdk deploy and other commands
-# make enter      open a shell inside a local AWS that was kept (RUN=name if there are several)
+# make enter      open a shell inside a local AWS that was kept (RUN=name if there are several);
+#                 for one command: python -m local enter [RUN] -- COMMAND
 # make end        end a local AWS that was kept
 # make status     list the instances of every running local AWS
 # make test       run all checks required before a merge, except test-engines: lint, types, unit and end-to-end tests

@@ -63,7 +63,9 @@ def _parser_outside() -> _Parser:
     parser = _Parser(prog="python -m local", allow_abbrev=False)
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
     subcommands.add_parser("image", help="build the node image")
-    run = subcommands.add_parser("run", help="run a command inside a fresh local AWS")
+    run = subcommands.add_parser(
+        "run", help="run a command inside a fresh local AWS", usage="%(prog)s [-h] [--engines] -- COMMAND ..."
+    )
     run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
     subcommands.add_parser("shell", help="open a shell inside a fresh local AWS")
     demo = subcommands.add_parser(
@@ -76,8 +78,9 @@ def _parser_outside() -> _Parser:
         "end": "end a running local AWS",
         "status": "list the instances of every running local AWS, or of one",
     }
+    usages = {"enter": "%(prog)s [-h] [RUN] [-- COMMAND ...]"}  # argparse does not know what comes after --
     for subcommand, text in helps.items():
-        subcommands.add_parser(subcommand, help=text).add_argument(
+        subcommands.add_parser(subcommand, help=text, usage=usages.get(subcommand)).add_argument(
             "run", nargs="?", metavar="RUN", help="its name or the start of it"
         )
     return parser

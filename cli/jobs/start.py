@@ -27,6 +27,8 @@ COPY_ONLY_OPTIONS: Final = ("--nproc-per-node", "1", "--env", "CUDA_VISIBLE_DEVI
 """Options of a job with one process per node and no GPUs, which copies files even to nodes with busy GPUs."""
 HINT: Final = "launch: follow it with:"
 """Beginning of the launcher's hint about following a detached job on the master; not shown here."""
+WAITING: Final = "launch: waiting,"
+"""Beginning of the launcher's note about a job's place in the queue."""
 
 
 def run_on_master(selection: Selection, command: Sequence[str]) -> int:
@@ -41,9 +43,17 @@ def run_on_master(selection: Selection, command: Sequence[str]) -> int:
 
 
 def start_job(
-    connection: MasterConnection, command: Sequence[str], *, options: LaunchOptions, uploaded: Upload | None
+    connection: MasterConnection,
+    command: Sequence[str],
+    *,
+    options: LaunchOptions,
+    uploaded: Upload | None,
+    log_follows: bool,
 ) -> str:
-    """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason."""
+    """Start a detached job; return its id once its processes run. Raises ClusterError with the launcher's reason.
+
+    With `log_follows`, what the job waits for is not printed: its log begins with it.
+    """
     secret_values = options.secret_values(os.environ)
     sync = [] if uploaded is None else ["--sync-dst-dir", uploaded.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
@@ -67,7 +77,7 @@ def start_job(
     if not JOB_ID.fullmatch(job_id):
         raise ClusterError(f"the launcher on the master must return a job id, got {job_id[:80]!r}")
     for text in done.stderr.splitlines():
-        if not text.startswith(HINT):
+        if not text.startswith((HINT, WAITING) if log_follows else HINT):
             print(last_line(text), file=sys.stderr)
     return job_id
 

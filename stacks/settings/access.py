@@ -12,6 +12,8 @@ from stacks.settings.base import Settings, SettingsError, require, shown
 from stacks.settings.parsing import PARSER, ipv4_block, parse_list
 
 _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
+_KEY_PATH: Final = re.compile(r"\A[^\s]*/|\.pub\Z")
+"""Matches text that can only be meant as a file's path."""
 _NAMED: Final = re.compile(rf"(?P<name>{NAME.pattern})=(?P<rest>.+)", re.DOTALL)
 _PRIVATE: Final = "PRIVATE KEY-----"
 _MAX_KEY_FILE: Final = 64 * 1024
@@ -112,6 +114,9 @@ def _read_keys(entry: str) -> Iterator[TeamKey]:
 
 def _read_key_file(file: str) -> str:
     path = os.path.expanduser(file)  # noqa: PTH111  (a Path raises OSError for a name that is too long)
+    if not os.path.exists(path) and _KEY_PATH.search(file):  # noqa: PTH110
+        place = "" if os.path.isabs(path) else f" in {os.getcwd()}, where cdk.json is"  # noqa: PTH109, PTH117
+        raise SettingsError(f"ssh_keys: there is no file {shown(file)}{place}")
     require(os.path.isfile(path), "ssh_keys", file, "a file with public keys or a public key")  # noqa: PTH113
     try:
         with open(path, encoding="utf-8", errors="replace") as content:  # noqa: PTH123

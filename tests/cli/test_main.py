@@ -47,50 +47,6 @@ def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsy
     ]  # fmt: skip
 
 
-def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    deploy("one")
-    deploy("two", private=["10.1.0.4"], host_keys=[KEY])
-    assert main(["--cluster", "two", "status"]) == 0
-    assert capsys.readouterr().out.startswith("two: 1 of 1 nodes")
-    assert main(["status", "--cluster", "one"]) == 0
-    assert capsys.readouterr().out.startswith("one: 3 of 3 nodes")
-    assert main(["status"]) == EXIT_USAGE
-    assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
-    assert main(["status", "--cluster", "three"]) == EXIT_NO_CLUSTER
-    assert error_line(capsys) == "no cluster 'three' in eu-west-1, there is: one, two"
-
-
-@pytest.mark.parametrize(
-    ("content", "chosen"),
-    [
-        ('{"context": {"cluster": {"cluster_name": "two"}}}', "two"),
-        ('{"context": {"cluster": {"cluster_name": "gone"}}}', None),
-        ('{"context": {"cluster": {"cluster_name": 2}}}', None),
-        ('{"context": {"other": 1}}', None),
-        ("{", None),
-    ],
-)
-def test_settings_here_choose_among_several_clusters(
-    content: str,
-    chosen: str | None,
-    deploy: Deploy,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    deploy("one")
-    deploy("two", private=["10.1.0.4"], host_keys=[KEY])
-    monkeypatch.chdir(tmp_path)
-    Path("cdk.json").write_text(content)
-    assert main(["status"]) == (0 if chosen else EXIT_USAGE)
-    if chosen:
-        assert capsys.readouterr().out.startswith(f"{chosen}: 1 of 1 nodes")
-    else:
-        assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
-    assert main(["--cluster", "one", "status"]) == 0
-    assert capsys.readouterr().out.startswith("one: 3 of 3 nodes")
-
-
 def test_missing_cluster_exits_with_its_own_code(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == EXIT_NO_CLUSTER
     sentence = (

@@ -53,7 +53,10 @@ def test_keys_are_files_or_text(given: Any, names: list[str]) -> None:
     [
         (["id"], r"^ssh_keys must be public keys, got a private key in 'id'$"),
         ([PRIVATE], r"^ssh_keys must be public keys, got a private key$"),
-        (["none.pub"], "^ssh_keys must be a file with public keys or a public key, got 'none.pub'$"),
+        (["keys/anna.pub"], "^ssh_keys: there is no file 'keys/anna.pub' in /.*, where cdk.json is$"),
+        (["x=none.pub"], "^ssh_keys: there is no file 'none.pub' in /.*, where cdk.json is$"),
+        (["/none/anna"], "^ssh_keys: there is no file '/none/anna'$"),
+        (["none"], "^ssh_keys must be a file with public keys or a public key, got 'none'$"),
         (["limited"], "'limited' must have keys without options, got 'command="),
         (["nameless"], "'nameless' must have a name, as a comment after the key or as NAME= before"),
         (["long.pub"], "name of a key must be 1 to 64 letters.*, got 'Bob of the team'; write NAME= before it"),

@@ -86,7 +86,7 @@ def command(
         uploaded = upload_directory(connection, to=to) if sync else None
         if uploaded is not None:
             note_independent_processes(script, nodes=launch_options.nnodes or len(selected.membership.members))
-        job_id = start_job(connection, words, options=launch_options, uploaded=uploaded)
+        job_id = start_job(connection, words, options=launch_options, uploaded=uploaded, log_follows=not detach)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)

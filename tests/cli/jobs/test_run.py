@@ -104,6 +104,18 @@ def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: p
     assert f"dlcluster: job {JOB} is submitted\n" in capfd.readouterr().err
 
 
+def test_place_in_the_queue_is_printed_once(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+    """The log of the job, which a run without --detach shows, begins with it."""
+    set_job_answers(master, end=record("SUCCEEDED"))
+    place = "launch: waiting, 1st in the queue, for 2 nodes (after job 1 of anna)\n"
+    master.set_answer("launch --detach", f"{JOB}\n", stderr=f"{place}launch: note\n")
+    assert main(["run", "--wait", "--", "x"]) == 0
+    err = capfd.readouterr().err
+    assert (place in err, "launch: note\n" in err) == (False, True)
+    assert main(["run", "--wait", "--detach", "--", "x"]) == 0
+    assert capfd.readouterr().err.count(place) == 1
+
+
 def test_failed_launch_on_the_master_names_its_directory(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

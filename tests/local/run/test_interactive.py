@@ -246,6 +246,15 @@ def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
     assert "demo" not in helped
 
 
+@pytest.mark.parametrize(
+    ("subcommand", "usage"),
+    [("enter", "enter [-h] [RUN] [-- COMMAND ...]\n"), ("run", "run [-h] [--engines] -- COMMAND ...\n")],
+)
+def test_the_help_outside_names_the_command_to_run(subcommand: str, usage: str) -> None:
+    command = [sys.executable, "-m", "local", subcommand, "--help"]
+    assert subprocess.check_output(command, cwd=REPOSITORY, text=True).startswith(f"usage: python -m local {usage}")
+
+
 def inside(run_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `local-aws` with LOCAL_AWS_DIR set, as it is inside."""
     return subprocess.run(
