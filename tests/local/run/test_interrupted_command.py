@@ -14,7 +14,7 @@ ENTER = """
 import os, pathlib, sys
 from local.run.interactive import enter_running
 from local.run.local_aws import LocalAws
-here = LocalAws(directory=pathlib.Path(sys.argv[1]), owner=os.getpid(), sandbox=os.getpid(),
+here = LocalAws(directory=pathlib.Path(sys.argv[1]), owner_pid=os.getpid(), sandbox_pid=os.getpid(),
                 checkout=pathlib.Path(sys.argv[1]), variables={})
 print("code", enter_running(here, sys.argv[2:]))
 """
