@@ -269,15 +269,15 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
         calls.append((restart_count, label))
         return ends[len(calls) - 1]
 
-    monkeypatch.setattr(runs, "start_job", run)
+    monkeypatch.setattr(runs, "run_first_time", run)
     monkeypatch.setattr(runs, "restart_job", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
-    assert asyncio.run(runs.restart_on_failure(job, context)) is failed
+    assert asyncio.run(runs.run_with_restarts(job, context)) is failed
     uncounted = "restart (not counted)"
     assert calls == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     calls.clear()
-    assert asyncio.run(runs.restart_on_failure(JOB, context)) is taken
+    assert asyncio.run(runs.run_with_restarts(JOB, context)) is taken
     assert calls == [(0, "start")]
 
 
