@@ -36,7 +36,7 @@ class ClusterView:
     """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
     They may briefly include a crashed instance, but that one does not answer
-    (launcher.job.node.as_crash_if_silent).
+    (launcher.job.supervision.preemption_as_node_loss_if_silent).
     """
 
     def has(self, instance: str | None) -> bool:

@@ -67,7 +67,7 @@ def wait_for_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> b
     rename(BUSY_NAME)
     if has_gpus():
         # nvidia-smi may take a while, and the launcher waits only a moment for this answer.
-        channel.send(FrameType.ALIVE)
+        channel.send(FrameType.HEARTBEAT)
     return True
 
 

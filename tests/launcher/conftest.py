@@ -47,7 +47,7 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "history/recorder.UPLOAD_AFTER_S": 600.0,
             "history/record_upload.TIMEOUT_S": 60.0,
             "job/connect.READY_TIMEOUT_S": 60.0,
-            "job/node.SERVER_EXIT_S": 60.0,
+            "job/supervision.SERVER_EXIT_S": 60.0,
             "runner/gpu_usage.TIMEOUT_S": 60.0,
             "transport/connection.EXIT_TIMEOUT_S": 60.0,
             "transport/ssh.CONNECT_TIMEOUT_S": 60,

@@ -79,7 +79,9 @@ def test_ctrl_c_before_the_job_begins_cancels_it(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
     streams = {FrameType.STDOUT: OutputStream(1), FrameType.STDERR: OutputStream(2)}
-    assert lifecycle.run_recorded_job(JOB, recorder=JobRecorder(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    assert (
+        lifecycle.run_recorded_job(JOB, recorder=JobRecorder(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    )
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
