@@ -10,7 +10,7 @@ from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.run import JobContext, run_with_restarts
 from launcher.job_queue.free_hosts import HostAllocator
-from launcher.job_queue.turn import QueueContext, Turn, allocate_nodes
+from launcher.job_queue.turn import QueueContext, Turn, allocate_now
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
@@ -132,11 +132,11 @@ async def run_in_queue(
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """
     if job.queue_policy is None:
-        return await run_on_nodes(await allocate_nodes(job, queue_context), False)
+        return await run_on_nodes(await allocate_now(job, queue_context), False)
     turn = Turn(job, job.queue_policy, queue_context)
     while True:
         try:
-            return await run_on_nodes(await turn.allocate_nodes(), turn.has_waited)
+            return await run_on_nodes(await turn.wait_and_allocate(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error)
 

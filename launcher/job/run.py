@@ -20,9 +20,9 @@ from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.supervision import NodeRun, output_failure, supervise_nodes
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
 from launcher.job.restarts import NotRestartedError, RestartHostAllocator, reconnect
+from launcher.job.supervision import NodeRun, output_failure, supervise_nodes
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeSpec
 from launcher.transport.connection import RunnerConnection

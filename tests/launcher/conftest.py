@@ -29,7 +29,7 @@ def short_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "transport/protocol.HEARTBEAT_INTERVAL_S": 0.5,
             "transport/protocol.HEARTBEAT_TIMEOUT_S": SHORT_HEARTBEAT_TIMEOUT_S,
-            "spec.GRACE_S": SHORT_GRACE_S,
+            "spec.DEFAULT_GRACE_S": SHORT_GRACE_S,
         },
     )
     return copy

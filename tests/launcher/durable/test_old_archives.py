@@ -13,7 +13,7 @@ import pytest
 from launcher.durable import mirror, old_archives, service
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_INTERVAL_S, OldArchives, archives_in_use
-from launcher.durable_state import DIRECTORY
+from launcher.durable_state import DURABLE_DIR
 from launcher.errors import LaunchError
 from launcher.history.recorder import jobs_directory
 from launcher.paths import LOCK_FILE
@@ -108,7 +108,7 @@ def test_a_submission_waits_for_the_service_that_deletes_archives(
 ) -> None:
     monkeypatch.setattr(old_archives, "LOCK_TIMEOUT_S", 0.0)
     monkeypatch.setattr(old_archives, "POLL_S", 0.001)
-    lock = os.open(home / DIRECTORY / old_archives.LOCK, os.O_RDWR)
+    lock = os.open(home / DURABLE_DIR / old_archives.LOCK, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(LaunchError, match=r"^waited 0 s for the service that deletes old archives"):

@@ -29,7 +29,7 @@ WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), queue_policy=QueuePolic
 LIMIT_S = 60.0
 YEAR_S = 365 * 86400.0
 REFUSED = (
-    "nothing started, GPUs are in use (--wait queues the job, --force starts anyway): "
+    "nothing started: GPUs are in use (--wait queues the job, --force starts anyway): "
     f"job one of {user_name()} has them"
 )
 
