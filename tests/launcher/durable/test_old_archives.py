@@ -53,7 +53,7 @@ def archives() -> set[str]:
     found = boto3.client("s3", region_name=LOCATION.region).list_objects_v2(
         Bucket=LOCATION.bucket, Prefix="jobs/team/files/"
     )
-    return {each["Key"] for each in found.get("Contents", ())}
+    return {item["Key"] for item in found.get("Contents", ())}
 
 
 def test_old_archive_is_deleted_once_no_open_job_needs_it(bucket: JobBucket, submitted: dict[str, str]) -> None:
@@ -158,7 +158,7 @@ def test_archives_are_deleted_in_one_call_and_refused_ones_are_counted(
     calls = []
 
     def delete_objects(**asked: Any) -> dict[str, Any]:
-        calls.append([each["Key"] for each in asked["Delete"]["Objects"]])
+        calls.append([item["Key"] for item in asked["Delete"]["Objects"]])
         return {"Errors": [{"Key": submitted["ended"], "Code": "AccessDenied"}]}
 
     for record in mirror.open_jobs():
