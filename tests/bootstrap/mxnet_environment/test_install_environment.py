@@ -25,10 +25,10 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], M
     assert (master.builds, worker.builds) == (1, 0)
     assert os.access(worker.programs / "mpirun", os.X_OK)
     assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
-    for node in (master, worker):
-        assert under_root(node.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
-        assert under_root(node.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
-        assert MxnetEnvironmentMonitor(node.root, name="horovod").check()
+    for machine in (master, worker):
+        assert under_root(machine.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
+        assert under_root(machine.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
+        assert MxnetEnvironmentMonitor(machine.root, name="horovod").check()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], MxnetNode]) -> None:
