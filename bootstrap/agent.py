@@ -10,7 +10,7 @@ from typing import Final
 
 from bootstrap.cluster.membership import EMPTY, Member, Membership
 from bootstrap.cluster.node_record_writer import NodeRecordWriter
-from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, PollInterval
+from bootstrap.cluster.poll_interval import FAST_RECONCILE_INTERVAL_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
 from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to_cluster, health_checks, own_record
@@ -20,18 +20,18 @@ from bootstrap.files.node_files import node_file_writer
 from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_CHECK_INTERVAL_S, HealthCheckFailure
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.idle.pause_controller import pause_controller
-from bootstrap.mxnet_environment.progress import EnvironmentMonitor
+from bootstrap.mxnet_environment.progress import MxnetEnvironmentMonitor
 from bootstrap.phases import Phases, first_start_time
 from bootstrap.setup.progress import SetupMonitor
 from bootstrap.shared_storage.state import SharedStorage
 
 log = logging.getLogger(__name__)
 
-EAGER_PASS_S: Final = 1.0
+FAST_PASS_INTERVAL_S: Final = 1.0
 """Seconds between passes while the node is not ready yet or is draining."""
-EAGER_PASSES_FOR_S: Final = 300.0
+FAST_PASS_WINDOW_S: Final = 300.0
 """Seconds of frequent passes after the start; a node not ready by then is waiting for something slow."""
-STEADY_PASS_S: Final = 6.0
+PASS_INTERVAL_S: Final = 6.0
 """Seconds between passes of a ready node. Must stay below termination_notice.MEMBERSHIP_PROPAGATION_S, so that
 every node learns that another is draining before that one is terminated."""
 MAX_BACKOFF_S: Final = 15.0
@@ -55,13 +55,13 @@ class Agent:
         self._poll_interval = PollInterval()
         self._notice = TerminationNotice()
         self._pauses = pause_controller(config, dependencies)
-        self._record_writer = NodeRecordWriter(report=self._pauses.report, monotonic=monotonic)
+        self._record_writer = NodeRecordWriter(report=self._pauses.reporter, monotonic=monotonic)
         self._membership: Membership = EMPTY
         self._has_membership = False
         self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0
         self._check_failure: HealthCheckFailure | None = None
-        self._mxnet_environment = EnvironmentMonitor(root, name=config.mxnet_environment)
+        self._mxnet_environment = MxnetEnvironmentMonitor(root, name=config.mxnet_environment)
         self._shared_storage = SharedStorage(root, wanted=config.shared_storage, monotonic=monotonic)
         self._setup = SetupMonitor(root, sha256=config.setup_sha256)
         self._failures = FailureTracker()
@@ -275,17 +275,17 @@ class Agent:
     def _delay(self) -> float:
         until_turn = 0.0 if self._cluster is None else self._cluster.follower.seconds_until_turn
         if until_turn > 0 and not self._failures.failed_passes:
-            return min(STEADY_PASS_S, max(EAGER_PASS_S, until_turn))
+            return min(PASS_INTERVAL_S, max(FAST_PASS_INTERVAL_S, until_turn))
         if self._notice.is_terminating:
-            return EAGER_PASS_S
+            return FAST_PASS_INTERVAL_S
         if self._failures.failed_passes:
-            return min(MAX_BACKOFF_S, EAGER_PASS_S * 2.0 ** min(self._failures.failed_passes - 1, 8))
+            return min(MAX_BACKOFF_S, FAST_PASS_INTERVAL_S * 2.0 ** min(self._failures.failed_passes - 1, 8))
         now = self._dependencies.monotonic()
-        if self._notice.must_drain or (not self.is_signal_settled and now - self._started_at < EAGER_PASSES_FOR_S):
-            return EAGER_PASS_S
+        if self._notice.must_drain or (not self.is_signal_settled and now - self._started_at < FAST_PASS_WINDOW_S):
+            return FAST_PASS_INTERVAL_S
         if not self._next_reconcile:
-            return STEADY_PASS_S
-        return min(STEADY_PASS_S, max(EAGER_RECONCILE_S, self._next_reconcile - now))
+            return PASS_INTERVAL_S
+        return min(PASS_INTERVAL_S, max(FAST_RECONCILE_INTERVAL_S, self._next_reconcile - now))
 
 
 def _attempt_and_log(task: Callable[[], None]) -> None:

@@ -286,7 +286,7 @@ MOUNT_STATES: Final = (
 IDLE_REPORT_FIELD: Final = "idle_report"
 """Field of a node's own record: how long the node has been idle; absent without the setting ``idle_stop``. It is not
 part of the membership because it changes often."""
-ENVIRONMENT_FIELD: Final = "environment"
+MXNET_ENVIRONMENT_FIELD: Final = "environment"
 SHA256_FIELD: Final = "sha256"
 """Fields of the record of the MXNet environment."""
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from launcher.errors import BusyError, LaunchError
 from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.job.failure import Failure, FailureCause
-from launcher.job.run import JobContext, restart_on_failure
+from launcher.job.run import JobContext, run_with_restarts
 from launcher.job_queue.free_hosts import HostAllocator
-from launcher.job_queue.turn import QueueContext, Turn, allocate_nodes
+from launcher.job_queue.turn import QueueContext, Turn, allocate_now
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
@@ -38,7 +38,7 @@ def print_refusal(error: LaunchError) -> int:
     return print_failure(Failure(exit_code=error.exit_code, reason=str(error)), OutputStream(STDERR_FD))
 
 
-def record_job(
+def run_recorded_job(
     job: JobSpec,
     *,
     recorder: JobRecorder,
@@ -56,7 +56,7 @@ def record_job(
         if is_stopped():
             failure: Failure | None = stopped_by(signal.SIGTERM)
         else:
-            failure = asyncio.run(stop_on_signal(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
+            failure = asyncio.run(run_until_signal(job, recorder=recorder, cwd=cwd, streams=streams, pool=pool))
     except LaunchError as error:
         failure = Failure.of_error(error)
     except KeyboardInterrupt:  # the signal arrived before its handler was installed
@@ -79,7 +79,7 @@ def print_failure(failure: Failure, stderr: Sink) -> int:
     return failure.exit_code
 
 
-async def stop_on_signal(
+async def run_until_signal(
     job: JobSpec, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
@@ -94,10 +94,10 @@ async def stop_on_signal(
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
     job_task = asyncio.ensure_future(
-        requeue_while_busy(
+        run_in_queue(
             job,
             queue_context,
-            run_on_nodes=lambda job, has_waited: restart_on_failure(job, replace(context, has_waited=has_waited)),
+            run_on_nodes=lambda job, has_waited: run_with_restarts(job, replace(context, has_waited=has_waited)),
         )
     )
     lock_toucher = asyncio.ensure_future(recorder.touch_lock_forever())
@@ -124,7 +124,7 @@ async def stop_on_signal(
         lock_toucher.cancel()
 
 
-async def requeue_while_busy(
+async def run_in_queue(
     job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
     """Allocate the job's nodes and run it there; a job with --wait queues again if they turn out to be in use.
@@ -132,11 +132,11 @@ async def requeue_while_busy(
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """
     if job.queue_policy is None:
-        return await run_on_nodes(await allocate_nodes(job, queue_context), False)
+        return await run_on_nodes(await allocate_now(job, queue_context), False)
     turn = Turn(job, job.queue_policy, queue_context)
     while True:
         try:
-            return await run_on_nodes(await turn.allocate_nodes(), turn.has_waited)
+            return await run_on_nodes(await turn.wait_and_allocate(), turn.has_waited)
         except BusyError as error:
             turn.try_later(error)
 

@@ -75,12 +75,12 @@ def run_attached(job: JobSpec, *, cwd: str) -> int:
     from launcher.history.key_name import key_name
     from launcher.history.recorder import JobRecorder, user_name
     from launcher.history.records import new_job_id
-    from launcher.lifecycle import print_notes, record_job, standard_streams
+    from launcher.lifecycle import print_notes, run_recorded_job, standard_streams
 
     enable_gc()
     print_notes(job.notes)
     recorder = JobRecorder(job, job_id=new_job_id(), cwd=cwd, started_by=key_name(os.environ, user=user_name()))
-    return record_job(job, recorder=recorder, cwd=cwd, streams=standard_streams(), pool=pool)
+    return run_recorded_job(job, recorder=recorder, cwd=cwd, streams=standard_streams(), pool=pool)
 
 
 def import_asyncio() -> None:

@@ -8,7 +8,8 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.paths import log_name
 from launcher.sync.request import SyncRequest
 
-GRACE_S = 10.0
+DEFAULT_GRACE_S = 10.0
+"""Default seconds between SIGTERM and SIGKILL (--grace)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +62,7 @@ class JobSpec:
     servers_match_workers: bool = False
     """True if a restart on other nodes sets the number of servers to the number of workers."""
     restart_policy: RestartPolicy = RestartPolicy()
-    grace_s: float = GRACE_S
+    grace_s: float = DEFAULT_GRACE_S
     """Seconds between SIGTERM and SIGKILL."""
 
     name: str | None = None
@@ -135,7 +136,7 @@ class NodeSpec:
     """Working directory if it exists, else the home directory. A relative one is in the home directory."""
     path_prefix: list[str] = field(default_factory=list)
     """Directories to put first in PATH if they exist."""
-    grace_s: float = GRACE_S
+    grace_s: float = DEFAULT_GRACE_S
     """Seconds between SIGTERM and SIGKILL."""
     gpus: list[str] | None = field(default_factory=list)
     """GPUs that the processes take (launcher.transport.gpus_in_use.Gpus). None: all GPUs of the node; empty: none."""

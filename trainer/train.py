@@ -112,7 +112,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     dp, global_batch_size = data_parallel_layout(config, world)
     learning_rate = config.schedule(global_batch_size=global_batch_size).peak
 
-    # Checkpoints. Load the newest one of this machine or in S3. A restarted job must resume its own first attempt,
+    # Checkpoints. Load the newest one of this machine or in S3. A restarted job must resume its own first run,
     # whatever --resume says.
     if world.restart_count:
         config = replace(config, resume="auto")

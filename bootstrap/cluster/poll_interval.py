@@ -3,11 +3,11 @@
 from collections.abc import Set
 from typing import Final
 
-STEADY_RECONCILE_S: Final = 15.0
+RECONCILE_INTERVAL_S: Final = 15.0
 """Seconds between reconciliations while no instance is arriving; every third one also calls EC2."""
-EAGER_RECONCILE_S: Final = 2.0
+FAST_RECONCILE_INTERVAL_S: Final = 2.0
 """Seconds between reconciliations while instances arrive."""
-EAGER_RECONCILES_FOR_S: Final = 300.0
+FAST_RECONCILE_WINDOW_S: Final = 300.0
 """Seconds of frequent reconciliations; an instance that has not joined by then is broken or waiting for something."""
 
 
@@ -22,5 +22,5 @@ class PollInterval:
         """Return the seconds until the next reconciliation; ``arriving`` are the instances that are not members yet."""
         if arriving != self._arriving:
             self._arriving, self._since = frozenset(arriving), now
-        eager = bool(arriving) and now - self._since < EAGER_RECONCILES_FOR_S
-        return EAGER_RECONCILE_S if eager else STEADY_RECONCILE_S
+        is_fast = bool(arriving) and now - self._since < FAST_RECONCILE_WINDOW_S
+        return FAST_RECONCILE_INTERVAL_S if is_fast else RECONCILE_INTERVAL_S

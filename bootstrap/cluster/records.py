@@ -40,7 +40,6 @@ from bootstrap.contract import (
     ADDRESS_FIELD,
     DESIRED_NODES_FIELD,
     DRAINING_FIELD,
-    ENVIRONMENT_FIELD,
     GENERATION_FIELD,
     HOST_KEY_FIELD,
     INSTANCE_ID_FIELD,
@@ -48,6 +47,7 @@ from bootstrap.contract import (
     MASTER_TRAINS_FIELD,
     MEMBERS_FIELD,
     MOUNT_FIELD,
+    MXNET_ENVIRONMENT_FIELD,
     NODE_INDEX_FIELD,
     NODE_TYPE_FIELD,
     RECORD_VERSION,
@@ -140,8 +140,8 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EnvironmentRecord:
-    """Record of the environment whose archive a master has stored."""
+class MxnetEnvironmentRecord:
+    """Record of the MXNet environment whose archive a master has stored."""
 
     environment: str
     """Name of the environment. It is not checked, so only compare it."""
@@ -182,11 +182,11 @@ def parse_node(item: Item) -> NodeRecord:
     )
 
 
-def parse_environment(item: Item) -> EnvironmentRecord:
-    """Parse the record of the environment."""
+def parse_mxnet_environment(item: Item) -> MxnetEnvironmentRecord:
+    """Parse the record of the MXNet environment."""
     _check_version(item)
-    return EnvironmentRecord(
-        environment=_attribute(item, ENVIRONMENT_FIELD, "S"),
+    return MxnetEnvironmentRecord(
+        environment=_attribute(item, MXNET_ENVIRONMENT_FIELD, "S"),
         sha256=check_sha256(_attribute(item, SHA256_FIELD, "S")),
     )
 

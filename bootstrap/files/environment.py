@@ -22,8 +22,8 @@ from bootstrap.contract import (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeFacts:
-    """Facts about a node that determine its variables."""
+class VariableInputs:
+    """What determines a node's variables."""
 
     workers_count: int
     """Number of nodes in the workers file. As in deeplearning-cfn, this includes the master, unless it does not train.
@@ -43,7 +43,7 @@ class Variable(NamedTuple):
     name: str
     meaning: str
     """One line for the reference page."""
-    value: Callable[[NodeFacts], str | None]
+    value: Callable[[VariableInputs], str | None]
     """Function that returns the value on a node; None leaves the variable unset."""
 
 
@@ -84,7 +84,7 @@ VARIABLES: Final = (
 )
 
 
-def variables(node: NodeFacts) -> dict[str, str]:
+def variables(node: VariableInputs) -> dict[str, str]:
     """Return the variables of a node, by name."""
     values = {variable.name: variable.value(node) for variable in VARIABLES}
     return {name: value for name, value in values.items() if value is not None}

@@ -80,7 +80,7 @@ class NodeFiles:
         The node's state is written last, so that a reader who finds a generation there also finds matching files.
         """
         values = environment.variables(
-            environment.NodeFacts(
+            environment.VariableInputs(
                 workers_count=len(membership.training_members),
                 gpu_count=gpu_count,
                 bucket=self._bucket,

@@ -38,17 +38,17 @@ class PauseController:
         self,
         *,
         cluster_name: str,
-        report: IdleReporter,
+        reporter: IdleReporter,
         notices: Notices,
-        watch: IdleDetector,
+        detector: IdleDetector,
         monotonic: Callable[[], float],
         utc_now: Callable[[], datetime],
     ) -> None:
-        self.report = report
-        """This node's activity, for its own record."""
+        self.reporter = reporter
+        """Reports this node's activity, for its own record."""
         self._cluster_name = cluster_name
         self._notices = notices
-        self._watch = watch
+        self._detector = detector
         self._monotonic = monotonic
         self._utc_now = utc_now
         self._record = PauseRecord()
@@ -66,9 +66,9 @@ class PauseController:
             is_due = self._decide_and_write(
                 cluster.table, membership, groups=cluster.coordinator.groups, reports=cluster.coordinator.idle_reports
             )
-        self.report.set_enabled(self._record.idle_stop_s > 0)
+        self.reporter.set_enabled(self._record.idle_stop_s > 0)
         self._notices.follow(self._record, now=self._utc_now())
-        self.report.observe()
+        self.reporter.observe()
         if is_due:
             log.warning("pausing the cluster: idle since %s", self._record.idle_since)
             cluster.group.pause_cluster(self._cluster_name)
@@ -92,17 +92,17 @@ class PauseController:
         idle_stop_s = 0 if is_paused else parse_seconds(tags.get(IDLE_STOP_TAG, "0"))
         active_ids = frozenset[str]().union(*(group.active_ids for group in groups))
         members = {member.instance_id for member in membership.members}
-        self._watch.observe(reports, instances=active_ids, now=now)
-        verdict = self._watch.decide(idle_stop_s=idle_stop_s, members=members, now=now)
+        self._detector.observe(reports, instances=active_ids, now=now)
+        verdict = self._detector.decide(idle_stop_s=idle_stop_s, members=members, now=now)
         self._record = replace(
-            self._recorded(verdict, idle_stop_s=idle_stop_s, now=now),
+            self._to_record(verdict, idle_stop_s=idle_stop_s, now=now),
             expires=_tagged_time(tags, EXPIRES_TAG),
             block_pauses=_tagged_time(tags, CAPACITY_BLOCK_PAUSES_TAG),
         )
         self._write(table)
         return verdict.is_due
 
-    def _recorded(self, verdict: Verdict, *, idle_stop_s: int, now: float) -> PauseRecord:
+    def _to_record(self, verdict: Verdict, *, idle_stop_s: int, now: float) -> PauseRecord:
         # Convert each monotonic time to UTC only once, so that jitter of the clocks does not rewrite the record.
         moments = [moment for moment in (verdict.idle_since, verdict.pauses_at) if moment is not None]
         known, utc = self._utc_by_monotonic, self._utc_now().replace(microsecond=0)
@@ -120,14 +120,14 @@ class PauseController:
         """Write the record if it differs from the table's; if that fails, withdraw the announcement."""
         try:
             if not self._has_read_stored_record:
-                self._stored, self._has_read_stored_record = _stored(table), True
+                self._stored, self._has_read_stored_record = _read_stored_record(table), True
             if self._record != self._stored:
                 table.write_record(PAUSE_ID, render_pause(self._record))
                 if silent := set(self._record.silent) - set(self._stored.silent if self._stored else ()):
                     log.warning("unhealthy: no report from %s", ", ".join(sorted(silent)))
                 self._stored = self._record
         except RETRYABLE_ERRORS:
-            self._watch.withdraw()
+            self._detector.withdraw()
             raise
 
 
@@ -135,7 +135,7 @@ def _tagged_time(tags: Mapping[str, str], name: str) -> datetime | None:
     return parse_time(tags[name]) if tags.get(name) else None
 
 
-def _stored(table: Table) -> PauseRecord | None:
+def _read_stored_record(table: Table) -> PauseRecord | None:
     """Return the table's record; None if it is missing or must be replaced because it is bad."""
     item = table.read_record(PAUSE_ID, consistent=False)
     try:
@@ -154,7 +154,7 @@ def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> P
     )
     return PauseController(
         cluster_name=config.cluster_name,
-        report=IdleReporter(
+        reporter=IdleReporter(
             load.busy_with,
             monotonic=dependencies.monotonic,
             sequence_number=lambda: int(dependencies.utc_now().timestamp()),
@@ -164,7 +164,7 @@ def pause_controller(config: NodeConfig, dependencies: "AgentDependencies") -> P
             find_jobs_at_risk=lambda: find_jobs_at_risk(dependencies.root, config.default_user),
             write=lambda text: write_file(under_root(dependencies.root, PAUSE_NOTICES_FILE), text),
         ),
-        watch=IdleDetector(arrival_s=config.bootstrap_timeout_s),
+        detector=IdleDetector(arrival_s=config.bootstrap_timeout_s),
         monotonic=dependencies.monotonic,
         utc_now=dependencies.utc_now,
     )

@@ -7,9 +7,9 @@ if it has this hash.
 from typing import TYPE_CHECKING
 
 from bootstrap.cluster.record_validation import RecordError
-from bootstrap.cluster.records import parse_environment
+from bootstrap.cluster.records import parse_mxnet_environment
 from bootstrap.contract import (
-    ENVIRONMENT_FIELD,
+    MXNET_ENVIRONMENT_FIELD,
     MXNET_ENVIRONMENT_RECORD_ID,
     RECORD_VERSION,
     SHA256_FIELD,
@@ -39,7 +39,7 @@ class HashRecord:
         if item is None:
             return None
         try:
-            record = parse_environment(item)
+            record = parse_mxnet_environment(item)
         except RecordError as error:
             raise MxnetEnvironmentError("bad record", f"record {MXNET_ENVIRONMENT_RECORD_ID}: {error}") from error
         return record.sha256 if record.environment == environment else None
@@ -51,7 +51,7 @@ class HashRecord:
             Item={
                 TABLE_KEY: {"S": MXNET_ENVIRONMENT_RECORD_ID},
                 VERSION_FIELD: {"N": str(RECORD_VERSION)},
-                ENVIRONMENT_FIELD: {"S": environment},
+                MXNET_ENVIRONMENT_FIELD: {"S": environment},
                 SHA256_FIELD: {"S": sha256},
             },
         )

@@ -41,7 +41,7 @@ def read_progress(root: Path) -> EnvironmentProgress:
         return STARTING
 
 
-class EnvironmentMonitor:
+class MxnetEnvironmentMonitor:
     """Reads the progress for the agent, which waits until the MXNet environment is ready."""
 
     def __init__(self, root: Path, *, name: str | None) -> None:

@@ -35,7 +35,11 @@ class SetupMonitor:
 
     @property
     def outcome(self) -> str | None:
-        """Return the outcome for this node's record; empty without a setup, None until there is one."""
+        """Return the outcome for this node's record.
+
+        It is empty without a setup, None while the setup runs, and then ``done:HASH`` or ``failed:HASH``, with the
+        beginning of the archive's hash.
+        """
         if self._sha256 is None:
             return ""
         progress = self._read()

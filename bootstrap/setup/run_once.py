@@ -65,7 +65,8 @@ def run_setup_once(source: SetupSource, *, node_type: NodeType, dependencies: Se
     """Run the setup unless it has already succeeded on this disk; write its outcome for the agent."""
     marker = under_root(dependencies.root, SETUP_MARKER)
     done = done_marker(source.sha256, node_type)
-    # An older release wrote no type. Its disk is this node's own, as an image has one (bootstrap.setup.prepare_image).
+    # Markers of older releases lack the node type. Such a marker was written on this very disk: prepare_image only
+    # makes images whose marker has the type.
     if marker.is_file() and marker.read_text().strip() in (done.strip(), source.sha256):
         log.info("setup %s was done before", source.sha256)
         write_progress(dependencies.root, SetupProgress(state=SETUP_DONE, sha256=source.sha256))

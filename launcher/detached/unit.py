@@ -13,7 +13,7 @@ from launcher.errors import LaunchError
 from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState
 from launcher.job.failure import Failure
-from launcher.lifecycle import record_job
+from launcher.lifecycle import run_recorded_job
 from launcher.options.parser import parse_options
 from launcher.paths import JOB_LOG
 from launcher.runner.logs import ProcessLog
@@ -69,7 +69,7 @@ def main(job_file: Path, *, hooks: Callable[[str, int], AttemptHooks] | None = N
         started_by=request.started_by,
         stays_open=durable.stays_open if durable else lambda failure, state: False,
     )
-    code = record_job(
+    code = run_recorded_job(
         job,
         recorder=recorder,
         cwd=request.cwd,

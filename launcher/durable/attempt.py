@@ -10,7 +10,7 @@ from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable.submit import UNIT_PROGRAM
-from launcher.durable_state import RECORD, durable_directory, is_open
+from launcher.durable_state import DURABLE_RECORD_FILE, durable_directory, is_open
 from launcher.errors import LaunchError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure, FailureCause
@@ -61,14 +61,14 @@ def start_attempt(job_id: str, *, bucket: JobBucket | None = None) -> int:
     directory = durable_directory(job_id)
     if not is_open(job_id):
         raise LaunchError(f"job {job_id} is over or stopped")
-    record = DurableRecord.from_bytes((directory / RECORD).read_bytes()).next_attempt()
+    record = DurableRecord.from_bytes((directory / DURABLE_RECORD_FILE).read_bytes()).next_attempt()
     # No two attempts may have the same number, even if this master is lost now. Nothing writes the record after this
     # point, so a stop during the copy is final.
     mirror.update(record, bucket)
     try:
         cwd = restore_directory(record, directory / mirror.FILES, bucket=bucket)
     finally:
-        if not (directory / RECORD).exists():
+        if not (directory / DURABLE_RECORD_FILE).exists():
             mirror.remove(job_id)  # A stop cannot remove files while they are being unpacked.
     if not is_open(job_id):
         raise LaunchError(f"job {job_id} is over or stopped")

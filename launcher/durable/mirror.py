@@ -15,10 +15,10 @@ from launcher.atomic_file import write_atomically
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import (
-    DIRECTORY,
-    ENDED,
-    RECORD,
-    UNREADABLE,
+    DURABLE_DIR,
+    DURABLE_RECORD_FILE,
+    ENDED_FILE,
+    UNREADABLE_FILE,
     durable_directory,
     is_open,
     is_unreadable,
@@ -36,7 +36,7 @@ def write(record: DurableRecord) -> None:
     """Store a job's record. Raises OSError."""
     directory = durable_directory(record.job.id)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomically(directory / RECORD, record.to_bytes())
+    write_atomically(directory / DURABLE_RECORD_FILE, record.to_bytes())
 
 
 def admit(record: DurableRecord) -> bool:
@@ -47,8 +47,8 @@ def admit(record: DurableRecord) -> bool:
         with locked(record.job.id):
             if _must_not_admit(record.job.id):
                 return False
-            write_atomically(directory / RECORD, record.to_bytes())
-            (directory / UNREADABLE).unlink(missing_ok=True)
+            write_atomically(directory / DURABLE_RECORD_FILE, record.to_bytes())
+            (directory / UNREADABLE_FILE).unlink(missing_ok=True)
             return True
     except LaunchError:  # Stopped at this moment.
         return False
@@ -63,7 +63,7 @@ def list_as_unreadable(job: JobRecord) -> None:
         if _must_not_admit(job.id):
             raise LaunchError(f"job {job.id} is known or stopped")
         content = json.dumps({"job": json.loads(job.to_bytes())}).encode("ascii")
-        write_atomically(durable_directory(job.id) / UNREADABLE, content)
+        write_atomically(durable_directory(job.id) / UNREADABLE_FILE, content)
 
 
 def _must_not_admit(job_id: str) -> bool:
@@ -74,12 +74,12 @@ def _must_not_admit(job_id: str) -> bool:
     directory = durable_directory(job_id)
     # A directory alone proves nothing: the service may have been killed, or the disk may have been full, before a file
     # was written there.
-    return not directory.exists() or (directory / RECORD).exists() or (directory / ENDED).exists()
+    return not directory.exists() or (directory / DURABLE_RECORD_FILE).exists() or (directory / ENDED_FILE).exists()
 
 
 def unreadable_jobs() -> list[str]:
     """Return the ids of the jobs whose records cannot be read."""
-    listed = [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{UNREADABLE}"))]
+    listed = [path.parent.name for path in sorted((Path.home() / DURABLE_DIR).glob(f"*/{UNREADABLE_FILE}"))]
     return [job_id for job_id in listed if is_unreadable(job_id)]
 
 
@@ -106,7 +106,7 @@ def update(record: DurableRecord, bucket: JobBucket | None = None) -> None:
             raise LaunchError(f"job {record.job.id} is over or stopped")
         if bucket is not None:
             bucket.put(record)
-        write_atomically(durable_directory(record.job.id) / RECORD, record.to_bytes())
+        write_atomically(durable_directory(record.job.id) / DURABLE_RECORD_FILE, record.to_bytes())
 
 
 def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
@@ -124,7 +124,8 @@ def close_job(job_id: str, bucket: JobBucket | None = None) -> None:
             (bucket or open_bucket()).remove(job_id)
             remove(job_id)
     except LaunchError as error:
-        print(f"launch: job {job_id} has ended; its record is deleted later: {error}", file=sys.stderr)
+        text = "has ended; its record could not be deleted from the bucket and will be later"
+        print(f"launch: job {job_id} {text}: {error}", file=sys.stderr)
 
 
 def remove(job_id: str) -> None:
@@ -134,7 +135,7 @@ def remove(job_id: str) -> None:
 
 def ended_jobs() -> list[str]:
     """Return the ids of jobs that have ended or been stopped but still have a record in the bucket."""
-    return [path.parent.name for path in sorted((Path.home() / DIRECTORY).glob(f"*/{ENDED}"))]
+    return [path.parent.name for path in sorted((Path.home() / DURABLE_DIR).glob(f"*/{ENDED_FILE}"))]
 
 
 def open_jobs() -> list[DurableRecord]:
@@ -143,7 +144,7 @@ def open_jobs() -> list[DurableRecord]:
 
 
 def _records() -> Iterator[DurableRecord]:
-    for path in (Path.home() / DIRECTORY).glob(f"*/{RECORD}"):
+    for path in (Path.home() / DURABLE_DIR).glob(f"*/{DURABLE_RECORD_FILE}"):
         if is_open(path.parent.name):
             with suppress(OSError, LaunchError):
                 yield DurableRecord.from_bytes(path.read_bytes())
@@ -151,7 +152,7 @@ def _records() -> Iterator[DurableRecord]:
 
 def is_older(job_id: str, seconds: float) -> bool:
     """Return True if the job's record was stored more than `seconds` ago."""
-    return time.time() - (durable_directory(job_id) / RECORD).stat().st_mtime > seconds
+    return time.time() - (durable_directory(job_id) / DURABLE_RECORD_FILE).stat().st_mtime > seconds
 
 
 def is_queued(job_id: str) -> bool:

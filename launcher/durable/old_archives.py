@@ -15,7 +15,7 @@ from typing import Final
 
 from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, open_bucket
-from launcher.durable_state import DIRECTORY
+from launcher.durable_state import DURABLE_DIR
 from launcher.errors import LaunchError
 
 log = logging.getLogger("launch")
@@ -69,7 +69,7 @@ class OldArchives:
 
 @contextmanager
 def _lock_file() -> Iterator[int]:
-    path = Path.home() / DIRECTORY / LOCK
+    path = Path.home() / DURABLE_DIR / LOCK
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -88,5 +88,5 @@ def _try_lock(lock: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise LaunchError(f"{Path.home() / DIRECTORY / LOCK} cannot be locked: {error.strerror}") from error
+        raise LaunchError(f"{Path.home() / DURABLE_DIR / LOCK} cannot be locked: {error.strerror}") from error
     return True

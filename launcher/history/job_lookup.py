@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.durable_state import DIRECTORY, RECORD, UNREADABLE, is_open, is_unreadable
+from launcher.durable_state import DURABLE_DIR, DURABLE_RECORD_FILE, UNREADABLE_FILE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
 from launcher.history.lock import launcher_is_alive
 from launcher.history.record_upload import upload
@@ -65,8 +65,8 @@ def _is_kept(job_id: str) -> bool:
 def _submitted() -> dict[str, JobRecord]:
     """Return the open durable jobs as they were submitted, by id; skip unreadable ones."""
     jobs = {}
-    stored = Path.home() / DIRECTORY
-    for path in (*stored.glob(f"*/{UNREADABLE}"), *stored.glob(f"*/{RECORD}")):
+    stored = Path.home() / DURABLE_DIR
+    for path in (*stored.glob(f"*/{UNREADABLE_FILE}"), *stored.glob(f"*/{DURABLE_RECORD_FILE}")):
         if _is_kept(path.parent.name):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 jobs[path.parent.name] = JobRecord.from_bytes(json.dumps(json.loads(path.read_bytes())["job"]).encode())

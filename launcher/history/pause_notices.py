@@ -14,7 +14,7 @@ from launcher.atomic_file import write_atomically
 from launcher.history.recorder import jobs_directory
 from launcher.paths import JOB_LOG
 
-TOLD = "pause-notices.json"
+LOGGED_NOTICES_FILE = "pause-notices.json"
 """File in a job's directory with the announcements that its log has: {KIND: SENTENCE}."""
 
 
@@ -28,7 +28,7 @@ def log_pauses(job_ids: Iterable[str], *, notices: Path = Path(PAUSE_NOTICES_FIL
 
 
 def _log(directory: Path, announced: dict[str, Any]) -> None:
-    told = _read(directory / TOLD)
+    told = _read(directory / LOGGED_NOTICES_FILE)
     new = {
         kind: notice["sentence"]
         for kind, notice in announced.items()
@@ -43,7 +43,7 @@ def _log(directory: Path, announced: dict[str, Any]) -> None:
         os.write(log, lines)
     finally:
         os.close(log)
-    write_atomically(directory / TOLD, json.dumps({**told, **new}).encode("ascii"))
+    write_atomically(directory / LOGGED_NOTICES_FILE, json.dumps({**told, **new}).encode("ascii"))
 
 
 def _read(file: Path) -> dict[str, Any]:

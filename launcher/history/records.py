@@ -16,7 +16,7 @@ from typing import Any
 from bootstrap.contract import JOB_NAME_PATTERN
 from launcher.atomic_file import write_atomically
 from launcher.shell_words import ASSIGNMENT
-from launcher.spec import GRACE_S
+from launcher.spec import DEFAULT_GRACE_S
 
 RECORD_FILE = "job.json"
 RECORD_VERSION = 2
@@ -92,7 +92,7 @@ class JobRecord:
     submitted_at: str
     """Time at which the user started the job; ISO 8601, UTC."""
     detached: bool = False
-    grace_s: float = GRACE_S
+    grace_s: float = DEFAULT_GRACE_S
     """Seconds between SIGTERM and SIGKILL."""
     revision: Revision = field(default_factory=Revision)
     logs: dict[str, list[str]] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def check_fabric(efa_devices: Sequence[tuple[Host, int | None]]) -> None:
     hosts = [host for host, devices in efa_devices if not devices]
     if hosts and any(devices for _, devices in efa_devices):
         raise RefusedError(
-            f"nothing started, no EFA on {first_and_others(hosts)} but on the other nodes: replace the nodes that "
+            f"nothing started: no EFA on {first_and_others(hosts)} but on the other nodes: replace the nodes that "
             "were launched before efa or instance_type changed (--force starts anyway)"
         )
 
@@ -53,14 +53,14 @@ def check_setup(setup_states: Sequence[tuple[Host, str]]) -> None:
     running = [host for host, setup in setups if setup.get("state") == SETUP_RUNNING]
     if running:
         detail = f"the setup runs on {first_and_others(running)}"
-        raise BusyError(f"nothing started, {detail}: wait until it is done", detail=detail)
+        raise BusyError(f"nothing started: {detail}: wait until it is done", detail=detail)
     hosts: dict[str, list[Host]] = {}
     for host, setup in setups:
         hosts.setdefault(str(setup.get("sha256", ""))[:SETUP_HASH_LENGTH] or "none", []).append(host)
     if len(hosts) > 1:
         details = ", ".join(f"{sha256} on {first_and_others(names)}" for sha256, names in sorted(hosts.items()))
         raise RefusedError(
-            f"nothing started, the nodes have run different setups, {details}: dlcluster setup brings all to the same "
+            f"nothing started: the nodes have run different setups, {details}: dlcluster setup brings all to the same "
             "one (--force starts anyway)"
         )
 
@@ -100,4 +100,4 @@ async def read_secrets_on_nodes(job: JobSpec, connections: Sequence[RunnerConnec
     if errors:
         # A lost connection does not mean that the node refused.
         error_type = RefusedError if all(isinstance(error, RemoteError) for error in errors) else LaunchError
-        raise error_type(f"nothing started, {merge_errors(errors)}")
+        raise error_type(f"nothing started: {merge_errors(errors)}")

@@ -23,7 +23,7 @@ async def check_framework(job: JobSpec, connections: Sequence[RunnerConnection])
     if nodes:
         where = first_and_others([connection.host for connection in nodes])
         raise RefusedError(
-            f"nothing started, no {framework} on {where}: nodes get it from the setting engines={framework} "
+            f"nothing started: no {framework} on {where}: nodes get it from the setting engines={framework} "
             "when they are made; or name your own Python by its path"
         )
 
@@ -43,7 +43,7 @@ async def check_venv(job: JobSpec, connections: Sequence[RunnerConnection]) -> N
     ]
     if hosts:
         where = first_and_others(hosts)
-        raise RefusedError(f"nothing started, no {job.venv}/bin/python on {where}: make it on every node (setup)")
+        raise RefusedError(f"nothing started: no {job.venv}/bin/python on {where}: make it on every node (setup)")
 
 
 async def nodes_without_framework(

@@ -48,7 +48,7 @@ def check_gpus(job: JobSpec, in_use: Sequence[GpusInUse]) -> None:
     if conflicts:
         detail = ", ".join(conflicts.values())
         advice = "--wait queues the job, --force starts anyway"
-        raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
+        raise BusyError(f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
 
 
 def _conflicts(allocated: Gpus, report: GpusInUse) -> list[str]:

@@ -1,7 +1,7 @@
 """Watch the state file of this node's agent for nodes that leave the cluster while a job runs on them.
 
-A node with a notice, such as a spot instance's, leaves the membership some time before it ends (docs/healing.md). A
-crashed node leaves it too. Nodes that join do not matter here.
+A node with a notice, such as a spot instance's, leaves the membership some time before it is terminated
+(docs/healing.md). A crashed node leaves it too. Nodes that join do not matter here.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class ClusterView:
     """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
     They may briefly include a crashed instance, but that one does not answer
-    (launcher.job.node.as_crash_if_silent).
+    (launcher.job.supervision.preemption_as_node_loss_if_silent).
     """
 
     def has(self, instance: str | None) -> bool:
@@ -109,8 +109,8 @@ def read_instance_ids(hosts: Sequence[Host], *, reader: NodeStateReader | None =
 async def wait_for_node_loss(failure: Failure, stderr: Sink, *, reader: NodeStateReader | None = None) -> Failure:
     """Wait a little to learn whether the failed rank's node was lost; if it was, change the cause to a node loss.
 
-    A node that ends kills ranks while its runner still answers, and leaves the membership only afterwards. It ends them
-    with SIGTERM, which is therefore taken as the sign of a shutdown: stopping a job produces another failure.
+    A node that shuts down sends its ranks SIGTERM while its runner still answers, and leaves the membership only
+    afterwards; SIGTERM is therefore taken as the sign of a shutdown. Stopping a job produces another failure.
     """
     if failure.cause is not FailureCause.PROCESS_EXIT or failure.permanent:
         return failure

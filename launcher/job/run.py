@@ -2,7 +2,7 @@
 
 No rank starts until all nodes have the synced files. A failed process, a lost or preempted node, or a signal ends the
 processes on all nodes; the run is over once every runner has ended. A durable job's attempt
-(launcher.durable.attempt) is one launcher's call of `restart_on_failure`, with all its restarts.
+(launcher.durable.attempt) is one launcher's call of `run_with_restarts`, with all its restarts.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from launcher.job.connect import close_connections, connect_all, peer_addresses
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import NodeRun, output_failure, supervise_nodes
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
 from launcher.job.restarts import NotRestartedError, RestartHostAllocator, reconnect
+from launcher.job.supervision import NodeRun, output_failure, supervise_nodes
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeSpec
 from launcher.transport.connection import RunnerConnection
@@ -66,7 +66,7 @@ class JobContext:
     """True if the job has waited in the queue, to which it returns if a node does not answer."""
 
 
-async def restart_on_failure(job: JobSpec, context: JobContext) -> Failure | None:
+async def run_with_restarts(job: JobSpec, context: JobContext) -> Failure | None:
     """Run `job` until it succeeds or no restart is left. Cancelling ends its processes.
 
     Raises BusyError, before anything has started, if its nodes are in use; after a wait in the queue, also if a node
@@ -74,7 +74,7 @@ async def restart_on_failure(job: JobSpec, context: JobContext) -> Failure | Non
     """
     max_restarts = job.restart_policy.max_restarts
     restart_count = counted_restarts = 0
-    failure = await start_job(job, context)
+    failure = await run_first_time(job, context)
     while failure is not None and may_restart(failure, counted_restarts, max_restarts=max_restarts):
         restart_count += 1
         if failure.cause is FailureCause.PREEMPTION:
@@ -99,7 +99,7 @@ def may_restart(failure: Failure, counted_restarts: int, *, max_restarts: int) -
     return failure.cause is FailureCause.PREEMPTION or counted_restarts < max_restarts
 
 
-async def start_job(job: JobSpec, context: JobContext) -> Failure | None:
+async def run_first_time(job: JobSpec, context: JobContext) -> Failure | None:
     """Make the first run of `job`, on the requested nodes; all of them must answer."""
     try:
         connections = await connect_all(job.hosts, is_local=job.is_local, pool=context.pool)

@@ -76,7 +76,7 @@ def select_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
     if job.has_gpus and (blocking := jobs_on_nodes_of(own_record, local)):
         detail = f"{name_job(blocking[0])} has them"
         advice = "--wait queues the job, --force starts anyway"
-        raise BusyError(f"nothing started, GPUs are in use ({advice}): {detail}", detail=detail)
+        raise BusyError(f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail)
     return job
 
 
@@ -84,7 +84,7 @@ def _waits_in_queue(record: JobRecord) -> bool:
     return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
 
 
-async def allocate_nodes(job: JobSpec, queue_context: QueueContext) -> JobSpec:
+async def allocate_now(job: JobSpec, queue_context: QueueContext) -> JobSpec:
     """Allocate the nodes of a job without --wait at once: record that the job has them. Return the job on its nodes."""
     async with locked_queue(queue_context.jobs):
         chosen = job if job.force else select_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
@@ -139,7 +139,7 @@ class Turn:
         self._was_refused = True
         self._queue_context.observer.on_turn_lost()
 
-    async def allocate_nodes(self) -> JobSpec:
+    async def wait_and_allocate(self) -> JobSpec:
         """Wait for the turn and allocate the nodes; return the job with its current nodes.
 
         Raises QueueTimeoutError at the deadline.

@@ -29,7 +29,7 @@ from launcher.options.variable_options import (
     secret_references,
 )
 from launcher.options.wait_options import add_wait_options, queue_policy
-from launcher.spec import GRACE_S, JobSpec, RestartPolicy
+from launcher.spec import DEFAULT_GRACE_S, JobSpec, RestartPolicy
 from launcher.validate import job_name, whole_number
 
 LAUNCHERS = ("ssh", "local", "mpi")
@@ -136,7 +136,7 @@ def _add_restart_options(parser: _Parser) -> None:
         help="seconds to wait for missing nodes before a restart "
         f"(default: {DEFAULT_NODE_WAIT_S}, plus a new node's setup)",
     )
-    grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {GRACE_S:g})"
+    grace_help = f"seconds between TERM and KILL, at most {MAX_GRACE_S} (default: {DEFAULT_GRACE_S:g})"
     parser.add_argument("--grace", metavar="S", help=grace_help)
 
 
@@ -276,7 +276,9 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
 
 
 def _grace_seconds(options: argparse.Namespace) -> float:
-    return GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=MAX_GRACE_S)
+    return (
+        DEFAULT_GRACE_S if options.grace is None else whole_number(options.grace, name="--grace", maximum=MAX_GRACE_S)
+    )
 
 
 def _connection_idle_seconds(environ: Mapping[str, str]) -> int:

@@ -67,7 +67,7 @@ def wait_for_next_job(channel: RunnerChannel, at_login: SessionFingerprint) -> b
     rename(BUSY_NAME)
     if has_gpus():
         # nvidia-smi may take a while, and the launcher waits only a moment for this answer.
-        channel.send(FrameType.ALIVE)
+        channel.send(FrameType.HEARTBEAT)
     return True
 
 
@@ -130,7 +130,7 @@ def receive_spec(channel: RunnerChannel) -> "NodeSpec | None":
     if not isinstance(message, (bytes, dict)):
         return message
     # Imported late: slow, and most jobs send no request (files, venv, frameworks, secrets) before the spec.
-    from launcher.runner.sync.service import serve_requests_before_spec
+    from launcher.runner.requests.thread import serve_requests_before_spec
 
     return serve_requests_before_spec(channel, inbox, first=message)
 

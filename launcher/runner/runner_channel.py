@@ -87,7 +87,7 @@ class RunnerChannel:
         if self.reader_gone:
             return HEARTBEAT_INTERVAL_S
         if now - self._sent_at >= HEARTBEAT_INTERVAL_S:
-            self.send(FrameType.ALIVE)
+            self.send(FrameType.HEARTBEAT)
         return max(0.0, min(self._sent_at + HEARTBEAT_INTERVAL_S, self._received_at + timeout_s) - now)
 
     def _give_up(self) -> None:

@@ -66,4 +66,4 @@ def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseExcep
     if defect is not None:
         return defect
     causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbor)] or errors[:1]
-    return LaunchError(f"nothing started, {len(causes)} of {total} nodes: {merge_errors(causes)}")
+    return LaunchError(f"nothing started: {len(causes)} of {total} nodes: {merge_errors(causes)}")

@@ -130,7 +130,7 @@ class RunnerConnection:
         try:
             # The runner first confirms that its session is valid; its complete answer may take a while.
             frame = await asyncio.wait_for(self._read_frame(), WAKE_TIMEOUT_S)
-            self._on_ready(await self._read_frame() if frame.kind == FrameType.ALIVE else frame)
+            self._on_ready(await self._read_frame() if frame.kind == FrameType.HEARTBEAT else frame)
         except asyncio.IncompleteReadError as error:
             raise self._error("its idle runner has gone") from error
 

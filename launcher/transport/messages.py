@@ -20,7 +20,7 @@ MAX_UNPACKED = 64 * MAX_PAYLOAD
 
 
 def request_line(operation: str, **values: Any) -> bytes:
-    """Encode a request for an operation of launcher.runner.sync.server."""
+    """Encode a request for an operation of launcher.runner.requests.server."""
     return REQUEST + json.dumps({"operation": operation, **values}).encode("ascii") + b"\n"
 
 

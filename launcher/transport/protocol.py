@@ -46,8 +46,8 @@ class FrameType:
     STDERR = 2
     EXIT = 3
     """The process's exit code in decimal digits."""
-    ALIVE = 4
-    """Empty: a heartbeat."""
+    HEARTBEAT = 4
+    """Empty: the node is alive."""
     NOTE = 5
     """A line about the node, for the user."""
     IDLE = 6

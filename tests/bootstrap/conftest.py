@@ -89,8 +89,8 @@ def cluster(
         subnet = clients.ec2.describe_subnets()["Subnets"][0]["SubnetId"]
         made = SimulatedCluster(tmp_path, clients, subnet)
         monkeypatch.setattr(clients.cloudformation, "signal_resource", made.record_signal)
-        monkeypatch.setattr(clients.autoscaling, "complete_lifecycle_action", made.take_completion)
-        monkeypatch.setattr(clients.autoscaling, "record_lifecycle_action_heartbeat", made.take_heartbeat)
+        monkeypatch.setattr(clients.autoscaling, "complete_lifecycle_action", made.record_completion)
+        monkeypatch.setattr(clients.autoscaling, "record_lifecycle_action_heartbeat", made.record_heartbeat)
         monkeypatch.setattr(clients.autoscaling, "set_instance_health", made.record_health)
         yield made
 

@@ -63,10 +63,10 @@ def forged_rows(draw: st.DrawFn) -> list[Any]:
     rows: list[Any] = [row(index) for index in draw(st.lists(st.integers(1, 1001), max_size=5))]
     if draw(st.booleans()):
         rows = [row(index) for index in range(1, len(rows) + 1)]
-    for each in rows:
+    for member in rows:
         for name in draw(st.lists(st.sampled_from(FIELDS), max_size=1)):
-            each[name] = draw(st.one_of(VALUES, st.just(each[name]), st.just(row(2)[name])))
-        each.update(
+            member[name] = draw(st.one_of(VALUES, st.just(member[name]), st.just(row(2)[name])))
+        member.update(
             draw(st.dictionaries(st.text(max_size=5).filter(lambda key: key not in FIELDS), VALUES, max_size=1))
         )
     return rows

@@ -141,7 +141,7 @@ def play(number: int, *, client: "DynamoDBClient", processes: Mapping[Connection
         ready = wait([*processes], timeout=TIMEOUT_S)
         if not ready:
             raise TimeoutError(f"only {len(claims)} of {len(processes)} processes got an index")
-        for connection in (each for each in processes if each in ready):
+        for connection in (connection for connection in processes if connection in ready):
             output = connection.recv()
             if isinstance(output, Claim):
                 claims[processes[connection]] = output

@@ -55,14 +55,14 @@ class SimulatedCluster:
         assert signal["StackName"] == STACK
         self.signals.append((signal["LogicalResourceId"], signal["Status"], signal["UniqueId"]))
 
-    def take_completion(self, **action: str) -> None:
+    def record_completion(self, **action: str) -> None:
         """Stand in for Auto Scaling, because moto has hooks but no actions that wait."""
         instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
         assert action == {"LifecycleHookName": DRAIN_HOOK, "LifecycleActionResult": "CONTINUE"}
         self.completed.append(instance_id)
 
-    def take_heartbeat(self, **action: str) -> None:
+    def record_heartbeat(self, **action: str) -> None:
         """Stand in for Auto Scaling, as above."""
         instance_id, group = action.pop("InstanceId"), action.pop("AutoScalingGroupName")
         assert group in (f"{CLUSTER}-master", f"{CLUSTER}-worker")
@@ -98,7 +98,9 @@ class SimulatedCluster:
     def drop_from_group(self, instance_id: str) -> None:
         """Remove the instance from its group while EC2 still has it."""
         for group in self._groups():
-            group.instance_states = [each for each in group.instance_states if each.instance.id != instance_id]
+            group.instance_states = [
+                instance for instance in group.instance_states if instance.instance.id != instance_id
+            ]
 
     def set_desired(self, node_type: str, size: int) -> None:
         """Set the desired capacity before the group acts on it."""
@@ -191,7 +193,9 @@ class SimulatedCluster:
             if until():
                 return
             self.clock.now += 2.0
-        raise AssertionError(f"not so after {passes} passes of {len(nodes)} agents")
+        raise AssertionError(
+            f"the cluster did not reach the expected state after {passes} passes of {len(nodes)} agents"
+        )
 
 
 def resolve(root: Path, name: str) -> str:

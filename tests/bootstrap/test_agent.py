@@ -96,7 +96,7 @@ def test_node_state_has_the_members_that_the_agent_last_applied(booted: list[Sim
     for node_index, node in enumerate(booted, start=1):
         state = json.loads(node.text(contract.NODE_STATE))
         assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)
-        assert [each["address"] for each in state["members"]] == [each.address for each in booted]
+        assert [member["address"] for member in state["members"]] == [node.address for node in booted]
 
 
 def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCluster) -> None:
@@ -271,8 +271,8 @@ def test_delays_are_jittered(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", jitter=lambda: 1.5)
-    assert node.agent.run_pass() == agent_module.STEADY_PASS_S * 1.5
-    [jitter] = [each.default for each in fields(AgentDependencies) if each.name == "jitter"]
+    assert node.agent.run_pass() == agent_module.PASS_INTERVAL_S * 1.5
+    [jitter] = [field.default for field in fields(AgentDependencies) if field.name == "jitter"]
     assert callable(jitter)
     assert {round(jitter(), 1) for _ in range(500)} == {0.8, 0.9, 1.0, 1.1, 1.2}
 

@@ -64,7 +64,7 @@ def test_failure_signal_names_what_is_missing(
         ("bootstrap.cluster.coordinator.describe_groups", "groups-EIO"),
         ("bootstrap.agent.node_file_writer", "files-EIO"),
         ("bootstrap.aws.elastic_ip.ElasticIp.associate", "address-EIO"),
-        ("bootstrap.agent.EnvironmentMonitor.check", "mxnet-environment-EIO"),
+        ("bootstrap.agent.MxnetEnvironmentMonitor.check", "mxnet-environment-EIO"),
         ("bootstrap.health.checks.HealthChecks.check_before_ready", "checks-EIO"),
         ("bootstrap.aws.signals.StackSignal.send_success", "signal-EIO"),
     ],
@@ -243,4 +243,4 @@ def test_missing_log_group_does_not_stop_the_agent(cluster: SimulatedCluster) ->
     shipper.handle(logging.makeLogRecord({"msg": "a line that cannot be shipped"}))
     nodes = [cluster.node("master", shipper=shipper)]
     cluster.run(nodes, until=all_ready(nodes))
-    assert nodes[0].agent.run_pass() == agent_module.STEADY_PASS_S
+    assert nodes[0].agent.run_pass() == agent_module.PASS_INTERVAL_S

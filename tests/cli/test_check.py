@@ -162,7 +162,7 @@ def test_refused_while_a_job_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
             "launch: worker3: rank 2 ended with exit code 127\n",
             "worker3: rank 2 ended with exit code 127: no python there, and the check needs one with PyTorch",
         ),
-        (1, "launch: nothing started, no EFA on w2\x1b\n", "nothing started, no EFA on w2 "),
+        (1, "launch: nothing started: no EFA on w2\x1b\n", "nothing started: no EFA on w2 "),
         (1, "", "exit code 1"),
     ],
 )

@@ -29,7 +29,7 @@ def short_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "transport/protocol.HEARTBEAT_INTERVAL_S": 0.5,
             "transport/protocol.HEARTBEAT_TIMEOUT_S": SHORT_HEARTBEAT_TIMEOUT_S,
-            "spec.GRACE_S": SHORT_GRACE_S,
+            "spec.DEFAULT_GRACE_S": SHORT_GRACE_S,
         },
     )
     return copy
@@ -47,7 +47,7 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "history/recorder.UPLOAD_AFTER_S": 600.0,
             "history/record_upload.TIMEOUT_S": 60.0,
             "job/connect.READY_TIMEOUT_S": 60.0,
-            "job/node.SERVER_EXIT_S": 60.0,
+            "job/supervision.SERVER_EXIT_S": 60.0,
             "runner/gpu_usage.TIMEOUT_S": 60.0,
             "transport/connection.EXIT_TIMEOUT_S": 60.0,
             "transport/ssh.CONNECT_TIMEOUT_S": 60,

@@ -79,7 +79,9 @@ def test_ctrl_c_before_the_job_begins_cancels_it(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
     streams = {FrameType.STDOUT: OutputStream(1), FrameType.STDERR: OutputStream(2)}
-    assert lifecycle.record_job(JOB, recorder=JobRecorder(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    assert (
+        lifecycle.run_recorded_job(JOB, recorder=JobRecorder(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
+    )
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
@@ -91,7 +93,7 @@ def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.M
         # Like asyncio.run on SIGINT from Python 3.11 on, while it has the handler.
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(lifecycle, "restart_on_failure", cancelled)
+    monkeypatch.setattr(lifecycle, "run_with_restarts", cancelled)
     recorder = JobRecorder(JOB, job_id="j", cwd="/")
-    failure = asyncio.run(lifecycle.stop_on_signal(JOB, recorder=recorder, cwd="/", streams={}))
+    failure = asyncio.run(lifecycle.run_until_signal(JOB, recorder=recorder, cwd="/", streams={}))
     assert failure == lifecycle.stopped_by(signal.SIGINT)

@@ -260,7 +260,7 @@ class CheckpointManager:
         return self._is_own_marker(marker) and self._world.restart_count > 0
 
     def _clear_job_of_earlier_marker(self, marker: CompletionMarker) -> None:
-        """On a job's first attempt, clear the job's ID in an older marker, which a restart would take for its own."""
+        """On a job's first run, clear the job's ID in an older marker, which a restart would take for its own."""
         if self._store is not None and self._is_own_marker(marker) and not self._world.restart_count:
             self._store.set_marker(replace(marker, job_id=""))
 

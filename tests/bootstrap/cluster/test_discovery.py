@@ -48,7 +48,7 @@ def test_groups_are_described_by_name_in_one_call(cluster: SimulatedCluster) -> 
             {"AutoScalingGroupNames": [f"{CLUSTER}-master", f"{CLUSTER}-worker"]},
         )
         groups = describe_groups(cluster.clients.autoscaling, cluster_name=CLUSTER)
-    assert [(each.node_type, each.desired_capacity, each.active_ids) for each in groups] == [
+    assert [(group.node_type, group.desired_capacity, group.active_ids) for group in groups] == [
         ("worker", 3, frozenset({"i-w"})),
         ("master", 1, frozenset({"i-m"})),
     ]
@@ -113,7 +113,7 @@ def test_instance_that_ec2_has_forgotten_is_absent_and_no_error(cluster: Simulat
     cluster.add_group("worker", size=1)
     [(instance_id, address)] = cluster.instances("worker")
     found = describe_instances(cluster.clients.ec2, {instance_id, "i-0123456789abcdef0"})
-    assert {each.instance_id: each.address for each in found.values()} == {instance_id: address}
+    assert {instance.instance_id: instance.address for instance in found.values()} == {instance_id: address}
 
 
 @pytest.mark.parametrize(

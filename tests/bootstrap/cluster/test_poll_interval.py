@@ -8,7 +8,12 @@ import pytest
 
 from bootstrap.cluster.follower import MEMBER_BYTES, READ_UNIT_BYTES, ReadTurn, read_round_seconds
 from bootstrap.cluster.membership import Member, Membership, members_to_json
-from bootstrap.cluster.poll_interval import EAGER_RECONCILE_S, EAGER_RECONCILES_FOR_S, STEADY_RECONCILE_S, PollInterval
+from bootstrap.cluster.poll_interval import (
+    FAST_RECONCILE_INTERVAL_S,
+    FAST_RECONCILE_WINDOW_S,
+    RECONCILE_INTERVAL_S,
+    PollInterval,
+)
 from bootstrap.cluster.termination_notice import MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
 from tests.bootstrap.booted_cluster import all_ready, boot_cluster
@@ -67,8 +72,8 @@ def test_idle_cluster_makes_few_aws_calls(cluster: SimulatedCluster, schedule: A
     for _ in range(2):
         spent = schedule.run_minute(nodes)
         assert 4 <= control_calls(spent) <= 6
-        assert all(2 <= table_reads(each) <= 12 for each in spent.values())
-        assert not any(each[name] for each in spent.values() for name in TABLE_WRITES)
+        assert all(2 <= table_reads(calls) <= 12 for calls in spent.values())
+        assert not any(calls[name] for calls in spent.values() for name in TABLE_WRITES)
         # Only the master talks to the control plane.
         assert control_calls({node.instance_id: spent[node.instance_id] for node in nodes[1:]}) == 0
 
@@ -84,19 +89,19 @@ def test_instance_that_never_joins_does_not_keep_the_calls_up(
     spent = schedule.run_minute(nodes)
     assert not cluster.signals
     assert control_calls(spent) <= 6
-    assert all(table_reads(each) <= 12 for each in spent.values())
+    assert all(table_reads(calls) <= 12 for calls in spent.values())
 
 
 def test_second_new_instance_restarts_eager_polling() -> None:
     poll_interval = PollInterval()
-    assert poll_interval.interval(frozenset(), now=0.0) == STEADY_RECONCILE_S
-    assert poll_interval.interval({"i-1"}, now=10.0) == EAGER_RECONCILE_S
-    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_RECONCILES_FOR_S - 1) == EAGER_RECONCILE_S
-    assert poll_interval.interval({"i-1"}, now=10.0 + EAGER_RECONCILES_FOR_S) == STEADY_RECONCILE_S
-    assert poll_interval.interval({"i-1", "i-2"}, now=900.0) == EAGER_RECONCILE_S
-    assert poll_interval.interval({"i-1", "i-2"}, now=900.0 + EAGER_RECONCILES_FOR_S) == STEADY_RECONCILE_S
-    assert poll_interval.interval(frozenset(), now=2000.0) == STEADY_RECONCILE_S
-    assert poll_interval.interval({"i-1"}, now=2001.0) == EAGER_RECONCILE_S
+    assert poll_interval.interval(frozenset(), now=0.0) == RECONCILE_INTERVAL_S
+    assert poll_interval.interval({"i-1"}, now=10.0) == FAST_RECONCILE_INTERVAL_S
+    assert poll_interval.interval({"i-1"}, now=10.0 + FAST_RECONCILE_WINDOW_S - 1) == FAST_RECONCILE_INTERVAL_S
+    assert poll_interval.interval({"i-1"}, now=10.0 + FAST_RECONCILE_WINDOW_S) == RECONCILE_INTERVAL_S
+    assert poll_interval.interval({"i-1", "i-2"}, now=900.0) == FAST_RECONCILE_INTERVAL_S
+    assert poll_interval.interval({"i-1", "i-2"}, now=900.0 + FAST_RECONCILE_WINDOW_S) == RECONCILE_INTERVAL_S
+    assert poll_interval.interval(frozenset(), now=2000.0) == RECONCILE_INTERVAL_S
+    assert poll_interval.interval({"i-1"}, now=2001.0) == FAST_RECONCILE_INTERVAL_S
 
 
 def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: SimulatedCluster) -> None:
@@ -104,18 +109,18 @@ def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Simula
     cluster.add_group("worker", size=1)
     master = cluster.node("master", settings={"min_nodes": 1})
     cluster.run([master], until=all_ready([master]))
-    cluster.clock.now += EAGER_RECONCILE_S
-    assert master.agent.run_pass() == EAGER_RECONCILE_S
+    cluster.clock.now += FAST_RECONCILE_INTERVAL_S
+    assert master.agent.run_pass() == FAST_RECONCILE_INTERVAL_S
     worker = cluster.node("worker", settings={"min_nodes": 1})
     cluster.run([worker, master], until=all_ready([worker]))
-    cluster.clock.now += STEADY_RECONCILE_S
+    cluster.clock.now += RECONCILE_INTERVAL_S
     assert master.agent.run_pass() == 6.0
 
 
 def test_unready_node_slows_its_passes_after_a_while(cluster: SimulatedCluster) -> None:
     worker = boot_cluster(cluster)[1]
     assert worker.agent.run_pass() == 1.0
-    cluster.clock.now += EAGER_RECONCILES_FOR_S
+    cluster.clock.now += FAST_RECONCILE_WINDOW_S
     assert worker.agent.run_pass() == 6.0
 
 
@@ -127,7 +132,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(
     schedule.run_minute(nodes)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     nodes.append(cluster.replacement("worker", of=nodes))
-    for _ in range(int(STEADY_RECONCILE_S + EAGER_RECONCILE_S)):
+    for _ in range(int(RECONCILE_INTERVAL_S + FAST_RECONCILE_INTERVAL_S)):
         schedule.run_second(nodes)
     assert nodes[-1].agent.is_signal_settled
 

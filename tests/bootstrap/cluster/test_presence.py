@@ -83,9 +83,9 @@ PASS_S = 2.0
 def generations(cluster: SimulatedCluster, coordinator: Coordinator, records: Iterator[NodeRecord | None]) -> list[int]:
     """Write one record before each pass, None for an unusable one; return the generation after each pass."""
     found = []
-    for each in records:
-        if each is not None:
-            cluster.table.write_node(each)
+    for record in records:
+        if record is not None:
+            cluster.table.write_node(record)
         else:
             record_id = node_record_id(ROLES["worker"], cluster.by_index()[2])
             cluster.clients.dynamodb.put_item(TableName=TABLE, Item={TABLE_KEY: {"S": record_id}})

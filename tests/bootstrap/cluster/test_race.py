@@ -26,10 +26,10 @@ def test_thirty_processes_claim_node_indexes_at_once() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     rounds = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rounds) == ROUNDS
-    for each in rounds:
+    for round_ in rounds:
         # No index is used twice and none is lost: each process's result is in the table in the end.
-        assert sorted(each["claimed"].values()) == list(range(2, PROCESSES + 2))
-        assert each["members"] == each["claimed"]
-        assert each["generation"] == PROCESSES
+        assert sorted(round_["claimed"].values()) == list(range(2, PROCESSES + 2))
+        assert round_["members"] == round_["claimed"]
+        assert round_["generation"] == PROCESSES
     # The writers did collide: had they run one after the other, they would have proven nothing.
-    assert sum(each["lost"] for each in rounds) > 10 * ROUNDS
+    assert sum(round_["lost"] for round_ in rounds) > 10 * ROUNDS

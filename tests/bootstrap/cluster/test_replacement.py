@@ -153,9 +153,9 @@ def test_survivors_of_a_shrink_are_numbered_without_gaps(
 ) -> None:
     nodes = form_cluster(cluster, workers=4)
     generation = cluster.table.read_generation()
-    for each in leavers:
-        cluster.terminate(nodes[each].instance_id, shrink=True)
-    stay = [nodes[each] for each in after]
+    for index in leavers:
+        cluster.terminate(nodes[index].instance_id, shrink=True)
+    stay = [nodes[index] for index in after]
     run_until_agreed(cluster, stay)
     # Both were gone at the coordinator's pass, so everything changed in one generation.
     assert cluster.table.read_generation() == generation + 1

@@ -12,7 +12,7 @@ from bootstrap.errors import MxnetEnvironmentError
 from bootstrap.files.paths import under_root
 from bootstrap.mxnet_environment.archive import Archive
 from bootstrap.mxnet_environment.install_environment import MPIRUN_COMMAND
-from bootstrap.mxnet_environment.progress import EnvironmentMonitor, EnvironmentProgress, write_progress
+from bootstrap.mxnet_environment.progress import EnvironmentProgress, MxnetEnvironmentMonitor, write_progress
 from tests.bootstrap.mxnet_environment.mxnet_node import RECIPE, MxnetNode
 
 pytestmark = pytest.mark.allow_subprocess
@@ -25,10 +25,10 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], M
     assert (master.builds, worker.builds) == (1, 0)
     assert os.access(worker.programs / "mpirun", os.X_OK)
     assert (worker.programs / "python3").readlink() == Path("/usr/bin/python3")
-    for each in (master, worker):
-        assert under_root(each.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
-        assert under_root(each.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
-        assert EnvironmentMonitor(each.root, name="horovod").check()
+    for machine in (master, worker):
+        assert under_root(machine.root, MXNET_ENVIRONMENT).readlink() == Path(RECIPE.directory)
+        assert under_root(machine.root, MPIRUN_COMMAND).readlink() == Path(MXNET_ENVIRONMENT, "bin/mpirun")
+        assert MxnetEnvironmentMonitor(machine.root, name="horovod").check()
 
 
 def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], MxnetNode]) -> None:
@@ -105,7 +105,7 @@ def test_mpirun_of_the_image_is_not_replaced(node: Callable[[str], MxnetNode]) -
 
 
 def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
-    monitor = EnvironmentMonitor(tmp_path, name="mxnet")
+    monitor = MxnetEnvironmentMonitor(tmp_path, name="mxnet")
     assert not monitor.check()
     assert monitor.waiting == "engines: starting"
     write_progress(
@@ -113,7 +113,7 @@ def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
     )
     with pytest.raises(MxnetEnvironmentError, match=r"^Horovod needs c\+\+ to compile$"):
         monitor.check()
-    assert EnvironmentMonitor(tmp_path, name=None).check()
+    assert MxnetEnvironmentMonitor(tmp_path, name=None).check()
 
 
 def test_failed_build_is_retried_with_its_reason_logged(node: Callable[[str], MxnetNode]) -> None:
@@ -148,6 +148,6 @@ def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], Mxn
 
 def test_agent_receives_the_number_of_the_attempt(tmp_path: Path) -> None:
     write_progress(tmp_path, EnvironmentProgress(state="building", why="try 1: pip install failed"))
-    monitor = EnvironmentMonitor(tmp_path, name="mxnet")
+    monitor = MxnetEnvironmentMonitor(tmp_path, name="mxnet")
     assert not monitor.check()
     assert monitor.waiting == "engines: building (try 1: pip install failed)"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import (
-    ENVIRONMENT_FIELD,
     MXNET_ARCHIVES_PREFIX,
+    MXNET_ENVIRONMENT_FIELD,
     MXNET_ENVIRONMENT_RECORD_ID,
     SHA256_FIELD,
     TABLE_KEY,
@@ -43,7 +43,7 @@ def put_record(
     item: dict[str, Any] = {
         TABLE_KEY: {"S": MXNET_ENVIRONMENT_RECORD_ID},
         VERSION_FIELD: {"N": "2"},
-        ENVIRONMENT_FIELD: {"S": environment},
+        MXNET_ENVIRONMENT_FIELD: {"S": environment},
         SHA256_FIELD: {"S": sha256},
     }
     node.clients.dynamodb.put_item(TableName=TABLE, Item={**item, **(others or {})})
@@ -124,7 +124,7 @@ def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str
     [
         {SHA256_FIELD: {"L": [{"S": "0" * 64}]}},
         {SHA256_FIELD: {"N": "0"}},
-        {ENVIRONMENT_FIELD: {"M": {}}},
+        {MXNET_ENVIRONMENT_FIELD: {"M": {}}},
         {VERSION_FIELD: {"N": "0"}},
         {VERSION_FIELD: {"S": "2\n"}},
     ],

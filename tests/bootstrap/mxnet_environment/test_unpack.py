@@ -21,9 +21,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, *, link: str = "", mode: in
 
 def pack(file: Path, *members: tarfile.TarInfo) -> Path:
     with tarfile.open(file, "w:gz") as packed:
-        for each in members:
-            each.size = 2 if each.isreg() else 0
-            packed.addfile(each, io.BytesIO(b"hi"))
+        for member in members:
+            member.size = 2 if member.isreg() else 0
+            packed.addfile(member, io.BytesIO(b"hi"))
     return file
 
 

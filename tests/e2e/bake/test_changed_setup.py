@@ -58,7 +58,7 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
     attempt = laptop.start(*RUN, "--", "echo", "started")
     printed, _ = attempt.communicate(timeout=END_S)
     assert (attempt.returncode, " started\n" in printed) == (1, False), printed
-    assert "nothing started, the setup runs on deeplearning-worker1: " in printed
+    assert "nothing started: the setup runs on deeplearning-worker1: " in printed
     said, _ = setup.communicate(timeout=END_S)
     assert setup.returncode == 0, said
 

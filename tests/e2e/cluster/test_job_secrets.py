@@ -139,7 +139,7 @@ def test_missing_secret_starts_nothing(cluster: DeployedCluster, project: Path) 
     started = dlcluster(cluster, project, *RUN, "MISSING=ssm:/team/absent", "--", "train.py")
     assert (started.returncode, started.stdout) == (1, "")
     [line] = [line for line in started.stderr.splitlines() if "did not start" in line]
-    assert "nothing started, deeplearning-worker" in line
+    assert "nothing started: deeplearning-worker" in line
     assert line.endswith(": ssm:/team/absent: is not there")
 
 

@@ -66,7 +66,7 @@ def test_job_does_not_start_without_its_files(cluster: DeployedCluster) -> None:
     output = launch(cluster, "--sync-dst-dir locked 'echo started'")
     assert "started" not in output.replace("nothing started", "")
     assert output.splitlines()[-2:] == [
-        "launch: nothing started, 1 of 3 nodes: deeplearning-worker3: /home/ubuntu/locked/pkg: Permission denied",
+        "launch: nothing started: 1 of 3 nodes: deeplearning-worker3: /home/ubuntu/locked/pkg: Permission denied",
         "exit code 1",
     ]
 
@@ -89,7 +89,7 @@ def test_every_node_fetches_from_the_clusters_bucket(cluster: DeployedCluster) -
 
 def test_empty_s3_prefix_is_an_error(cluster: DeployedCluster) -> None:
     output = refusal(cluster, '--sync-s3 "s3://$DEEPLEARNING_BUCKET/nothing" data "echo started"')
-    assert output[-2].startswith("launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
+    assert output[-2].startswith("launch: nothing started: 3 of 3 nodes: deeplearning-worker1 and 2 more: s3://")
     assert output[-2].endswith("/nothing is empty")
     assert output[-1] == "exit code 1"
     assert len(output) == 2
@@ -141,7 +141,7 @@ def test_a_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_settin
     for path in ("team-other/set", "team-results/theirs"):
         output = refusal(cluster, f"--sync-s3 s3://{path} elsewhere 'echo started'")
         assert output == [
-            "launch: nothing started, 3 of 3 nodes: deeplearning-worker1 and 2 more:"
+            "launch: nothing started: 3 of 3 nodes: deeplearning-worker1 and 2 more:"
             f" s3://{path}: this node may not read it: add {path} to data_buckets in cdk.json, then cdk deploy"
             " (a bucket of another account must allow it too: dlcluster preflight)",
             "exit code 1",

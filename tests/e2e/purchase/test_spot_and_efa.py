@@ -136,7 +136,7 @@ def test_every_program_sees_the_adapters_and_a_lost_one_is_named(laptop: Laptop)
         report = json.loads(checked.communicate(timeout=HEAL_S)[0])
     finally:
         restore_adapter(lost)
-    assert refused.stderr.startswith("launch: nothing started, no EFA on deeplearning-worker3 but on the other nodes")
+    assert refused.stderr.startswith("launch: nothing started: no EFA on deeplearning-worker3 but on the other nodes")
     assert [(node["name"], node["efa"], node["expected_efa"]) for node in report["nodes"]] == [
         ("worker2", 1, 1),
         ("worker3", 0, 1),
@@ -206,7 +206,7 @@ def test_launch_refuses_to_mix_fabrics(laptop: Laptop) -> None:
     refused = launch(laptop, "true")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.splitlines() == [
-        "launch: nothing started, no EFA on deeplearning-worker2 but on the other nodes: replace the nodes that were "
+        "launch: nothing started: no EFA on deeplearning-worker2 but on the other nodes: replace the nodes that were "
         "launched before efa or instance_type changed (--force starts anyway)"
     ]
     forced = launch(laptop, "--force echo there")

@@ -10,7 +10,7 @@ from launcher.durable_state import mark_ended
 from launcher.errors import QueueTimeoutError, RefusedError, UsageError
 from launcher.history.records import JobState
 from launcher.job.failure import Failure, FailureCause
-from launcher.job.node import as_node_loss_if_silent
+from launcher.job.supervision import exit_as_node_loss_if_silent
 from tests.launcher.durable.durable_jobs import Submit
 
 
@@ -49,6 +49,8 @@ def test_a_job_stays_open_unless_it_failed_by_itself(
 def test_failure_caused_by_a_lost_node_does_not_end_the_job(*, silent: bool) -> None:
     """Ranks fail when their peers disappear, before the lost node's silence is noticed."""
     nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
-    ended = as_node_loss_if_silent(Failure(exit_code=1, reason="rank 0 ended", cause=FailureCause.PROCESS_EXIT), nodes)
+    ended = exit_as_node_loss_if_silent(
+        Failure(exit_code=1, reason="rank 0 ended", cause=FailureCause.PROCESS_EXIT), nodes
+    )
     assert ended is not None
     assert ended.cause is (FailureCause.NODE_LOSS if silent else FailureCause.PROCESS_EXIT)

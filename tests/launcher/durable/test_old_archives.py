@@ -13,7 +13,7 @@ import pytest
 from launcher.durable import mirror, old_archives, service
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_INTERVAL_S, OldArchives, archives_in_use
-from launcher.durable_state import DIRECTORY
+from launcher.durable_state import DURABLE_DIR
 from launcher.errors import LaunchError
 from launcher.history.recorder import jobs_directory
 from launcher.paths import LOCK_FILE
@@ -53,7 +53,7 @@ def archives() -> set[str]:
     found = boto3.client("s3", region_name=LOCATION.region).list_objects_v2(
         Bucket=LOCATION.bucket, Prefix="jobs/team/files/"
     )
-    return {each["Key"] for each in found.get("Contents", ())}
+    return {item["Key"] for item in found.get("Contents", ())}
 
 
 def test_old_archive_is_deleted_once_no_open_job_needs_it(bucket: JobBucket, submitted: dict[str, str]) -> None:
@@ -108,7 +108,7 @@ def test_a_submission_waits_for_the_service_that_deletes_archives(
 ) -> None:
     monkeypatch.setattr(old_archives, "LOCK_TIMEOUT_S", 0.0)
     monkeypatch.setattr(old_archives, "POLL_S", 0.001)
-    lock = os.open(home / DIRECTORY / old_archives.LOCK, os.O_RDWR)
+    lock = os.open(home / DURABLE_DIR / old_archives.LOCK, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(LaunchError, match=r"^waited 0 s for the service that deletes old archives"):
@@ -158,7 +158,7 @@ def test_archives_are_deleted_in_one_call_and_refused_ones_are_counted(
     calls = []
 
     def delete_objects(**asked: Any) -> dict[str, Any]:
-        calls.append([each["Key"] for each in asked["Delete"]["Objects"]])
+        calls.append([item["Key"] for item in asked["Delete"]["Objects"]])
         return {"Errors": [{"Key": submitted["ended"], "Code": "AccessDenied"}]}
 
     for record in mirror.open_jobs():

@@ -20,7 +20,7 @@ from launcher.errors import LaunchError
 from launcher.history.job_lookup import all_jobs
 from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.history.records import JobState, write_record
-from launcher.lifecycle import record_job
+from launcher.lifecycle import run_recorded_job
 from launcher.paths import LOCK_FILE
 from launcher.subcommands import commands, stop
 from launcher.transport.protocol import FrameType
@@ -120,7 +120,7 @@ def test_stop_before_the_first_record_ends_the_job(
 ) -> None:
     """The stop sees no launcher yet, and the launcher has already checked whether the job is open."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr("launcher.lifecycle.stop_on_signal", lambda *words, **values: pytest.fail("runs"))
+    monkeypatch.setattr("launcher.lifecycle.run_until_signal", lambda *words, **values: pytest.fail("runs"))
     record = submit("true")
     job, _ = durable_job("true", home=home)
     attempt = DurableAttempt(record.job.id, 1)
@@ -129,5 +129,5 @@ def test_stop_before_the_first_record_ends_the_job(
     recorder = JobRecorder(job, job_id=record.job.id, cwd="/", stays_open=attempt.stays_open)
     log = LogSink(jobs_directory() / record.job.id)
     streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
-    assert record_job(job, recorder=recorder, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
+    assert run_recorded_job(job, recorder=recorder, cwd="/", streams=streams, is_stopped=attempt.is_stopped) == 143
     assert recorder.state is JobState.CANCELLED

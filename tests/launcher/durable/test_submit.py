@@ -20,7 +20,7 @@ from tests.launcher.durable.durable_jobs import LOCATION, Submit, durable_job
 
 def keys() -> list[str]:
     found = boto3.client("s3", region_name=LOCATION.region).list_objects_v2(Bucket=LOCATION.bucket)
-    return [each["Key"] for each in found.get("Contents", ())]
+    return [item["Key"] for item in found.get("Contents", ())]
 
 
 def project(home: Path) -> Path:

@@ -14,7 +14,7 @@ HOSTS = [Host(name=f"deeplearning-worker{number}", slots=1) for number in (1, 2,
 
 @pytest.mark.parametrize("count", [0, None], ids=["without", "runner of an earlier release"])
 def test_job_on_nodes_with_and_without_efa_is_refused(count: int | None) -> None:
-    with pytest.raises(RefusedError, match="nothing started, no EFA on deeplearning-worker2 but on the other nodes"):
+    with pytest.raises(RefusedError, match="nothing started: no EFA on deeplearning-worker2 but on the other nodes"):
         check_fabric([*zip(HOSTS, (4, count, 4), strict=True)])
 
 

@@ -57,7 +57,7 @@ def test_nothing_starts_when_nodes_lack_the_framework(
     result = cluster_with([]).run(*arguments)
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (
-        f"launch: nothing started, no {framework} on {ADDRESSES[0]} and 2 more: nodes get it from the setting "
+        f"launch: nothing started: no {framework} on {ADDRESSES[0]} and 2 more: nodes get it from the setting "
         f"engines={framework} when they are made; or name your own Python by its path\n"
     )
 
@@ -67,7 +67,7 @@ def test_environment_without_the_jobs_framework_is_reported(
 ) -> None:
     result = cluster_with(["mxnet"]).run("-n", "1", "--engine", "horovod", "python", "train.py")
     assert result.code == 1
-    assert result.reason.startswith(f"launch: nothing started, no horovod on {ADDRESSES[0]}: nodes get it")
+    assert result.reason.startswith(f"launch: nothing started: no horovod on {ADDRESSES[0]}: nodes get it")
 
 
 @pytest.mark.parametrize("arguments", [["-s", "1"], ["--engine", "horovod"]])
@@ -119,6 +119,6 @@ def test_missing_environment_is_reported_before_any_rank_starts(cluster: SshClus
     result = cluster.run("--venv", str(tmp_path / "none"), "train.py")
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (
-        f"launch: nothing started, no {tmp_path}/none/bin/python on {ADDRESSES[0]} and 2 more: make it on every node "
+        f"launch: nothing started: no {tmp_path}/none/bin/python on {ADDRESSES[0]} and 2 more: make it on every node "
         "(setup)\n"
     )

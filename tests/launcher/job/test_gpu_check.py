@@ -43,7 +43,7 @@ def test_busy_gpu_is_refused_before_any_rank_starts(patient_cluster: SshCluster)
     result = patient_cluster.run(*options, "echo up", environment=environment, hosts=[FIRST, SECOND])
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason == (
-        "launch: nothing started, GPUs are in use (--wait queues the job, --force starts anyway): "
+        "launch: nothing started: GPUs are in use (--wait queues the job, --force starts anyway): "
         f"{FIRST}: GPU 1 by process 4711 (python3)"
     )
 

@@ -32,14 +32,14 @@ from tests.launcher.ssh_cluster import (
 )
 
 FIRST, SECOND, THIRD = ADDRESSES
-IN_FIRST_ATTEMPT = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
+IN_FIRST_RUN = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
 IN_FIRST_TWO_ATTEMPTS = "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || "
 REFUSED = "ssh: connect to host: Connection refused"
 
 
 def lose(rank: int) -> str:
-    """Return a command that kills the runner of a rank, and thus the connection, in the first attempt."""
-    return f"{IN_FIRST_ATTEMPT}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
+    """Return a command that kills the runner of a rank, and thus the connection, in the first run."""
+    return f"{IN_FIRST_RUN}{{ [ $RANK != {rank} ] || kill -9 $PPID; sleep 1000; }}; echo $RANK of $WORLD_SIZE"
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_job_without_max_restarts_ends_with_its_first_failure(cluster: SshClus
 
 def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
-    lose_node = f"{IN_FIRST_ATTEMPT}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}"
+    lose_node = f"{IN_FIRST_RUN}[ $RANK != 1 ] || touch {unreachable_dir / SECOND}; {lose(1)}"
     result = patient_cluster.run(*options, lose_node)
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
@@ -104,7 +104,7 @@ def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshClu
 
 def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
-    job = f"{IN_FIRST_ATTEMPT}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
+    job = f"{IN_FIRST_RUN}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
     with cluster.start("--max-restarts", "1", job) as launcher:
         assert launcher.stderr is not None
         assert b"; waiting at most 600 s for 3 nodes" in launcher.stderr.readline()
@@ -155,7 +155,7 @@ def test_a_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
     hosts = cluster.hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
     result = cluster.run(
-        "--max-restarts", "1", f"{IN_FIRST_ATTEMPT}[ $RANK != 0 ] || {{ {swap}; }}; {lose(0)}", hosts=[FIRST, SECOND]
+        "--max-restarts", "1", f"{IN_FIRST_RUN}[ $RANK != 0 ] || {{ {swap}; }}; {lose(0)}", hosts=[FIRST, SECOND]
     )
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
@@ -240,14 +240,14 @@ def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unre
 def test_ranks_that_ignore_term_end_before_the_restart(cluster: SshCluster) -> None:
     asleep = f"sleep 98765.{uuid.uuid4().int}"
     alive = f"import os, subprocess, sys; sys.exit(subprocess.call(['pgrep', '-xf', '{asleep}'], stdout=2) == 0)"
-    stubborn = f"{IN_FIRST_ATTEMPT}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; {asleep} & wait; {asleep}; }}"
+    stubborn = f"{IN_FIRST_RUN}{{ [ $RANK != 1 ] || exit 1; trap '' TERM; {asleep} & wait; {asleep}; }}"
     result = cluster.run("--max-restarts", "1", "--grace", "1", f"{stubborn}; python -c {shlex.quote(alive)}")
     assert result.code == 0, result.stderr
 
 
 def test_grace_sets_the_time_between_term_and_kill(cluster: SshCluster, tmp_path: Path) -> None:
     long_grace_launcher = copy_launcher(tmp_path / "long-grace")
-    change_constants(long_grace_launcher, {"spec.GRACE_S": 1000.0})
+    change_constants(long_grace_launcher, {"spec.DEFAULT_GRACE_S": 1000.0})
     slow = "trap 'sleep 1000' TERM; echo up; sleep 1000"
     cluster = replace(cluster, launcher=long_grace_launcher)
     with cluster.start("--grace", "1", slow, hosts=[SECOND]) as launcher:
@@ -269,15 +269,15 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
         calls.append((restart_count, label))
         return ends[len(calls) - 1]
 
-    monkeypatch.setattr(runs, "start_job", run)
+    monkeypatch.setattr(runs, "run_first_time", run)
     monkeypatch.setattr(runs, "restart_job", run)
     context = JobContext(job_id="j", cwd="/", streams={}, observer=JobRecorder(JOB, job_id="j", cwd="/"))
     job = replace(JOB, restart_policy=RestartPolicy(max_restarts=1))
-    assert asyncio.run(runs.restart_on_failure(job, context)) is failed
+    assert asyncio.run(runs.run_with_restarts(job, context)) is failed
     uncounted = "restart (not counted)"
     assert calls == [(0, "start"), (1, uncounted), (2, uncounted), (3, "restart 1 of 1"), (4, uncounted)]
     calls.clear()
-    assert asyncio.run(runs.restart_on_failure(JOB, context)) is taken
+    assert asyncio.run(runs.run_with_restarts(JOB, context)) is taken
     assert calls == [(0, "start")]
 
 

@@ -35,7 +35,7 @@ def test_only_ranks_have_the_secret_after_a_restart(cluster: SshCluster) -> None
 def test_nothing_starts_if_a_secret_is_missing(cluster: SshCluster) -> None:
     result = launch(cluster, "--secret", "KEY=ssm:/team/wandb", "echo started")
     assert (result.code, result.stdout) == (1, b"")
-    assert result.reason == "launch: nothing started, 127.0.0.1: ssm:/team/wandb: is not there"
+    assert result.reason == "launch: nothing started: 127.0.0.1: ssm:/team/wandb: is not there"
     assert (cluster.directory / "asked").read_text() == "asked\n"
 
 

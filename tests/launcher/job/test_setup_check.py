@@ -39,7 +39,7 @@ def progress(sha256: str, state: str = "done") -> str:
     ids=["two", "with and without", "running"],
 )
 def test_job_on_nodes_with_different_setups_is_refused(states: tuple[str, ...], why: str) -> None:
-    with pytest.raises(BusyError if "setup runs" in why else RefusedError, match=f"^nothing started, .*{why}"):
+    with pytest.raises(BusyError if "setup runs" in why else RefusedError, match=f"^nothing started: .*{why}"):
         check_setup([*zip(HOSTS, states, strict=True)])
 
 

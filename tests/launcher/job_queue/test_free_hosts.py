@@ -19,7 +19,7 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostAllocator, select_free_nodes
 from launcher.job_queue.turn import QueueContext, select_nodes
-from launcher.lifecycle import requeue_while_busy
+from launcher.lifecycle import run_in_queue
 from launcher.spec import JobSpec, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.job_records import JOB, RECORD
@@ -154,7 +154,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
         assert not has_waited
 
     policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=(least, most))
-    asyncio.run(requeue_while_busy(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
+    asyncio.run(run_in_queue(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
     assert started == [nodes, nodes]
     assert lines == [f"launch: starting on {line}\n"]
 

@@ -26,7 +26,7 @@ def job(number: int, state: JobState = JobState.WAITING, *, waits: bool = True, 
 
 
 def ids(jobs: list[JobRecord]) -> list[str]:
-    return [each.id[13:15] for each in jobs]
+    return [job.id[13:15] for job in jobs]
 
 
 def test_earlier_waiting_jobs_are_ahead_on_any_nodes() -> None:

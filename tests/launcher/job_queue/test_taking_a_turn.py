@@ -19,7 +19,7 @@ from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
 from launcher.job_queue.turn import QueueContext, with_current_hosts
-from launcher.lifecycle import requeue_while_busy
+from launcher.lifecycle import run_in_queue
 from launcher.spec import JobSpec, QueuePolicy
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
@@ -29,7 +29,7 @@ WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), queue_policy=QueuePolic
 LIMIT_S = 60.0
 YEAR_S = 365 * 86400.0
 REFUSED = (
-    "nothing started, GPUs are in use (--wait queues the job, --force starts anyway): "
+    "nothing started: GPUs are in use (--wait queues the job, --force starts anyway): "
     f"job one of {user_name()} has them"
 )
 
@@ -94,10 +94,10 @@ def test_earlier_job_waits_for_one_already_starting(begin: Begin) -> None:
         async def start_earlier(_job: object, _has_waited: object) -> None:
             events.append("earlier starts")
 
-        tasks = [asyncio.ensure_future(requeue_while_busy(WAITING, queue_context, run_on_nodes=start_later))]
+        tasks = [asyncio.ensure_future(run_in_queue(WAITING, queue_context, run_on_nodes=start_later))]
         await starts.wait()
         _, queue_context = begin("earlier", start="2026-11-23T10:00:01Z")
-        tasks.append(asyncio.ensure_future(requeue_while_busy(WAITING, queue_context, run_on_nodes=start_earlier)))
+        tasks.append(asyncio.ensure_future(run_in_queue(WAITING, queue_context, run_on_nodes=start_earlier)))
         while not events and "has them" not in waiting("earlier"):
             await asyncio.sleep(0.01)
         may_end.set()
@@ -120,7 +120,7 @@ def test_jobs_take_turns_one_at_a_time(begin: Begin, job: Any) -> None:
         _, queue_context = begin("one", start="2026-11-23T10:00:01Z")
         other = os.open(jobs_directory().with_name("line.lock"), os.O_RDWR | os.O_CREAT)
         fcntl.flock(other, fcntl.LOCK_EX)
-        task = asyncio.ensure_future(requeue_while_busy(job, queue_context, run_on_nodes=start))
+        task = asyncio.ensure_future(run_in_queue(job, queue_context, run_on_nodes=start))
         await asyncio.sleep(0.05)
         assert started == []
         os.close(other)
@@ -157,7 +157,7 @@ def test_second_of_two_simultaneous_jobs_is_refused(
                 recorder.on_running({"a": []}, restart_count=0, gpus={"a": ["0", "1"]})
             await asyncio.sleep(0.1)  # long enough for the other one to look
 
-        return await requeue_while_busy(job, queue_context, run_on_nodes=start)
+        return await run_in_queue(job, queue_context, run_on_nodes=start)
 
     async def both() -> list[Any]:
         jobs = submit("one", one), submit("two", replace(one, **change))
@@ -185,7 +185,7 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
 
     async def run() -> None:
         _, queue_context = begin("one", start="2026-11-23T10:00:01Z", terminal=ReportingTerminal())
-        await asyncio.wait_for(requeue_while_busy(WAITING, queue_context, run_on_nodes=start), LIMIT_S)
+        await asyncio.wait_for(run_in_queue(WAITING, queue_context, run_on_nodes=start), LIMIT_S)
 
     asyncio.run(run())
     assert found == [False]
@@ -218,7 +218,7 @@ def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Be
         real = loop.time
         loop.time = lambda: real() + later_s  # type: ignore[method-assign]
         _, queue_context = begin("one", start="2026-11-23T10:00:01Z", terminal=RecordingTerminal(), job=job)
-        await requeue_while_busy(job, queue_context, run_on_nodes=start)
+        await run_in_queue(job, queue_context, run_on_nodes=start)
 
     asyncio.run(run())
     assert tried == ["one", "two", "three", "one"]
@@ -240,7 +240,7 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
         holder.on_turn(WAITING)
         _, queue_context = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=0.05, exclusive=True))
-        await asyncio.wait_for(requeue_while_busy(job, queue_context, run_on_nodes=start), LIMIT_S)
+        await asyncio.wait_for(run_in_queue(job, queue_context, run_on_nodes=start), LIMIT_S)
 
     with pytest.raises(QueueTimeoutError, match=r"^not started within 0\.05 s "):
         asyncio.run(run())
@@ -270,7 +270,7 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
 
         _, queue_context = begin("durable", start="2026-11-23T10:00:02Z", terminal=LaterTerminal())
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=math.inf, exclusive=True))
-        await requeue_while_busy(job, queue_context, run_on_nodes=start)
+        await run_in_queue(job, queue_context, run_on_nodes=start)
 
     asyncio.run(run())
     assert len(started) == 1

@@ -45,7 +45,7 @@ def test_the_channel_sends_heartbeats_only_while_it_sends_nothing_else(launcher:
     assert launcher.read() == encode(FrameType.STDOUT, b"x")
     launcher.now[0] += HEARTBEAT_INTERVAL_S
     launcher.channel.keep_alive()
-    assert launcher.read() == encode(FrameType.ALIVE, b"")
+    assert launcher.read() == encode(FrameType.HEARTBEAT, b"")
 
 
 def test_silent_launcher_counts_as_lost_at_the_deadline(launcher: Launcher) -> None:

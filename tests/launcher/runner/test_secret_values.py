@@ -60,7 +60,7 @@ def test_secret_value_arrives_unchanged_after_one_call(service: Service) -> None
     [asked] = service.asked()
     assert str(asked["words"]).startswith("['ssm', 'get-parameter', '--name=/team/wandb', '--with-decryption'")
     assert read_secrets({"A": ARN, "B": "secretsmanager:team/hub"}) == {"A": VALUE, "B": VALUE}
-    words = sorted(str(each["words"]) for each in service.asked()[1:])
+    words = sorted(str(request["words"]) for request in service.asked()[1:])
     assert f"--secret-id={ARN.partition(':')[2]}" in words[0]
     assert "'--region', 'eu-west-1'" in words[0]
     assert "'--secret-id=team/hub'" in words[1]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from launcher.runner.requests.server import RequestServer
 from launcher.runner.sync.byte_queue import ByteQueue
 from launcher.runner.sync.destination import Destination
 from launcher.runner.sync.relay import relay
-from launcher.runner.sync.server import SyncServer
 from launcher.sync.ignore import Ignore
 from launcher.sync.manifest import scan
 from launcher.sync.request import KEEP, OVERWRITE, REFUSE
@@ -45,7 +45,7 @@ def copied(source: Path, home: Path, *, interrupted: bool = False) -> list[str]:
 
 def answer(source: Path, directory: Path, on_changed: str) -> dict[str, Any]:
     """Ask a node to compare its copy."""
-    server = SyncServer(ByteQueue(on_room=lambda: None))
+    server = RequestServer(ByteQueue(on_room=lambda: None))
     request: dict[str, Any] = {
         "operation": "compare",
         "directory": str(directory),

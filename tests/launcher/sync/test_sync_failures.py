@@ -48,7 +48,7 @@ def test_nothing_starts_if_one_node_cannot_replace_a_directory(site: Site) -> No
     (place / "train.py").mkdir()
     (place / "train.py/checkpoint").write_text("c")
     assert fail(site) == (
-        f"launch: nothing started, 1 of 3 nodes: {THIRD}: {place}/train.py: "
+        f"launch: nothing started: 1 of 3 nodes: {THIRD}: {place}/train.py: "
         "is a directory, and a file at the source: Directory not empty"
     )
 
@@ -56,7 +56,7 @@ def test_nothing_starts_if_one_node_cannot_replace_a_directory(site: Site) -> No
 def test_nothing_starts_if_the_destination_is_a_file(site: Site) -> None:
     for address in (SECOND, THIRD):
         (site.homes[address] / "code").write_text("")
-    assert fail(site) == "launch: nothing started, 2 of 3 nodes: " + "; ".join(
+    assert fail(site) == "launch: nothing started: 2 of 3 nodes: " + "; ".join(
         f"{address}: {site.homes[address]}/code: is not a directory" for address in (SECOND, THIRD)
     )
 
@@ -65,7 +65,7 @@ def test_nothing_starts_if_the_destination_is_not_writable(site: Site) -> None:
     site.write("a", "a")
     (site.homes[SECOND] / "code").symlink_to("/proc")
     reason = fail(site)
-    assert reason.startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: {site.homes[SECOND]}/code")
+    assert reason.startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: {site.homes[SECOND]}/code")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
@@ -75,7 +75,7 @@ def test_nothing_starts_if_a_disk_has_no_room(site: Site) -> None:
         reason = fail(site)
     place = site.homes[THIRD] / "code"
     assert reason.startswith(
-        f"launch: nothing started, 1 of 3 nodes: {THIRD}: {place}: not enough space: 3145728 bytes"
+        f"launch: nothing started: 1 of 3 nodes: {THIRD}: {place}: not enough space: 3145728 bytes"
     )
 
 
@@ -91,7 +91,7 @@ def test_disk_that_fills_up_during_the_sync_is_reported_with_its_node(site: Site
         reason = fail(site)
     finally:
         subprocess.run(["umount", str(place)], check=True, timeout=10)
-    assert reason.startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: {place}/")
+    assert reason.startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: {place}/")
     assert reason.endswith("No space left on device")
 
 
@@ -120,7 +120,7 @@ def test_nothing_starts_if_a_node_dies_while_it_receives(site: Site, stalling_la
         send_signal(runners(site.homes[SECOND]), signal.SIGKILL)
         stdout, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stdout) == (1, b"")
-    assert stderr.decode().splitlines()[-1].startswith(f"launch: nothing started, 1 of 3 nodes: {SECOND}: connection")
+    assert stderr.decode().splitlines()[-1].startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: connection")
     site.write("large", "small")
     assert site.run(*options, cwd=site.source).code == 0
     assert [[path.name for path in (home / "code").iterdir()] for home in site.homes.values()] == [["large"]] * 3
@@ -142,7 +142,7 @@ def test_nothing_starts_if_a_node_hangs_while_it_receives(
         finally:
             send_signal(frozen, signal.SIGCONT)
     assert (launcher.returncode, stdout) == (1, b"")
-    reason = f"launch: nothing started, 1 of 3 nodes: {SECOND}: silent for {SHORT_HEARTBEAT_TIMEOUT_S:g} s"
+    reason = f"launch: nothing started: 1 of 3 nodes: {SECOND}: silent for {SHORT_HEARTBEAT_TIMEOUT_S:g} s"
     assert stderr.decode().splitlines()[-1] == reason
     wait_until_gone(frozen, seconds=60)
 
@@ -230,4 +230,4 @@ def test_a_restart_whose_sync_fails_is_repeated(site: Site) -> None:
             if "nothing started" in heard[-1]:
                 (site.homes[SECOND] / "code").unlink(missing_ok=True)
         assert launcher.wait(60) == 0, heard
-    assert any(f"nothing started, 1 of 3 nodes: {SECOND}: " in line for line in heard), heard
+    assert any(f"nothing started: 1 of 3 nodes: {SECOND}: " in line for line in heard), heard

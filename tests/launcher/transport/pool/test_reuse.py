@@ -36,7 +36,7 @@ def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     change_constants(
         copy,
         {
-            "job/node.SERVER_EXIT_S": 60.0,
+            "job/supervision.SERVER_EXIT_S": 60.0,
             "transport/connection.WAKE_TIMEOUT_S": 20.0,
             "transport/pool/client.ANSWER_TIMEOUT_S": 20.0,
             "transport/pool/daemon.CLIENT_TIMEOUT_S": 20.0,
@@ -49,7 +49,7 @@ def long_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def keeping_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the launcher that keeps connections even on a busy machine."""
     copy = copy_launcher(tmp_path_factory.mktemp("keeping"))
-    change_constants(copy, {"job/node.SERVER_EXIT_S": 60.0, "transport/pool/daemon.CLIENT_TIMEOUT_S": 20.0})
+    change_constants(copy, {"job/supervision.SERVER_EXIT_S": 60.0, "transport/pool/daemon.CLIENT_TIMEOUT_S": 20.0})
     return copy
 
 

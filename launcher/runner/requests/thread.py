@@ -1,4 +1,4 @@
-"""Carry out the launcher's sync requests one by one in a separate thread.
+"""Carry out the launcher's requests one by one in a separate thread.
 
 Disks and other nodes may be slow, and heartbeats must not wait for them.
 """
@@ -10,9 +10,9 @@ import threading
 from contextlib import suppress
 
 from launcher.runner.inbox import Inbox
+from launcher.runner.requests.server import RequestServer
 from launcher.runner.runner_channel import RunnerChannel
 from launcher.runner.sync.byte_queue import ByteQueue
-from launcher.runner.sync.server import SyncServer
 from launcher.spec import NodeSpec
 from launcher.transport.messages import Answer, Request, pack_answer
 from launcher.transport.protocol import FrameType
@@ -20,28 +20,28 @@ from launcher.transport.protocol import FrameType
 
 def serve_requests_before_spec(channel: RunnerChannel, inbox: Inbox, *, first: "Request | bytes") -> NodeSpec | None:
     """Serve requests, beginning with `first`, until the spec arrives; return None if the launcher is gone."""
-    service = SyncService(channel)
-    service.submit(first)
+    thread = RequestThread(channel)
+    thread.submit(first)
     received = b""
     while not channel.stop_requested:
         for message in inbox.add(received):
             if not isinstance(message, (bytes, dict)):
-                message.environment.update(service.secrets)
+                message.environment.update(thread.secrets)
                 return message
-            service.submit(message)
+            thread.submit(message)
         # Leave input unread when there is no room, so that the launcher waits.
-        sources = [service.wakeup] if service.is_full else [service.wakeup, channel.source]
+        sources = [thread.wakeup] if thread.is_full else [thread.wakeup, channel.source]
         timeout = channel.keep_alive()
         readable, _, _ = select.select(sources, [channel.sink] if channel.has_pending else [], [], timeout)
         channel.flush()
-        service.send_answers()
-        if service.is_full:
+        thread.send_answers()
+        if thread.is_full:
             channel.count_unread_input_as_heartbeat()
         received = channel.receive() if channel.source in readable else b""
     return None
 
 
-class SyncService:
+class RequestThread:
     """Queues of requests to the thread and of its answers; the first request starts the thread."""
 
     def __init__(self, channel: RunnerChannel) -> None:
@@ -82,7 +82,7 @@ class SyncService:
                 self._channel.send(FrameType.ANSWER, pack_answer(answer))
 
     def _work(self) -> None:
-        server = SyncServer(self._byte_queue, secrets=self.secrets, report=self._answer)
+        server = RequestServer(self._byte_queue, secrets=self.secrets, report=self._answer)
         while True:
             try:
                 self._answer(server.answer(self._requests.get()))

@@ -94,9 +94,9 @@ class NodeRun:
 
     async def _on_frame(self, frame: Frame, first_failure: "asyncio.Future[Failure]") -> None:
         # Output frames may have been sent before the request, so they prove nothing.
-        if self._stop_requested and frame.kind in (FrameType.ALIVE, FrameType.EXIT):
+        if self._stop_requested and frame.kind in (FrameType.HEARTBEAT, FrameType.EXIT):
             self._answered_stop = True
-        if frame.kind == FrameType.ALIVE:
+        if frame.kind == FrameType.HEARTBEAT:
             return
         if frame.kind == FrameType.NOTE:
             await self._stderr.send(f"launch: {self.connection.host}: ".encode() + frame.payload + b"\n")
@@ -166,10 +166,10 @@ async def supervise_nodes(
         for task in (*watch_tasks, required_ended):
             task.cancel()
         await end_nodes(nodes, follow_tasks, timeout_s=grace_s + AFTER_GRACE_S)
-    return as_crash_if_silent(as_node_loss_if_silent(outcome, nodes), nodes)
+    return preemption_as_node_loss_if_silent(exit_as_node_loss_if_silent(outcome, nodes), nodes)
 
 
-def as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
+def exit_as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
     """Change a process exit to a node loss if a node was lost: ranks on other nodes fail before the loss is noticed."""
     if outcome is None or outcome.cause is not FailureCause.PROCESS_EXIT:
         return outcome
@@ -177,7 +177,7 @@ def as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) ->
     return replace(outcome, cause=FailureCause.NODE_LOSS) if lost else outcome
 
 
-def as_crash_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
+def preemption_as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
     """Change a preemption to a node loss if the departed host has not answered the stop request.
 
     A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of

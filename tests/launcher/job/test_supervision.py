@@ -10,7 +10,7 @@ from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.node import NodeRun, as_crash_if_silent
+from launcher.job.supervision import NodeRun, preemption_as_node_loss_if_silent
 from launcher.spec import NodeSpec, ProcessSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import Frame, FrameType
@@ -56,7 +56,7 @@ def stopped_node(
         ([], FailureCause.NODE_LOSS),
         # Earlier output may arrive late.
         ([(FrameType.STDOUT, b"said\n")], FailureCause.NODE_LOSS),
-        ([(FrameType.ALIVE, b"")], FailureCause.PREEMPTION),
+        ([(FrameType.HEARTBEAT, b"")], FailureCause.PREEMPTION),
         ([(FrameType.EXIT, b"143")], FailureCause.PREEMPTION),
     ],
 )
@@ -64,18 +64,22 @@ def test_node_with_a_notice_answers_and_a_crashed_one_does_not(
     tmp_path: Path, answers: list[tuple[int, bytes]], cause: FailureCause
 ) -> None:
     log = LogSink(tmp_path)
-    outcome = as_crash_if_silent(NOTICE, [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)])
+    outcome = preemption_as_node_loss_if_silent(
+        NOTICE, [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)]
+    )
     assert outcome is not None
     assert outcome.cause is cause
 
 
 def test_a_node_without_processes_is_not_lost(tmp_path: Path) -> None:
     # On the other nodes of an mpirun job, the job waits for no process.
-    assert as_crash_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
+    assert (
+        preemption_as_node_loss_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
+    )
 
 
 def test_failure_without_a_preemption_is_unchanged(tmp_path: Path) -> None:
     failed = Failure(exit_code=3, reason="r")
     silent = stopped_node(OTHER, log=LogSink(tmp_path))
-    assert as_crash_if_silent(failed, [silent]) is failed
-    assert as_crash_if_silent(None, [silent]) is None
+    assert preemption_as_node_loss_if_silent(failed, [silent]) is failed
+    assert preemption_as_node_loss_if_silent(None, [silent]) is None

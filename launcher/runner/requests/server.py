@@ -1,4 +1,4 @@
-"""Answer a sync's requests on a node."""
+"""Answer the launcher's requests on a node: a sync's, and those for frameworks, a Python and secrets."""
 
 import io
 import os
@@ -20,8 +20,8 @@ from launcher.sync.request import KEEP_RESULTS, OVERWRITE, REFUSE, destination_p
 from launcher.transport.messages import Answer, Ranges, Request, from_ranges, to_ranges
 
 
-class SyncServer:
-    """State of a sync on this node between requests."""
+class RequestServer:
+    """Answers requests; holds the state of a sync between them."""
 
     def __init__(
         self,
