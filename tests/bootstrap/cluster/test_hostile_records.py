@@ -46,7 +46,7 @@ def test_accepted_record_cannot_inject_lines(item: dict[str, Any]) -> None:
     allowed = rf'(?:from="{ADDRESS}" {KEY} deeplearning-cdk\n)?'
     assert re.fullmatch(allowed, ssh.authorized_keys(membership.master))
     for member in present:
-        facts = environment.NodeFacts(
+        facts = environment.NodeDevices(
             workers_count=len(present),
             gpu_count=8,
             bucket="bucket",

@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.files import environment
 
-NODE = environment.NodeFacts(
+NODE = environment.NodeDevices(
     workers_count=3, gpu_count=8, bucket="bucket", instance_id="i-a", scratch=None, shared=None
 )
 VALUES = environment.variables(NODE)
