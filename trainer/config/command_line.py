@@ -197,8 +197,7 @@ def _add_speed_options(parser: ArgumentParser) -> None:
     )
     add(
         "--compile",
-        help="torch.compile: 0 (no compilation), 1 (default mode), graphs (CUDA graphs: reduce-overhead), "
-        "or auto: the fastest measured (default 0)",
+        help="torch.compile: 0, 1 (default mode), graphs (reduce-overhead), or auto: the fastest (default 0)",
     )
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
     add(
