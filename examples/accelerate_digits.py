@@ -16,5 +16,5 @@ for _ in range(8):
         accelerator.backward(torch.nn.functional.cross_entropy(model(images), labels))
         optimizer.step()
 result = accuracy(model, accelerator.device)
-print(f"worker {accelerator.process_index}/{accelerator.num_processes} accuracy={result:.3f}", flush=True)
+print(f"rank {accelerator.process_index}/{accelerator.num_processes} accuracy={result:.3f}", flush=True)
 accelerator.end_training()

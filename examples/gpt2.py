@@ -1,4 +1,4 @@
-"""Train GPT-2 (124 million weights) on files of tokens, on any number of GPUs and nodes; one file, made to be changed.
+"""Train GPT-2 (124M parameters) on files of tokens, on any number of GPUs and nodes; one file, made to be changed.
 
 torchrun --nproc-per-node 8 gpt2.py --data data             one machine
 launch --max-restarts 5 gpt2.py --data data                 every node of the cluster, one process per GPU
@@ -38,10 +38,12 @@ KEPT_CHECKPOINTS = 2
 # Peak bfloat16 speed without sparsity, in 10^12 operations a second, from NVIDIA's datasheets; the first match counts.
 PEAK_TFLOPS = {"A100": 312, "A10G": 70, "L40S": 362, "L4": 121, "H100": 989, "H200": 989, "B200": 2250}
 # Options for the network's shape, in the order of GPT's arguments.
-SHAPE = {"layers": 12, "heads": 12, "width": 768, "length": 1024, "vocabulary": 50304}  # 50,257 and some unused
+SHAPE = ("layers", "heads", "width", "length", "vocabulary")
 # fmt: off
 NUMBERS = {  # options, with their defaults
-    **{name: (size, f"{name} of the network") for name, size in SHAPE.items()},
+    "layers": (12, "transformer blocks"), "heads": (12, "attention heads in a block"),
+    "width": (768, "size of an embedding"), "length": (1024, "tokens in a sequence"),
+    "vocabulary": (50304, "different tokens"),  # 50,257 and some unused
     "batch-size": (12, "sequences that a process computes at once"), "seed": (1337, "of weights and batches"),
     "total-batch": (512, "sequences of a step, over all processes; the rest is gradient accumulation"),
     "steps": (600_000, "steps in all"), "warmup": (2000, "steps in which the learning rate rises"),
@@ -147,9 +149,11 @@ class Checkpoints:
         if self.saving is not None:
             self.saving.result()
             self.saving = None
-            for path in self.out.glob("step-*") if self.is_first else ():
-                if path < self.complete()[-KEPT_CHECKPOINTS:][0]:
-                    shutil.rmtree(path)
+            if self.is_first:
+                oldest_kept = self.complete()[-KEPT_CHECKPOINTS:][0]
+                for path in self.out.glob("step-*"):
+                    if path < oldest_kept:
+                        shutil.rmtree(path)
 
     def load(self):
         """Load the newest checkpoint that any node has; return the number of steps done."""
@@ -178,7 +182,7 @@ class Trainer:
         name = torch.cuda.get_device_name(device) if has_bfloat16 else ""
         known = () if "MIG" in name else PEAK_TFLOPS  # MIG: a part of a GPU
         self.peak = next((PEAK_TFLOPS[part] * 1e12 for part in known if part in name), None)
-        self.weights = sum(p.numel() for p in self.model.parameters()) - self.model.positions.weight.numel()
+        self.num_params = sum(p.numel() for p in self.model.parameters()) - self.model.positions.weight.numel()
         if args.compile:
             for block in self.model.blocks.layers:
                 block.compile()
@@ -239,8 +243,8 @@ class Trainer:
         tokens = args.total_batch * args.length
         loss, norm = total.item() / tokens, (norm.full_tensor() if args.fsdp else norm).item()
         speed = tokens * (step - self.clock_step) / (time.perf_counter() - self.clock_start)
-        # PaLM (Chowdhery et al., 2022), appendix B, as in nanoGPT: 6 for each weight, 12 T for each channel of a layer.
-        flops = speed * (6 * self.weights + 12 * args.layers * args.width * args.length)
+        # PaLM (Chowdhery et al. 2022), appendix B, as nanoGPT: 6 for each parameter, 12 T for each channel of a block.
+        flops = speed * (6 * self.num_params + 12 * args.layers * args.width * args.length)
         mfu = f"{flops / (self.peak * dist.get_world_size()):.1%}" if self.peak else "unknown"
         rate = self.optimizer.param_groups[0]["lr"]
         log(f"step {step} loss {loss:.6f} norm {norm:.3f} lr {rate:.2e} tokens/s {speed:.0f} MFU {mfu}")
@@ -323,7 +327,7 @@ def run(args, train, val, device):
     trainer = Trainer(args, device)
     checkpoints = Checkpoints(args, trainer.model, trainer.optimizer)
     first = checkpoints.load()
-    log(f"{trainer.weights / 1e6:.1f} M weights, {dist.get_world_size()} processes, {trainer.dtype}")
+    log(f"{trainer.num_params / 1e6:.1f}M parameters, {dist.get_world_size()} processes, {trainer.dtype}")
     log(f"resuming after step {first} from {args.out}" if first else f"starting; checkpoints in {args.out}")
 
     # A leaving node, Ctrl-C in launch and a stopped job first send TERM, then leave time to save.

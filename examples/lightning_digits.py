@@ -29,4 +29,4 @@ trainer = lightning.Trainer(devices=devices, num_nodes=nodes, strategy="ddp", ma
 model = Digits()
 trainer.fit(model, batches())
 result = accuracy(model.network, torch.device("cpu"))
-print(f"worker {trainer.global_rank}/{trainer.world_size} accuracy={result:.3f}", flush=True)
+print(f"rank {trainer.global_rank}/{trainer.world_size} accuracy={result:.3f}", flush=True)

@@ -45,7 +45,7 @@ def main():
     with torch.no_grad():
         predicted = model(torch.from_numpy(val_images).to(device)).argmax(1).cpu()
     correct = predicted == torch.from_numpy(val_labels)
-    print(f"worker {rank}/{size} accuracy={correct.float().mean():.3f}", flush=True)
+    print(f"rank {rank}/{size} accuracy={correct.float().mean():.3f}", flush=True)
     # Free DistributedDataParallel before its group, whose last owner joins gloo's threads while it holds the GIL, which
     # may hang. The first one that a process makes is in a reference cycle, so only the collector frees it.
     del model

@@ -1,7 +1,7 @@
 """Define the cluster as a construct, which any stack can contain."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -9,7 +9,6 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from bootstrap import contract
-from bootstrap.config import NodeConfig
 from stacks.catalog.deep_learning_ami import ROOT_DEVICE
 from stacks.cluster_role import RoleRules, apply_permissions_boundary
 from stacks.flow_logs import FlowLogs
@@ -23,28 +22,25 @@ from stacks.network.network import Network
 from stacks.network.security_groups import SecurityGroups
 from stacks.network.zone import cluster_zone, network_zones, zone_warning
 from stacks.nodes.bundle_asset import BundleAsset
-from stacks.nodes.data_access import allow_data
-from stacks.nodes.key_access import allow_key
-from stacks.nodes.machine_image import LOGIN_USER, machine_image
+from stacks.nodes.data_access import grant_data
+from stacks.nodes.key_access import grant_key
+from stacks.nodes.machine_image import machine_image
+from stacks.nodes.node_config import node_config
 from stacks.nodes.node_group import NodeGroup, NodeTemplate
 from stacks.nodes.roles import NodeResources, NodeRoles
-from stacks.nodes.secret_access import allow_secrets
+from stacks.nodes.secret_access import grant_secrets
 from stacks.nodes.setup_asset import SetupAsset
 from stacks.outputs import ClusterOutputs
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import costs_by_use, declared_parts, describe_rate, hourly_rate
 from stacks.settings.props import ClusterProps
 from stacks.settings.purchase import SPOT
-from stacks.settings.storage import NO_SHARED_STORAGE
 from stacks.storage.bucket import cluster_bucket
 from stacks.storage.log_group import ClusterLogs
 from stacks.storage.table import ClusterTable
 
 if TYPE_CHECKING:
     from stacks.storage.shared_storage import SharedStorage
-
-NODE_READY_TIMEOUT_S: Final = 1200
-"""Seconds from the agent's start, besides a setup's, until a node that is not ready reports failure."""
 
 
 class DeepLearningCluster(Construct):
@@ -133,7 +129,7 @@ class DeepLearningCluster(Construct):
             uses_efa=props.efa_interfaces > 0,
         )
         if props.existing_lustre is not None and isinstance(self.network, ExistingNetwork):
-            groups.allow_lustre_servers(self.network.vpc_blocks)
+            groups.allow_lustre_servers(self.network.vpc_cidrs)
         return groups
 
     def _roles(self, rules: RoleRules) -> NodeRoles:
@@ -156,10 +152,10 @@ class DeepLearningCluster(Construct):
             rules=rules,
         )
         for role in (roles.master, roles.worker):
-            allow_data(role, props)
-            allow_secrets(role, props)
+            grant_data(role, props)
+            grant_secrets(role, props)
             if props.kms_key is not None:
-                allow_key(role, props.kms_key, before=(self.table, self.bucket))
+                grant_key(role, props.kms_key, before=(self.table, self.bucket))
         return roles
 
     def _master_address(self) -> MasterAddress | None:
@@ -196,7 +192,7 @@ class DeepLearningCluster(Construct):
             root_device=ROOT_DEVICE,
             root_volume_gib=self.props.root_volume_gib,
             volume_key=self.key,
-            efa_type=self.props.instance_type_info if self.props.efa_interfaces else None,
+            efa=self.props.instance_type_info if self.props.efa_interfaces else None,
             placement_group=self.placement_group.ref if self.props.uses_placement_group else None,
             capacity_reservation=self.props.capacity_reservation,
             uses_capacity_block=self.props.uses_capacity_block,
@@ -234,7 +230,7 @@ class DeepLearningCluster(Construct):
     def _configure_node_groups(self) -> None:
         """Give both groups their user data and dependencies, and the master the team's keys."""
         for group in (self.master, self.workers):
-            group.set_user_data(self._node_config(group), self.bundle.source)
+            group.set_user_data(node_config(self, group), self.bundle.source)
             # Nodes of an earlier deploy may still use the EFA security group and the placement group.
             group.group.node.add_dependency(self.security_groups.efa_group, self.placement_group)
             if self.props.private:
@@ -250,7 +246,7 @@ class DeepLearningCluster(Construct):
         return replace(
             template,
             instance_type=props.master_type,
-            efa_type=props.master_instance_type_info if props.master_efa_interfaces else None,
+            efa=props.master_instance_type_info if props.master_efa_interfaces else None,
             placement_group=template.placement_group if props.master_efa_interfaces else None,
             capacity_reservation=template.capacity_reservation if props.master_type == props.instance_type else None,
         )
@@ -261,40 +257,3 @@ class DeepLearningCluster(Construct):
         # Leave out the setting's tags: a changed tag would replace the group, which running nodes are in.
         group.add_property_override("Tags", [{"Key": "Name", "Value": self.props.cluster_name}])
         return group
-
-    def _node_config(self, group: NodeGroup) -> NodeConfig:
-        stack, props = cdk.Stack.of(self), self.props
-        is_master = group.node_type == contract.MASTER
-        elastic_ip = self.master_elastic_ip if is_master else None
-        return NodeConfig(
-            cluster_name=props.cluster_name,
-            region=stack.region,
-            node_type=group.node_type,
-            group=contract.group_name(props.cluster_name, group.node_type),
-            stack_id=stack.stack_id,
-            signal_resource=group.signal_resource,
-            fails_deploy=is_master or props.min_workers is None,
-            min_nodes=None if props.min_workers is None else 1 + props.min_workers,
-            master_trains=props.effective_master_trains,
-            gpu_count=props.master_gpus if is_master else props.gpus,
-            worker_gpu_count=props.gpus,
-            efa_interfaces=props.master_efa_interfaces if is_master else props.efa_interfaces,
-            # The reference makes CloudFormation delete the master before its address.
-            address=elastic_ip.address if elastic_ip else None,
-            address_allocation=elastic_ip.allocation_id if elastic_ip else None,
-            table=self.table.table_name,
-            networks=self.network.node_cidrs,
-            log_group=self.log_group.log_group_name,
-            bucket=self.bucket.bucket_name,
-            master_role_id=self.roles.master.role_id,
-            worker_role_id=self.roles.worker.role_id,
-            mxnet_environment=props.mxnet_environment,
-            shared_storage=None if props.shared_storage == NO_SHARED_STORAGE else props.shared_storage,
-            shared_storage_resource=self.shared_storage.resource if self.shared_storage else None,
-            setup=self.setup.url if self.setup else None,
-            setup_sha256=self.setup.sha256 if self.setup else None,
-            setup_timeout_s=props.setup_timeout_s,
-            default_user=LOGIN_USER,
-            # Each node also waits for the node with the slowest setup.
-            bootstrap_timeout_s=NODE_READY_TIMEOUT_S + (props.setup_timeout_s or 0),
-        )

@@ -186,7 +186,7 @@ def test_speed_is_without_what_came_before_a_restart(
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     trainer = script.__new__(script)
     trainer.args = SimpleNamespace(total_batch=10, length=16, layers=2, width=32, fsdp=False)
-    trainer.weights, trainer.peak = 1000, 1e6
+    trainer.num_params, trainer.peak = 1000, 1e6
     trainer.optimizer = SimpleNamespace(param_groups=[{"lr": 0.01}])
     loss, norm = torch.tensor(160.0), torch.tensor(2.0)
     trainer.restart_clock(20)

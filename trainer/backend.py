@@ -147,11 +147,11 @@ class CreateBackend(Protocol):
     """Function that creates a backend with a new network."""
 
     def __call__(self, config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float) -> Backend:
-        """Build the network; connect the ranks if load_backend has not."""
+        """Build the network; connect the ranks if backend_factory has not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LoadedBackend:
+class BackendFactory:
     """The rank's world, and a function that creates the backend."""
 
     world: World
@@ -163,7 +163,7 @@ MODULES: Final = {
     "mxnet": "trainer.mxnet_backend.connect",
     "horovod": "trainer.mxnet_backend.horovod",
 }
-"""Module of each framework, with a function ``load_backend(config, environment)``."""
+"""Module of each framework, with a function ``backend_factory(config, environment)``."""
 PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet", "horovod")}
 """Packages each framework needs, in the order in which they are checked."""
 REMEDY: Final = {
@@ -183,7 +183,7 @@ def set_library_defaults() -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
-def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
     """Import the framework's backend, and determine this process's rank, for which some backends connect the ranks.
 
     Raises TrainerError if the framework's packages are not installed.
@@ -192,5 +192,5 @@ def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedB
         if importlib.util.find_spec(package) is None:
             remedy = REMEDY[config.framework]
             raise TrainerError(f"{package} is not installed in this Python ({sys.executable}); {remedy}")
-    loaded: LoadedBackend = importlib.import_module(MODULES[config.framework]).load_backend(config, environment)
-    return loaded
+    factory: BackendFactory = importlib.import_module(MODULES[config.framework]).backend_factory(config, environment)
+    return factory

@@ -21,7 +21,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from trainer.data.batches import Augmentation, epoch_batches, prepare
+from trainer.data.batches import Augmentation, epoch_batches, load_and_transform
 from trainer.data.images.decoding import MEAN, STD
 from trainer.data.images.folder import load_folder
 from trainer.data.resized_crop import ResizedCrops
@@ -72,7 +72,7 @@ def read_ours(directory: Path) -> int:
     data = load_folder(directory, SHAPE)
     batches = epoch_batches(
         data.train,
-        lambda samples, indices, params=None: prepare(data, samples, indices, params),
+        lambda samples, indices, params=None: load_and_transform(data, samples, indices, params),
         augmentation=Augmentation(resized_crop=True, random_mirror=True),
         dp=DataParallelGroup(),
         global_batch_size=BATCH,

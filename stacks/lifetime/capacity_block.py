@@ -12,7 +12,7 @@ from stacks.network.zone import cluster_zone
 from stacks.settings.base import SettingsError
 from stacks.settings.parsing import format_utc
 from stacks.settings.props import ClusterProps
-from stacks.settings.purchase import CAPACITY_BLOCK, CapacityBlock, parse_block, require_fit
+from stacks.settings.purchase import CAPACITY_BLOCK, CapacityBlock, parse_capacity_block, require_fit
 
 _PROPERTIES: Final = (
     "AvailabilityZone", "EndDate", "InstanceType", "ReservationType", "StartDate", "TotalInstanceCount",
@@ -47,7 +47,7 @@ class BlockSchedules(Construct):
 def look_up_capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlock | None:
     """Return the block of the settings, or None without one. Raises SettingsError if the cluster does not fit.
 
-    The look-up happens once. Its answer stays in cdk.context.json, so that each synth makes the same schedules.
+    The lookup happens once. Its answer stays in cdk.context.json, so that each synth makes the same schedules.
     """
     block_id, stack = props.capacity_reservation, cdk.Stack.of(scope)
     if not props.uses_capacity_block or block_id is None:
@@ -64,10 +64,10 @@ def look_up_capacity_block(scope: Construct, props: ClusterProps) -> CapacityBlo
             "exactIdentifier": block_id,
             "propertiesToReturn": [*_PROPERTIES],
         },
-        # The CDK discards the first pass, which runs before the look-up.
+        # The CDK discards the first pass, which runs before the lookup.
         dummy_value=[_placeholder(props, zone)],
     )
-    block = parse_block(block_id, answer.value[0])
+    block = parse_capacity_block(block_id, answer.value[0])
     require_fit(block, props, zone=zone)
     return block
 

@@ -24,7 +24,7 @@ _PRIVATE: Final = "Private"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExistingSubnet:
-    """A subnet as the CDK's look-up describes it."""
+    """A subnet as the CDK's lookup describes it."""
 
     subnet_id: str
     vpc_id: str
@@ -40,8 +40,8 @@ class ExistingSubnets:
 
     master: ExistingSubnet
     worker: ExistingSubnet
-    vpc_blocks: tuple[str, ...]
-    """Smallest set of blocks that contains every subnet of the VPC."""
+    vpc_cidrs: tuple[str, ...]
+    """Smallest set of CIDR blocks that contains every subnet of the VPC."""
 
 
 class ExistingNetwork(Construct):
@@ -53,7 +53,7 @@ class ExistingNetwork(Construct):
         self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=worker.vpc_id, availability_zones=[worker.zone])
         self.node_cidrs = ",".join(dict.fromkeys((master.cidr, worker.cidr)))
         """Blocks that contain every node's address, separated by commas."""
-        self.vpc_blocks = subnets.vpc_blocks
+        self.vpc_cidrs = subnets.vpc_cidrs
         self._subnets = {
             contract.MASTER: _imported(self, "MasterSubnet", master),
             contract.WORKER: _imported(self, "WorkerSubnet", worker),
@@ -94,7 +94,7 @@ def existing_subnets(scope: Construct, props: ClusterProps) -> ExistingSubnets:
             raise SettingsError(f"{name} must not overlap {_DOCKER}, got {cidr}: Docker's bridge has it on every node")
     worker, master = by_id[worker_id], by_id[master_id]
     require(master.zone == worker.zone, "master_subnet_id", master_id, f"in the zone of subnet_id, {worker.zone}")
-    subnets = ExistingSubnets(master=master, worker=worker, vpc_blocks=_blocks(by_id.values()))
+    subnets = ExistingSubnets(master=master, worker=worker, vpc_cidrs=_blocks(by_id.values()))
     in_zone = [subnet for subnet in by_id.values() if subnet.zone == worker.zone]
     if props.private:
         _require_private(subnets, in_zone)
@@ -109,7 +109,7 @@ def _blocks(subnets: Iterable[ExistingSubnet]) -> tuple[str, ...]:
 
 def _require_public(master: ExistingSubnet, in_zone: list[ExistingSubnet]) -> None:
     public = ", ".join(subnet.subnet_id for subnet in in_zone if subnet.is_public) or f"{master.vpc_id} has none there"
-    allowed = f"a public subnet, as log-in needs the master's public address: {public}"
+    allowed = f"a public subnet, as login needs the master's public address: {public}"
     require(master.is_public, "master_subnet_id", master.subnet_id, allowed)
 
 
@@ -130,7 +130,7 @@ def _look_up(scope: Construct, vpc_id: str, *, subnet_ids: list[str], kind: str)
         # VPC_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
         provider="vpc-provider",
         props={"filter": {"vpc-id": vpc_id}, "returnAsymmetricSubnets": True, "returnVpnGateways": False},
-        # The CDK discards the first pass, which runs before the look-up.
+        # The CDK discards the first pass, which runs before the lookup.
         dummy_value=_placeholder(subnet_ids, zone=f"{stack.region}a", kind=kind),
     )
     return {

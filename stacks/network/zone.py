@@ -32,7 +32,7 @@ def _default_zone(scope: Construct) -> str | None:
         scope,
         # AVAILABILITY_ZONE_PROVIDER of the cloud assembly schema: jsii's enumerations hide their values.
         provider="availability-zones",
-        # The CDK discards the first pass, which runs before the look-up.
+        # The CDK discards the first pass, which runs before the lookup.
         dummy_value=[f"{region}a"],
     )
     return first_zone(answer.value, region)

@@ -9,7 +9,7 @@ from stacks.cluster_role import ClusterRole
 from stacks.settings.data import READS, WRITES, DataBucket, DataSettings
 
 
-def allow_data(role: ClusterRole, settings: DataSettings) -> None:
+def grant_data(role: ClusterRole, settings: DataSettings) -> None:
     """Let a role reach the buckets that the user names, each only below its prefix, and nothing else."""
     statements = [statement for bucket in settings.buckets for statement in _bucket_statements(bucket)]
     role.allow("Data", *statements, *([_key_statement(settings)] if settings.data_keys else []))

@@ -23,7 +23,7 @@ KEY_ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 """Actions that the services perform with the user's key on a node's behalf."""
 
 
-def allow_key(role: ClusterRole, key: str, *, before: tuple[IConstruct, ...]) -> None:
+def grant_key(role: ClusterRole, key: str, *, before: tuple[IConstruct, ...]) -> None:
     """Allow a role to use the key before CloudFormation encrypts anything with it.
 
     Each key has its own policy: CloudFormation creates the new key's policy first and deletes the old key's last, so

@@ -44,8 +44,8 @@ class NodeTemplate:
     key_name: str | None
     root_device: str
     root_volume_gib: int
-    efa_type: InstanceType | None = None
-    """Instance type, if its nodes use the Elastic Fabric Adapter."""
+    efa: InstanceType | None = None
+    """Catalog entry for the EFA interfaces; None without EFA."""
     placement_group: str | None = None
     """Name of the placement group, if any."""
     volume_key: kms.IKey | None = None
@@ -187,9 +187,9 @@ class NodeGroup(Construct):
     ) -> None:
         """Set properties that the construct for launch templates lacks."""
         resource = _cfn_resource(launch_template)
-        if template.efa_type is not None:
+        if template.efa is not None:
             groups = [group.security_group_id for group in security_groups]
-            interfaces = network_interfaces(template.efa_type, groups)
+            interfaces = network_interfaces(template.efa, groups)
             resource.add_property_override("LaunchTemplateData.NetworkInterfaces", interfaces)
             # EC2 reads the groups from the interfaces, and refuses them in both places.
             resource.add_property_deletion_override("LaunchTemplateData.SecurityGroupIds")

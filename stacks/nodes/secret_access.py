@@ -14,7 +14,7 @@ _RANDOM: Final = "-??????"
 examples)."""
 
 
-def allow_secrets(role: ClusterRole, settings: SecretsSettings) -> None:
+def grant_secrets(role: ClusterRole, settings: SecretsSettings) -> None:
     """Let a role read exactly the secrets that the user names."""
     role.allow("Secrets", *_statements(settings))
 

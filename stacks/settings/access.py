@@ -9,7 +9,7 @@ from typing import Final
 
 from bootstrap.team_keys.keys import NAME, TYPES, KeyListError, TeamKey, check_key, check_team_keys
 from stacks.settings.base import Settings, SettingsError, require, shown
-from stacks.settings.parsing import PARSER, ipv4_block, parse_list
+from stacks.settings.parsing import PARSER, parse_cidr, parse_list
 
 _KEY_FILE: Final = re.compile(r"~|\.{0,2}/|.*\.pub\Z")
 _KEY_PATH: Final = re.compile(r"\A[^\s]*/|\.pub\Z")
@@ -51,7 +51,7 @@ class AccessSettings(Settings):
         except KeyListError as error:
             raise SettingsError(f"ssh_keys: {error}") from None
         for block in self.ssh_locations:
-            ipv4_block("ssh_location", block)
+            parse_cidr("ssh_location", block)
         if (count := len(self.ssh_locations)) > MAX_SSH_LOCATIONS:
             raise SettingsError(f"ssh_location must name at most {MAX_SSH_LOCATIONS} blocks, got {count}")
         if self.ssh_locations:
@@ -86,7 +86,7 @@ class AccessSettings(Settings):
 
 
 def _warn_of_wide_blocks(blocks: tuple[str, ...]) -> dict[str, str]:
-    wide = [each for each in blocks if ipv4_block("ssh_location", each).prefixlen < WIDEST_SSH_PREFIX]
+    wide = [each for each in blocks if parse_cidr("ssh_location", each).prefixlen < WIDEST_SSH_PREFIX]
     if not wide:
         return {}
     whole = "the whole internet" if "0.0.0.0/0" in wide else "much of the internet"

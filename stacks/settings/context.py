@@ -25,7 +25,7 @@ _SET_ELSEWHERE: Final = {
 """Names that users try as settings but that are set elsewhere, each with the way to set it."""
 
 _LOOK_UP_ERROR: Final = "$providerError"
-"""Key of an error in a look-up's answer (aws-cdk-lib/cx-api, PROVIDER_ERROR_KEY)."""
+"""Key of an error in a lookup's answer (aws-cdk-lib/cx-api, PROVIDER_ERROR_KEY)."""
 _LOOK_UPS: Final = {
     "vpc-provider": "the subnets of vpc_id",
     "ssm": "the image",
@@ -49,7 +49,7 @@ def check_settings_are_in_context(file: Path) -> None:
 
 
 def check_look_ups(context: Mapping[str, Any]) -> None:
-    """Raise SettingsError if AWS has refused a look-up: the CDK passes its error on in place of the answer."""
+    """Raise SettingsError if AWS has refused a lookup: the CDK passes its error on in place of the answer."""
     for key, found in context.items():
         if isinstance(found, Mapping) and (message := found.get(_LOOK_UP_ERROR)):
             provider = key.partition(":")[0]
@@ -102,8 +102,8 @@ _NAMES_ELSEWHERE: Final = {
 
 
 def _belongs_to_cdk(key: str) -> bool:
-    # Feature flags (@aws-cdk/...), the CLI's own keys (aws:cdk:...) and cached look-ups
-    # (ssm:account=...): a key given with -c cannot contain the = that each look-up has.
+    # Feature flags (@aws-cdk/...), the CLI's own keys (aws:cdk:...) and cached lookups
+    # (ssm:account=...): a key given with -c cannot contain the = that each lookup has.
     return key in _CDK_OWN_KEYS or key.startswith(_CDK_OWN_PREFIXES) or (":" in key and "=" in key)
 
 

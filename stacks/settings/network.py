@@ -8,7 +8,7 @@ from typing import Final
 
 from stacks.settings.base import SettingsError, require, shown
 from stacks.settings.capacity import CapacitySettings
-from stacks.settings.parsing import PARSER, ipv4_block, parse_list
+from stacks.settings.parsing import PARSER, parse_cidr, parse_list
 
 TAKEN_BLOCKS: Final = {
     "0.0.0.0/8": "EC2 refuses it",
@@ -104,7 +104,7 @@ class NetworkSettings(CapacitySettings):
     def _check_own_vpc(self) -> None:
         """Check that AWS accepts the block and that half of it has room for the workers."""
         cidr = self.vpc_cidr
-        block = ipv4_block("vpc_cidr", cidr)
+        block = parse_cidr("vpc_cidr", cidr)
         require(16 <= block.prefixlen <= 27, "vpc_cidr", cidr, "between /16 and /27")
         for taken, reason in TAKEN_BLOCKS.items():
             if block.overlaps(ipaddress.ip_network(taken)):

@@ -14,7 +14,7 @@ _DURATION: Final = re.compile(r"(?P<count>[1-9][0-9]{0,3})(?P<unit>[mhd])")
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
-def ipv4_block(name: str, text: str) -> ipaddress.IPv4Network:
+def parse_cidr(name: str, text: str) -> ipaddress.IPv4Network:
     """Parse an IPv4 block, which AWS accepts only in canonical form."""
     try:
         block = ipaddress.ip_network(text, strict=False)

@@ -30,8 +30,8 @@ class PurchaseSettings(FabricSettings):
 
     purchase: str = ON_DEMAND
     """``on-demand``; ``spot`` for the workers, which EC2 may take back with two minutes' notice; ``reservation`` for
-    all nodes; or ``capacity-block``, with which all nodes start and end. A change applies to nodes launched after the
-    deploy."""
+    all nodes; or ``capacity-block``: all nodes start when the block starts and end shortly before it does. A change
+    applies to nodes launched after the deploy."""
     capacity_reservation: str | None = None
     """On-Demand Capacity Reservation or Capacity Block that contains every node of ``instance_type``; needed with
     ``reservation`` and ``capacity-block``."""
@@ -89,8 +89,8 @@ class CapacityBlock:
         return self.ends_at - SAVE_TIME - (ULTRASERVER_TERMINATED_BEFORE if is_ultraserver else TERMINATED_BEFORE)
 
 
-def parse_block(block_id: str, description: dict[str, Any]) -> CapacityBlock:
-    """Return the block that the CDK's look-up found. Raises SettingsError if it is not a block."""
+def parse_capacity_block(block_id: str, description: dict[str, Any]) -> CapacityBlock:
+    """Return the block that the CDK's lookup found. Raises SettingsError if it is not a block."""
     starts, ends = (parse_time(str(description.get(name, ""))) for name in ("StartDate", "EndDate"))
     if description.get("ReservationType", CAPACITY_BLOCK) != CAPACITY_BLOCK or starts is None or ends is None:
         raise SettingsError(f"capacity_reservation {block_id} is not a Capacity Block with a start and an end")

@@ -14,7 +14,7 @@ from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.master_connection import CommandResult
 from tests.cli.fleet import KEY, error_line
-from trainer.check.node_facts import NodeFacts
+from trainer.check.node_devices import NodeDevices
 from trainer.check.report import Report
 
 JOB = {"id": "2026-1", "state": "SUCCEEDED", "command": ["true"], "hosts": [], "submitted_at": "", "cwd": "/"}
@@ -122,10 +122,10 @@ def test_a_slow_node_is_named_with_what_to_do(
 def test_report_written_by_the_nodes_is_read_back(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = [NodeFacts(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
-    poor = NodeFacts(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
+    devices = [NodeDevices(name=name, gpus=8, expected_gpus=8, efa=4, expected_efa=4) for name in ("master", "worker2")]
+    poor = NodeDevices(name="worker3", gpus=7, expected_gpus=8, expected_efa=0)
     pairs = {(0, 1): 40.0, (0, 2): 1.25, (1, 2): 1.0}
-    written = Report(facts=[*facts, poor], pairs=pairs, all_nodes_gb_per_s=1.0, ranks=21, comm_backend="nccl")
+    written = Report(devices=[*devices, poor], pairs=pairs, all_nodes_gb_per_s=1.0, ranks=21, comm_backend="nccl")
     assert check(monkeypatch, Master(check_output(json.loads(written.json())))) == EXIT_FAILED
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "worker3  i-3       7 of 8  0 of 0  1.25  master 1.25, worker2 1",
@@ -136,7 +136,7 @@ def test_report_written_by_the_nodes_is_read_back(
         "nccl with 21 ranks on 3 nodes", "master", "worker2", "worker3", "worker3 has 7 GPUs, it should have 8",
         "worker3 is slow",
     ]  # fmt: skip
-    alone = Report(facts=[facts[0]], pairs={}, all_nodes_gb_per_s=None, ranks=1, comm_backend="gloo")
+    alone = Report(devices=[devices[0]], pairs={}, all_nodes_gb_per_s=None, ranks=1, comm_backend="gloo")
     assert check(monkeypatch, Master(check_output(json.loads(alone.json())))) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "no node lacks devices; it takes three nodes to name a slow one"
 

@@ -18,7 +18,7 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import Augmentation, prepare
+from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
@@ -33,7 +33,7 @@ from trainer.torch_backend.device_loader import DeviceLoader
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
 SHAPE = (3, 32, 32)
 DATA = make_synthetic(SHAPE, samples=64)
-IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(64))
+IMAGES, LABELS = load_and_transform(DATA, DATA.train, np.arange(64))
 HALF = "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float16"
 OWN = {"PYTHONPATH": str(REPOSITORY)}
 """Variables that run ranks in separate processes: CUDA does not survive a fork; see tests.trainer.programs.forked."""
@@ -69,10 +69,10 @@ class OneGpu(unittest.TestCase):
             (ComputeMode(channels_last=True), 1e-4),
             (ComputeMode(dtype=HALF, channels_last=True), 3e-2),
             (ComputeMode(dtype="float16"), 3e-2),
-            (ComputeMode(compiled="1"), 1e-4),
-            (ComputeMode(compiled="graphs"), 1e-4),
-            (ComputeMode(dtype=HALF, channels_last=True, compiled="1"), 3e-2),
-            (ComputeMode(dtype=HALF, channels_last=True, compiled="graphs"), 3e-2),
+            (ComputeMode(compile_mode="1"), 1e-4),
+            (ComputeMode(compile_mode="graphs"), 1e-4),
+            (ComputeMode(dtype=HALF, channels_last=True, compile_mode="1"), 3e-2),
+            (ComputeMode(dtype=HALF, channels_last=True, compile_mode="graphs"), 3e-2),
         ):
             with self.subTest(str(mode)):
                 assert distance(learned(backend(GPU, mode=mode)), exact) < tolerance
@@ -146,7 +146,7 @@ class OneGpu(unittest.TestCase):
             for wanted in (params, None):
                 loader = DeviceLoader(DATA, device=GPU, channels_last=True, memory=memory)
                 placed, labels = loader(DATA.train, indices, wanted)
-                images, same = prepare(DATA, DATA.train, indices, wanted)
+                images, same = load_and_transform(DATA, DATA.train, indices, wanted)
                 np.testing.assert_array_equal(placed.images.cpu().numpy(), images)
                 np.testing.assert_array_equal(placed.targets.cpu().numpy(), same)
                 np.testing.assert_array_equal(labels, same)

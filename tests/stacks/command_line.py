@@ -29,7 +29,7 @@ CLUSTER = "deeplearning"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cdk:
-    """The command line as a user has it, in its own checkout, because it writes look-ups there."""
+    """The command line as a user has it, in its own checkout, because it writes lookups there."""
 
     aws: Aws
     checkout: Path

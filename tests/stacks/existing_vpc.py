@@ -1,4 +1,4 @@
-"""Describe an existing VPC like the CDK's look-up: a public subnet, and a private one in a secondary block."""
+"""Describe an existing VPC like the CDK's lookup: a public subnet, and a private one in a secondary block."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PIN: Final = (
 
 
 def described(subnets: Sequence[tuple[str, str, str, str]]) -> dict[str, Any]:
-    """Return the look-up's answer, as stored in cdk.context.json, for subnets (type, id, block, zone)."""
+    """Return the lookup's answer, as stored in cdk.context.json, for subnets (type, id, block, zone)."""
     groups = [
         {
             "name": kind,

@@ -140,5 +140,5 @@ def _agrees(row: dict[str, int]) -> bool:
         return False
     if props.unreachable_master_reason is not None:
         return False
-    # Only the look-up reveals that a subnet is public, which a private cluster cannot use.
+    # Only the lookup reveals that a subnet is public, which a private cluster cannot use.
     return len(named) == len(set(named)) and not (props.private and props.master_subnet == existing_vpc.MASTER)

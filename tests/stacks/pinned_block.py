@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def pinned(block: str, facts: dict[str, Any], region: str = REGION) -> dict[str, Any]:
-    """Return the look-up's answer as cdk.context.json holds it."""
+    """Return the lookup's answer as cdk.context.json holds it."""
     wanted = ":".join(f"propertiesToReturn.{number}={name}" for number, name in enumerate(sorted(FACTS)))
     key = f"cc-api-provider:account={ACCOUNT}:exactIdentifier={block}:{wanted}:region={region}"
     return {f"{key}:typeName=AWS$:$:EC2$:$:CapacityReservation": [facts]}

@@ -11,7 +11,7 @@ from trainer.backend import NO_FLAGS, Backend, StepFlags, StepResult, TrainingSt
 from trainer.checkpoint import CheckpointSaver
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
-from trainer.data.batches import LoadBatch, prepare
+from trainer.data.batches import LoadBatch, load_and_transform
 from trainer.data.dataset import Dataset, InMemory
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.metrics.results import Clock
@@ -56,7 +56,7 @@ class RecordingBackend:
         return self._now
 
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
-        return partial(prepare, data)
+        return partial(load_and_transform, data)
 
     def take_deferred(self) -> StepResult | None:
         return None

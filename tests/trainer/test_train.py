@@ -56,10 +56,10 @@ def test_utilization_counts_the_devices_of_all_ranks() -> None:
 
 def test_ranks_without_samples_make_every_step() -> None:
     steps = []
-    for index in range(3):
+    for rank in range(3):
         backend = RecordingBackend(losses=[0] * 3)
         make_trainer(
-            backend, TrainConfig(last_batch="keep", num_epochs=1), dp=DataParallelGroup(rank=index, world_size=3)
+            backend, TrainConfig(last_batch="keep", num_epochs=1), dp=DataParallelGroup(rank=rank, world_size=3)
         ).train()
         steps.append([len(batch) for batch in backend.seen])
         assert backend.updates == [4, 4, 2]
@@ -101,19 +101,19 @@ def test_resumed_epoch_continues_with_the_next_batch() -> None:
 
 
 def test_correct_count_before_an_interruption_is_added_once() -> None:
-    def correct_counts(index: int) -> tuple[int, int]:
+    def correct_counts(rank: int) -> tuple[int, int]:
         """Return the correct count of a rank at the end of the epoch, and in a checkpoint of its last step."""
         saver = RecordingSaver(NO_FLAGS, StepFlags(save=True))
         [result] = make_trainer(
             RecordingBackend(losses=[0] * 2),
             TrainConfig(last_batch="keep", num_epochs=1),
-            dp=DataParallelGroup(rank=index, world_size=2),
+            dp=DataParallelGroup(rank=rank, world_size=2),
             checkpoints=saver,
         ).train(Progress(samples=4, correct=3))
         return round(result.train_accuracy * SAMPLES), saver.saved[-1].correct
 
     # Each rank has three of the six remaining samples.
-    assert [correct_counts(index) for index in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
+    assert [correct_counts(rank) for rank in range(2)] == [(3 + 3, 3 + 3), (3, 3)]
 
 
 @pytest.mark.parametrize("before", [1, 2, 3])
@@ -124,13 +124,13 @@ def test_resume_on_other_rank_count_uses_each_sample_once(before: int, after: in
     ) -> tuple[list[float], Progress | None]:
         """Return the samples that ranks of two samples each see in the rest of the epoch, and where they stop."""
         seen, stopped = [], None
-        for index in range(count):
+        for rank in range(count):
             backend, saver = RecordingBackend(losses=[0] * SAMPLES), make_saver()
             with suppress(StoppedError):
                 make_trainer(
                     backend,
                     TrainConfig(last_batch="keep", num_epochs=1),
-                    dp=DataParallelGroup(rank=index, world_size=count),
+                    dp=DataParallelGroup(rank=rank, world_size=count),
                     global_batch_size=2 * count,
                     checkpoints=saver,
                 ).train(begin)

@@ -10,11 +10,13 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 if __name__ == "__main__":
-    from trainer.check.node_facts import read_facts
+    from trainer.check.node_devices import read_devices
 
     for name in ("torch", "numpy"):
         if importlib.util.find_spec(name) is None:
-            sys.exit(f"check: {read_facts(Path('/')).name} has no {name} in its Python environment ({sys.executable})")
+            sys.exit(
+                f"check: {read_devices(Path('/')).name} has no {name} in its Python environment ({sys.executable})"
+            )
 
     from trainer.check.program import main
 

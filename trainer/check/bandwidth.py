@@ -29,7 +29,7 @@ class Measurement:
     size: int
     """Bytes of each rank's message."""
     seconds: float
-    ranks: int
+    num_ranks: int
 
     @property
     def gb_per_s(self) -> float:
@@ -38,7 +38,7 @@ class Measurement:
         Each rank sends and receives 2 (n - 1) / n of the message, so that the result does not depend on the number of
         ranks ("Performance reported by NCCL tests", AllReduce: NVIDIA/nccl-tests doc/PERFORMANCE.md).
         """
-        return self.size / self.seconds * 2 * (self.ranks - 1) / self.ranks / 1e9
+        return self.size / self.seconds * 2 * (self.num_ranks - 1) / self.num_ranks / 1e9
 
 
 def measure(group: ProcessGroup, device: torch.device) -> Measurement:
@@ -54,8 +54,8 @@ def measure(group: ProcessGroup, device: torch.device) -> Measurement:
     minimum, maximum = REPEATS
     repeats = max(minimum, min(maximum, int(MEASURED_S / seconds)))
     typical = median(_all_reduce_s(data, group) for _ in range(repeats))
-    ranks = torch.distributed.get_world_size(group)
-    return Measurement(size=size, seconds=_slowest(typical, group, device), ranks=ranks)
+    num_ranks = torch.distributed.get_world_size(group)
+    return Measurement(size=size, seconds=_slowest(typical, group, device), num_ranks=num_ranks)
 
 
 def _all_reduce_s(data: torch.Tensor, group: ProcessGroup) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from trainer.check.node_facts import NodeFacts
+from trainer.check.node_devices import NodeDevices
 from trainer.check.rounds import Pair
 
 SLOW_BELOW: Final = 2 / 3
@@ -65,14 +65,16 @@ def measure_confirmed(measure: Callable[[], Mapping[Pair, float]], nodes: int) -
     return {pair: max(bandwidth, again[pair]) for pair, bandwidth in pairs.items()}
 
 
-def list_findings(facts: Sequence[NodeFacts], pairs: Mapping[Pair, float]) -> list[Finding]:
+def list_findings(devices: Sequence[NodeDevices], pairs: Mapping[Pair, float]) -> list[Finding]:
     """Return all findings: first the nodes that lack devices, then the slow ones."""
     counts = [
         (node.name, what, count, expected)
-        for node in facts
+        for node in devices
         for what, count, expected in (("gpus", node.gpus, node.expected_gpus), ("efa", node.efa, node.expected_efa))
         if expected is not None and count < expected
     ]
-    bandwidths = fastest_bandwidths(len(facts), pairs) if pairs else []
-    slow = [(facts[node].name, "slow", bandwidths[node], median(bandwidths)) for node in slow_nodes(len(facts), pairs)]
+    bandwidths = fastest_bandwidths(len(devices), pairs) if pairs else []
+    slow = [
+        (devices[node].name, "slow", bandwidths[node], median(bandwidths)) for node in slow_nodes(len(devices), pairs)
+    ]
     return [Finding(node=node, what=what, found=n, expected=expected) for node, what, n, expected in [*counts, *slow]]

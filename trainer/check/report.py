@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from trainer.check.findings import Finding, fastest_bandwidths, list_findings
-from trainer.check.node_facts import NodeFacts
+from trainer.check.node_devices import NodeDevices
 from trainer.check.rounds import Pair
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The facts and bandwidths of all nodes."""
+    """The devices and bandwidths of all nodes."""
 
-    facts: Sequence[NodeFacts]
+    devices: Sequence[NodeDevices]
     pairs: Mapping[Pair, float]
     """GB/s of each pair of nodes."""
     all_nodes_gb_per_s: float | None
@@ -27,18 +27,18 @@ class Report:
     @property
     def findings(self) -> list[Finding]:
         """Return the nodes to report."""
-        return list_findings(self.facts, self.pairs)
+        return list_findings(self.devices, self.pairs)
 
     def json(self) -> str:
         """Return one line of JSON."""
-        fastest = fastest_bandwidths(len(self.facts), self.pairs) if self.pairs else None
+        fastest = fastest_bandwidths(len(self.devices), self.pairs) if self.pairs else None
         nodes = [
             {
-                **asdict(facts),
+                **asdict(devices),
                 "gb_per_s": fastest and fastest[position],
                 "pairs_gb_per_s": self._partners(position),
             }
-            for position, facts in enumerate(self.facts)
+            for position, devices in enumerate(self.devices)
         ]
         findings = [{**asdict(finding), "sentence": finding.sentence} for finding in self.findings]
         return json.dumps(
@@ -54,18 +54,20 @@ class Report:
 
     def text(self) -> str:
         """Return the same as lines of text."""
-        lines = [f"{self.comm_backend} with {self.ranks} ranks on {len(self.facts)} nodes"]
+        lines = [f"{self.comm_backend} with {self.ranks} ranks on {len(self.devices)} nodes"]
         if self.all_nodes_gb_per_s is not None:
             lines[0] += f": all-reduce between all of them at {self.all_nodes_gb_per_s:.3g} GB/s"
-        for position, facts in enumerate(self.facts):
+        for position, devices in enumerate(self.devices):
             partners = ", ".join(f"{bandwidth:.3g} with {name}" for name, bandwidth in self._partners(position).items())
-            lines.append(f"{facts.name}: {facts.gpus} GPUs, {facts.efa} EFA devices; GB/s: {partners or 'no partner'}")
+            lines.append(
+                f"{devices.name}: {devices.gpus} GPUs, {devices.efa} EFA devices; GB/s: {partners or 'no partner'}"
+            )
         return "\n".join([*lines, *(finding.sentence for finding in self.findings)])
 
     def _partners(self, position: int) -> dict[str, float]:
         """Return the bandwidths of a node's pairs, by the partner's name."""
         return {
-            self.facts[b if a == position else a].name: bandwidth
+            self.devices[b if a == position else a].name: bandwidth
             for (a, b), bandwidth in self.pairs.items()
             if position in (a, b)
         }

@@ -103,17 +103,17 @@ class CheckpointManager:
         """
         if shares_rank_0_directory:
             self._store = self._loaded = None
-        begin = self._agree_on_position(backend, in_another_directory)
+        start = self._agree_on_position(backend, in_another_directory)
         self._loaded = None
-        if begin is None:
+        if start is None:
             return None
-        self._run_started_at = begin.run_started_at
-        if begin.epoch or begin.samples:
+        self._run_started_at = start.run_started_at
+        if start.epoch or start.samples:
             if self._store is not None:
                 self._store.read_best_score_from_s3()
             best = max(self._gather_bests(backend))
             self._best_accuracy = best.accuracy if best.is_known else None
-        return begin
+        return start
 
     def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
         """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""

@@ -44,7 +44,10 @@ WARN_S: Final = 5.0
 
 
 def open_checkpoint_store(config: TrainConfig, world: World) -> "CheckpointStore | None":
-    """Open this rank's store; None if its machine's first process writes for it, because both train one model."""
+    """Open this rank's store. None on every rank but the machine's first if all ranks train one model.
+
+    One checkpoint per machine is then enough.
+    """
     if world.local_rank and config.distributed:
         return None
     prefix = config.checkpoint_prefix

@@ -17,7 +17,7 @@ RESUME: Final = ("auto", "never")
 DTYPES: Final = ("float32", "bfloat16", "float16")
 COMPRESSION_TYPES: Final = ("none", "fp16", "bf16")
 COMPILE_LEVELS: Final = ("0", "1", "graphs")
-"""Level of torch.compile: off, the network's operations, and their launches too (CUDA graphs)."""
+"""Modes of torch.compile: no compilation; default mode; CUDA graphs (reduce-overhead)."""
 COMPILE_CHOICES: Final = (*COMPILE_LEVELS, "auto")
 FAST_CHOICES: Final = ("off", "auto")
 REDUCTIONS: Final = ("auto", "ddp", "buckets", "ring")

@@ -195,7 +195,10 @@ def _add_speed_options(parser: ArgumentParser) -> None:
         help=f"precision of gradients sent between nodes, one of {', '.join(COMPRESSION_TYPES)} "
         f"(default {default.gradient_compression})",
     )
-    add("--compile", help="torch.compile: 0, 1, graphs (with CUDA graphs), or auto: the fastest measured (default 0)")
+    add(
+        "--compile",
+        help="torch.compile: 0, 1 (default mode), graphs (reduce-overhead), or auto: the fastest (default 0)",
+    )
     add("--fast", help=f"auto: measure a few steps and pick data type, layout and compile (default {default.fast})")
     add(
         "--reduction",

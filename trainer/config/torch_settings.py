@@ -18,7 +18,7 @@ class TorchSettings:
     gradient_compression: str = "none"
     """Data type of gradients on the network, one of COMPRESSION_TYPES."""
     compile: str | None = None
-    """Level of torch.compile, one of COMPILE_CHOICES. Default: 0, or what ``fast`` picks."""
+    """Mode of torch.compile, one of COMPILE_CHOICES. Default: 0, or what ``fast`` picks."""
     fast: str = "off"
     """Measure and pick the fastest compute mode, one of FAST_CHOICES. Default: off, float32."""
     deterministic: bool = False

@@ -115,7 +115,7 @@ def epoch_batches(
     return prefetch(enumerate(batches, start=begin // global_batch_size + 1), prepare_batch)
 
 
-def prepare(
+def load_and_transform(
     data: Dataset, samples: Samples, indices: NDArray[np.int64], params: AugmentationParams | None = None
 ) -> tuple[Images, Labels]:
     """Read, crop, mirror and normalize these samples."""

@@ -14,8 +14,8 @@ from trainer.data.resized_crop import ResizedCrops
 from trainer.errors import TrainerError
 from trainer.models import ImageShape
 
-CHUNK: Final = 1000
-"""Number of images whose squares are in memory at the same time."""
+CHUNK_IMAGES: Final = 1000
+"""Images per chunk when summing squared pixel values, to bound memory."""
 
 
 class Samples(Protocol):
@@ -110,8 +110,8 @@ def _measure(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     count = pixels.size // pixels.shape[1]
     total = pixels.sum(axes, dtype=np.uint64)
     squares = np.zeros_like(total)
-    for start in range(0, len(pixels), CHUNK):
-        squares += np.square(pixels[start : start + CHUNK], dtype=np.uint32).sum(axes, dtype=np.uint64)
+    for start in range(0, len(pixels), CHUNK_IMAGES):
+        squares += np.square(pixels[start : start + CHUNK_IMAGES], dtype=np.uint32).sum(axes, dtype=np.uint64)
     mean = total / count
     std = np.sqrt(squares / count - mean**2)
     # A constant channel has a standard deviation of 0: do not divide by it.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trainer.backend import NO_FLAGS, StepFlags, StepResult, TrainingState, Weights
 from trainer.data import Images, Labels
-from trainer.data.batches import LoadBatch, prepare
+from trainer.data.batches import LoadBatch, load_and_transform
 from trainer.data.dataset import Dataset
 from trainer.metrics.step_timer import StepTimer
 from trainer.mxnet_backend.momentum_rate import RATE, agree_on_rate
@@ -134,7 +134,7 @@ class GluonBackend:
         mx.random.seed(number)
 
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
-        return partial(prepare, data)
+        return partial(load_and_transform, data)
 
     def count_correct(self, images: Images, labels: Labels) -> int:
         return count_matches(self._network(nd.array(images)), labels) if len(labels) else 0

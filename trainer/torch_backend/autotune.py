@@ -53,7 +53,7 @@ class Candidates:
 
     dtypes: Sequence[str]
     channels_last: Sequence[bool]
-    compiled: Sequence[str]
+    compile_modes: Sequence[str]
 
 
 def make_autotuner(
@@ -121,7 +121,7 @@ def find_candidates(
     return Candidates(
         dtypes=dtypes,
         channels_last=[False, True] if fast and has_convolutions(model) else [configured.channels_last],
-        compiled=COMPILE_LEVELS[: 3 if gpu else 2] if compiles else [configured.compiled],
+        compile_modes=COMPILE_LEVELS[: 3 if gpu else 2] if compiles else [configured.compile_mode],
     )
 
 
@@ -130,14 +130,14 @@ def pick_mode(
 ) -> ComputeMode:
     """Return the fastest mode, and log the measurements. ``elapsed_s``: seconds since all ranks began."""
     best = ComputeMode(
-        dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compiled=candidates.compiled[0]
+        dtype=candidates.dtypes[0], channels_last=candidates.channels_last[0], compile_mode=candidates.compile_modes[0]
     )
     best_s = measure(best)
     measured = [describe(best, best_s)]
     changes = (
         *({"dtype": dtype} for dtype in candidates.dtypes[1:]),
         *({"channels_last": value} for value in candidates.channels_last[1:]),
-        *({"compiled": value} for value in candidates.compiled[1:]),
+        *({"compile_mode": value} for value in candidates.compile_modes[1:]),
     )
     for number, change in enumerate(changes):
         if elapsed_s() > BUDGET_S:
@@ -182,7 +182,7 @@ def measure_step(
         log.info("%s does not work here: %s", mode, first_line(error))
         return math.inf
     finally:
-        if mode.compiled == "graphs":
+        if mode.compile_mode == "graphs":
             # CUDA graphs keep their memory as long as the compiler refers to them.
             torch.compiler.reset()
 
@@ -219,13 +219,15 @@ def _synchronize(device: torch.device) -> None:
 
 def encode(mode: ComputeMode) -> list[int]:
     """Return the mode as numbers, for the other ranks and for the checkpoint."""
-    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILE_LEVELS.index(mode.compiled)]
+    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILE_LEVELS.index(mode.compile_mode)]
 
 
 def decode(numbers: Sequence[float]) -> ComputeMode:
     """Return the mode that these numbers encode."""
-    dtype, channels_last, compiled = (int(number) for number in numbers)
-    return ComputeMode(dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compiled=COMPILE_LEVELS[compiled])
+    dtype, channels_last, compile_mode = (int(number) for number in numbers)
+    return ComputeMode(
+        dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compile_mode=COMPILE_LEVELS[compile_mode]
+    )
 
 
 def read_mode(state: TrainingState | None) -> ComputeMode | None:

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepFlags, StepResult, TrainingState, Weights
 from trainer.data import Images, Labels
-from trainer.data.batches import LoadBatch, prepare
+from trainer.data.batches import LoadBatch, load_and_transform
 from trainer.data.dataset import Dataset
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
@@ -213,7 +213,7 @@ class TorchBackend:
         seed_device(number, self._device)
 
     def make_batch_loader(self, data: Dataset) -> LoadBatch:
-        load_batch: LoadBatch = partial(prepare, data)
+        load_batch: LoadBatch = partial(load_and_transform, data)
         if self._device.type == "cuda":
             load_batch = device_loader(data, device=self._device, channels_last=self._mode.channels_last)
         accumulation = self._settings.accumulation

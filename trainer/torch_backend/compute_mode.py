@@ -31,17 +31,17 @@ class ComputeMode:
     """Data type of convolutions and matrix products, by autocast; weights, sums and statistics stay float32."""
     channels_last: bool = False
     """torch.channels_last memory format, which tensor cores prefer."""
-    compiled: str = COMPILE_LEVELS[0]
-    """Level of torch.compile, one of COMPILE_LEVELS."""
+    compile_mode: str = COMPILE_LEVELS[0]
+    """Mode of torch.compile, one of COMPILE_LEVELS."""
 
     def __str__(self) -> str:
-        compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compiled]
+        compiled = {"0": (), "1": ("compiled",), "graphs": ("compiled", "graphs")}[self.compile_mode]
         return " ".join((self.dtype, *("channels_last",) * self.channels_last, *compiled))
 
     @property
     def is_compiled(self) -> bool:
         """Return True if torch.compile is used."""
-        return self.compiled != COMPILE_LEVELS[0]
+        return self.compile_mode != COMPILE_LEVELS[0]
 
     def compile(self, model: nn.Module) -> nn.Module:
         """Return a module that runs the network in this mode.
@@ -50,7 +50,7 @@ class ComputeMode:
         """
         if not self.is_compiled:
             return model
-        mode = "reduce-overhead" if self.compiled == "graphs" else None
+        mode = "reduce-overhead" if self.compile_mode == "graphs" else None
         return torch.compile(model, dynamic=False, mode=mode)  # type: ignore[return-value]  # from a module: a module
 
 
@@ -70,7 +70,7 @@ def configured_mode(config: TrainConfig, model: nn.Module, device: torch.device)
     return ComputeMode(
         dtype=config.dtype or DEFAULT_MODE.dtype,
         channels_last=channels_last,
-        compiled=config.compile if config.compile in COMPILE_LEVELS else COMPILE_LEVELS[0],
+        compile_mode=config.compile if config.compile in COMPILE_LEVELS else COMPILE_LEVELS[0],
     )
 
 

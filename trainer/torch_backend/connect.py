@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from trainer.backend import LoadedBackend
+from trainer.backend import BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.process_groups import create_process_groups
@@ -27,9 +27,9 @@ from trainer.torch_backend.device import prepare_device
 from trainer.torch_backend.reducer_setup import choose_reduction
 
 
-def load_backend(config: TrainConfig, environment: Mapping[str, str]) -> LoadedBackend:
+def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> BackendFactory:
     """Read the rank from torchrun's variables; only create_backend() connects to the other ranks."""
-    return LoadedBackend(world=World.from_environment(environment), create=create_backend)
+    return BackendFactory(world=World.from_environment(environment), create=create_backend)
 
 
 def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, learning_rate: float) -> TorchBackend:

@@ -134,7 +134,7 @@ class DeviceLoader:
         return self._send(samples.read(indices, params.resized_crops if params else None))
 
     def _prepare(self, pixels: torch.Tensor, indices: Indices, params: AugmentationParams | None) -> torch.Tensor:
-        """Crop, mirror and normalize on the device, as trainer.data.batches.prepare does on the CPU."""
+        """Crop, mirror and normalize on the device, as trainer.data.batches.load_and_transform does on the CPU."""
         _, height, width = self._data.image_shape
         crop_corners = params.crop_corners[indices] if params and params.crop_corners is not None else None
         if crop_corners is not None and pixels.shape[2:] == (height, width):

@@ -16,7 +16,7 @@ from cli.shared_options import Selection
 from cli.ssh.expired_addresses import name_expired
 from stacks.settings.access import WIDEST_SSH_PREFIX
 from stacks.settings.base import SettingsError, require
-from stacks.settings.parsing import duration, format_utc, ipv4_block
+from stacks.settings.parsing import duration, format_utc, parse_cidr
 
 COLUMNS = ("CIDR", "UNTIL")
 
@@ -91,7 +91,7 @@ def _checked(cidr: str | None, *, me: bool, time: str | None, remove: bool) -> t
 
 def _check_block(cidr: str, *, remove: bool) -> None:
     try:
-        block = ipv4_block("CIDR", cidr)
+        block = parse_cidr("CIDR", cidr)
         wide = f"at most as wide as /{WIDEST_SSH_PREFIX} (ssh_location takes wider ones)"
         require(remove or block.prefixlen >= WIDEST_SSH_PREFIX, "CIDR", cidr, wide)
     except SettingsError as error:

@@ -16,7 +16,7 @@ from bootstrap.files.paths import under_root
 from bootstrap.health import checks as health
 from bootstrap.health.checks import HealthCheckFailure, HealthChecks, answers_ssh
 from launcher.runner import main as runner
-from trainer.check import node_facts
+from trainer.check import node_devices
 
 MASTER = Member(node_index=1, instance_id="i-a", address="10.0.0.1", node_type="master", host_key="ssh-ed25519 AAAA")
 WORKER = Member(node_index=2, instance_id="i-b", address="10.0.0.2", node_type="worker", host_key="ssh-ed25519 BBBB")
@@ -214,4 +214,4 @@ def test_a_node_has_the_adapters_that_it_was_launched_with(
 
 def test_all_packages_find_adapters_in_the_same_place() -> None:
     assert (f"/{health.EFA_DEVICES}", health.EFA_DRIVER) == (runner.EFA_DEVICES, runner.EFA_DRIVER)
-    assert (node_facts.EFA_DEVICES, node_facts.EFA_DRIVER) == (health.EFA_DEVICES, health.EFA_DRIVER)
+    assert (node_devices.EFA_DEVICES, node_devices.EFA_DRIVER) == (health.EFA_DEVICES, health.EFA_DRIVER)

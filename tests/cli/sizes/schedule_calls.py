@@ -11,7 +11,7 @@ from stacks.lifetime.capacity_block import BlockSchedules
 from stacks.lifetime.eventbridge_schedules import UPDATE_GROUP
 from stacks.lifetime.expiry import Expiry
 from stacks.settings.props import ClusterProps
-from stacks.settings.purchase import parse_block
+from stacks.settings.purchase import parse_capacity_block
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster
 from tests.stacks.pinned_block import BLOCK, FACTS, SETTINGS
 
@@ -53,7 +53,7 @@ def _schedules() -> dict[str, dict[str, Any]]:
     app = cdk.App(analytics_reporting=False, builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Schedules")
     props = ClusterProps(**SETTINGS, cluster_name=NAME)
-    block = parse_block(BLOCK, FACTS)
+    block = parse_capacity_block(BLOCK, FACTS)
     Expiry(stack, _EXPIRY, expires=block.starts_at, role_rules=RoleRules.of(props))
     BlockSchedules(stack, _BLOCK, props=props, block=block)
     resources: dict[str, Any] = app.synth().get_stack_by_name("Schedules").template["Resources"]

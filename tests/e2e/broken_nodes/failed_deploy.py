@@ -23,7 +23,7 @@ def shorten(file: str, constant: str, *, old: str, new: str) -> Edit:
     return Edit(file=file, old=f"{constant}: Final = {old}\n", new=f"{constant}: Final = {new}\n")
 
 
-SHORT_BOOTSTRAP_TIMEOUT = shorten("stacks/cluster.py", "NODE_READY_TIMEOUT_S", old="1200", new="1")
+SHORT_BOOTSTRAP_TIMEOUT = shorten("stacks/nodes/node_config.py", "NODE_READY_TIMEOUT_S", old="1200", new="1")
 SHORT_CREATION_TIMEOUT = shorten(
     "stacks/nodes/node_group.py", "CREATION_TIMEOUT", old="cdk.Duration.minutes(30)", new="cdk.Duration.seconds(10)"
 )

@@ -73,7 +73,7 @@ def test_node_without_its_table_reports_it(user: User, checkout: Path) -> None:
         user,
         checkout,
         SHORT_BOOTSTRAP_TIMEOUT,
-        Edit(file="stacks/cluster.py", old="table=self.table.table_name", new='table="no-table"'),
+        Edit(file="stacks/nodes/node_config.py", old="table=cluster.table.table_name", new='table="no-table"'),
     )
     assert_reason(failure, "PutItem-AccessDeniedException")
     assert "PutItem-AccessDeniedException: An error occurred" in failure.log

@@ -76,7 +76,7 @@ def test_a_script_for_torchrun_runs_unmodified(cluster: DeployedCluster, line: s
     cluster.user.run(*copy, f"{MASTER}:examples/")
     shown = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")
     assert message in shown
-    found = dict(re.findall(rf"worker (\d)/{ranks} accuracy=(\S+)", shown))
+    found = dict(re.findall(rf"rank (\d)/{ranks} accuracy=(\S+)", shown))
     assert set(found) == {str(rank) for rank in range(ranks)}, shown
     # All ranks have the same weights.
     assert len(set(found.values())) == 1, shown

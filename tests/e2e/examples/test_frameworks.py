@@ -21,7 +21,7 @@ pytestmark = pytest.mark.soak
 def test_example_trains_one_model_on_two_nodes(cluster_with_packages: DeployedCluster, script: str) -> None:
     line = f"cd examples && launch -n 2 --venv frameworks --sync-dst-dir {Path(script).stem} {script} 2>&1 || true"
     said = cluster_with_packages.on(MASTER, line)
-    accuracies = dict(re.findall(r"^deeplearning-worker(\d) \[0\] worker \d/2 accuracy=(\S+)$", said, re.MULTILINE))
+    accuracies = dict(re.findall(r"^deeplearning-worker(\d) \[0\] rank \d/2 accuracy=(\S+)$", said, re.MULTILINE))
     assert set(accuracies) == {"1", "2"}, said
     # Both processes have the same weights.
     assert len(set(accuracies.values())) == 1, said

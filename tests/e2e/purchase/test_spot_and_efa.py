@@ -52,7 +52,9 @@ TRAINING = (
 SHOW_RANK = "echo rank $RANK of $WORLD_SIZE on $DEEPLEARNING_INSTANCE_ID with $(env | grep -oE '^(NCCL|FI|RDMAV)_\\w+')"
 ADAPTER = "rdmap0s6"
 SHORT_BOOTSTRAP_TIMEOUT = Edit(
-    file="stacks/cluster.py", old="NODE_READY_TIMEOUT_S: Final = 1200\n", new="NODE_READY_TIMEOUT_S: Final = 60\n"
+    file="stacks/nodes/node_config.py",
+    old="NODE_READY_TIMEOUT_S: Final = 1200\n",
+    new="NODE_READY_TIMEOUT_S: Final = 60\n",
 )
 """Edit after which a node that is not ready gives up soon, but not before a good one is ready on a busy machine."""
 

@@ -67,10 +67,10 @@ from pathlib import Path
 from trainer.checkpoint.format import load_checkpoint
 from trainer.config.settings import TrainConfig
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import load_backend
+from trainer.mxnet_backend.connect import backend_factory
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
-connection = load_backend(config, {})
+connection = backend_factory(config, {})
 backend = connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
 """
 COUNT = """
@@ -79,10 +79,10 @@ kinds = [[(name, value.shape, value.dtype) for name, value in each.items()] for 
 assert kinds[0] == kinds[1]
 %s
 import numpy
-from trainer.data.batches import prepare
+from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
 data = open_data(config)
-print("known", backend.count_correct(*prepare(data, data.validation, numpy.arange(360))) / 360)
+print("known", backend.count_correct(*load_and_transform(data, data.validation, numpy.arange(360))) / 360)
 """
 RESTORE_TORCH = "import torch; backend._model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})"
 RESTORE_MXNET = "backend.restore(TrainingState(weights=weights), source=0)"

@@ -76,17 +76,17 @@ def test_networks_have_the_sizes_known_from_the_literature(cluster: EngineCluste
 RATES = """
 import numpy
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import prepare
+from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
-from trainer.mxnet_backend.connect import load_backend
+from trainer.mxnet_backend.connect import backend_factory
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", weight_decay=0, num_classes=10)
 data = open_data(config)
-connection = load_backend(config, {})
+connection = backend_factory(config, {})
 backend = connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
 def step(samples):
     before = backend.weights()["9.weight"]
-    backend.forward_backward(*prepare(data, data.train, numpy.arange(samples)))
+    backend.forward_backward(*load_and_transform(data, data.train, numpy.arange(samples)))
     backend.optimizer_step(global_batch_size=8)
     return backend.weights()["9.weight"] - before
 first = step(8)
@@ -102,17 +102,17 @@ def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: E
 GOING_ON = """
 import numpy
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import prepare
+from trainer.data.batches import load_and_transform
 from trainer.data.open_dataset import open_data
 from trainer.backend import TrainingState
-from trainer.mxnet_backend.connect import load_backend
+from trainer.mxnet_backend.connect import backend_factory
 from trainer.distributed.data_parallel import DataParallelGroup
 config = TrainConfig(framework="mxnet", num_classes=10)
 data = open_data(config)
 def create():
-    connection = load_backend(config, {})
+    connection = backend_factory(config, {})
     return connection.create(config, world=connection.world, dp=DataParallelGroup(), learning_rate=0.1)
-batch = prepare(data, data.train, numpy.arange(8))
+batch = load_and_transform(data, data.train, numpy.arange(8))
 rates = [0.1 * (step + 1) / 7 for step in range(6)]
 def train(backend, rates):
     for rate in rates:

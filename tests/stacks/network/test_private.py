@@ -89,7 +89,7 @@ def test_nothing_warns_that_no_port_is_open() -> None:
 
 def test_in_an_existing_vpc_both_groups_are_in_private_subnets(context: dict[str, Any], tmp_path: Path) -> None:
     _, missing = synthesize_in_vpc(context, tmp_path / "first", private=True, master_subnet_id=None)
-    assert [each["key"] for each in missing] == [PIN], "the first pass, before the look-up, refuses nothing"
+    assert [each["key"] for each in missing] == [PIN], "the first pass, before the lookup, refuses nothing"
     template, _ = synthesize_in_vpc(context | LOOKED_UP, tmp_path / "second", private=True, master_subnet_id=None)
     assert resources(template, "AWS::EC2::EIP") == []
     assert {str(each["VPCZoneIdentifier"]) for each in resources(template, "AWS::AutoScaling::AutoScalingGroup")} == {

@@ -1,4 +1,4 @@
-"""Test which zone is the default, and that it is looked up once; test_pinned_zone tests the look-up itself."""
+"""Test which zone is the default, and that it is looked up once; test_pinned_zone tests the lookup itself."""
 
 import json
 from pathlib import Path

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.config import NodeConfig
-from stacks.cluster import NODE_READY_TIMEOUT_S
+from stacks.nodes.node_config import NODE_READY_TIMEOUT_S
 from stacks.nodes.user_data import SHEBANG, BundleSource, body
 from tests.stacks.template_parts import Template, logical_id
 

@@ -54,7 +54,7 @@ def _synthesize(context: Mapping[str, Any], props: Sequence[ClusterProps], outdi
 
 
 def _placed(props: ClusterProps, number: int) -> tuple[ClusterProps, cdk.Environment | None, dict[str, Any]]:
-    """Give a block what its look-up needs: dates, and a region that has the zone of the settings."""
+    """Give a block what its lookup needs: dates, and a region that has the zone of the settings."""
     if not props.uses_capacity_block:
         return props, None, {}
     region = "us-west-2" if (props.availability_zone or "").startswith("us-west-2") else "us-east-1"

@@ -7,11 +7,11 @@ from pathlib import Path
 PROGRAM = Path(__file__).resolve().parents[3] / "trainer/check"
 STUCK = """\
 import sys, time
-from trainer.check.stage import StageLimit
-limit = StageLimit("worker2", limit_s=0.05)
-limit.enter("round 1, worker2 with worker3", waits="waits" in sys.argv)
+from trainer.check.watchdog import Watchdog
+watchdog = Watchdog("worker2", limit_s=0.05)
+watchdog.enter("round 1, worker2 with worker3", waits="waits" in sys.argv)
 time.sleep(0.5 if "waits" in sys.argv else 60)
-limit.stop()
+watchdog.stop()
 """
 
 

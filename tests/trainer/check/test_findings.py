@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainer.check.findings import list_findings, measure_confirmed
-from trainer.check.node_facts import NodeFacts, count_efa_devices, count_gpus, read_facts
+from trainer.check.node_devices import NodeDevices, count_efa_devices, count_gpus, read_devices
 from trainer.check.rounds import Pair, pair_rounds
 
 SEEDS = range(20)
@@ -34,8 +34,8 @@ def measured(nodes: int, rng: random.Random, slow: dict[int, float]) -> Mapping[
     return measure_confirmed(lambda: bandwidths(nodes, rng, slow, disturbed=DISTURBED), nodes)
 
 
-def facts(nodes: int) -> list[NodeFacts]:
-    return [NodeFacts(name=f"worker{n + 1}", gpus=8, expected_gpus=8, efa=4, expected_efa=4) for n in range(nodes)]
+def devices(nodes: int) -> list[NodeDevices]:
+    return [NodeDevices(name=f"worker{n + 1}", gpus=8, expected_gpus=8, efa=4, expected_efa=4) for n in range(nodes)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -43,8 +43,8 @@ def test_slow_node_and_missing_gpu_are_reported(seed: int) -> None:
     rng = random.Random(seed)
     nodes = rng.randint(3, 65)
     slow, poor = rng.sample(range(nodes), 2)
-    found = facts(nodes)
-    found[poor] = NodeFacts(name=found[poor].name, gpus=7, expected_gpus=8, efa=4, expected_efa=4)
+    found = devices(nodes)
+    found[poor] = NodeDevices(name=found[poor].name, gpus=7, expected_gpus=8, efa=4, expected_efa=4)
     named = list_findings(found, measured(nodes, rng, {slow: rng.uniform(0.02, 0.5)}))
     assert [(each.node, each.what) for each in named] == [(found[poor].name, "gpus"), (found[slow].name, "slow")]
 
@@ -53,24 +53,24 @@ def test_slow_node_and_missing_gpu_are_reported(seed: int) -> None:
 def test_no_node_is_named_among_equal_nodes(seed: int) -> None:
     rng = random.Random(seed)
     nodes = rng.randint(1, 65)
-    assert list_findings(facts(nodes), measured(nodes, rng, {})) == []
+    assert list_findings(devices(nodes), measured(nodes, rng, {})) == []
 
 
 def test_of_two_nodes_neither_is_named() -> None:
-    assert list_findings(facts(2), {(0, 1): 0.001}) == []
+    assert list_findings(devices(2), {(0, 1): 0.001}) == []
 
 
 def test_no_node_is_named_for_a_passing_disturbance() -> None:
     rng = random.Random(1)
     passes = iter([bandwidths(6, rng, {2: 0.1}), bandwidths(6, rng, {})])
-    assert list_findings(facts(6), measure_confirmed(lambda: next(passes), 6)) == []
+    assert list_findings(devices(6), measure_confirmed(lambda: next(passes), 6)) == []
     always = measure_confirmed(lambda: bandwidths(6, rng, {2: 0.1}), 6)
-    assert [each.node for each in list_findings(facts(6), always)] == ["worker3"]
+    assert [each.node for each in list_findings(devices(6), always)] == ["worker3"]
 
 
 def test_sentences_name_the_figure_and_the_median() -> None:
-    found = facts(3)
-    found[1] = NodeFacts(name="worker2", efa=3, expected_efa=4)
+    found = devices(3)
+    found[1] = NodeDevices(name="worker2", efa=3, expected_efa=4)
     assert [each.sentence for each in list_findings(found, {(0, 1): 1.0, (1, 2): 1.25, (0, 2): 40.0})] == [
         "worker2 has 3 EFA devices, it should have 4",
         "worker2 is slow: 1.25 GB/s with its fastest partner, below 67% of the nodes' median of 40 GB/s",
@@ -91,5 +91,5 @@ def test_facts_are_read_from_the_node(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "sys/class/infiniband" / device / "device").mkdir(parents=True)
         (tmp_path / "drivers" / driver).mkdir(parents=True)
         (tmp_path / "sys/class/infiniband" / device / "device/driver").symlink_to(tmp_path / "drivers" / driver)
-    assert read_facts(tmp_path) == NodeFacts(name="worker3", gpus=1, expected_gpus=2, efa=1, expected_efa=1)
+    assert read_devices(tmp_path) == NodeDevices(name="worker3", gpus=1, expected_gpus=2, efa=1, expected_efa=1)
     assert (count_gpus(""), count_efa_devices(tmp_path / "no")) == (0, 0)

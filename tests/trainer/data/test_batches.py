@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from trainer.data.batches import PREFETCH_BATCHES, Augmentation, AugmentationParams, prefetch, prepare
+from trainer.data.batches import PREFETCH_BATCHES, Augmentation, AugmentationParams, load_and_transform, prefetch
 from trainer.data.dataset import Dataset, InMemory, make_dataset
 from trainer.errors import TrainerError
 
@@ -22,7 +22,7 @@ def data() -> Dataset:
 
 
 def test_dataset_is_normalized_by_its_mean_and_deviation(data: Dataset) -> None:
-    images, labels = prepare(data, data.train, np.arange(COUNT))
+    images, labels = load_and_transform(data, data.train, np.arange(COUNT))
     assert images.dtype == np.float32
     assert np.allclose(images.mean(axis=(0, 2, 3)), 0, atol=1e-6)
     assert np.allclose(images.std(axis=(0, 2, 3)), 1, atol=1e-6)
@@ -31,28 +31,28 @@ def test_dataset_is_normalized_by_its_mean_and_deviation(data: Dataset) -> None:
 
 def test_constant_channel_becomes_zero() -> None:
     samples = InMemory(pixels=np.full((2, 1, 4, 4), 9, np.uint8), labels=np.zeros(2, np.int64))
-    images, _ = prepare(make_dataset(samples, samples, classes=1, source="test"), samples, np.arange(2))
+    images, _ = load_and_transform(make_dataset(samples, samples, classes=1, source="test"), samples, np.arange(2))
     assert not images.any()
 
 
 def test_augmentation_depends_only_on_seed_epoch_and_sample(data: Dataset) -> None:
     params = BOTH.draw(epoch=1, samples=COUNT)
-    whole, _ = prepare(data, data.train, np.arange(COUNT), params)
+    whole, _ = load_and_transform(data, data.train, np.arange(COUNT), params)
     some = np.array([7, 30, 2])
-    again, _ = prepare(data, data.train, some, BOTH.draw(epoch=1, samples=COUNT))
+    again, _ = load_and_transform(data, data.train, some, BOTH.draw(epoch=1, samples=COUNT))
     assert np.array_equal(whole[some], again)
     for other in (
         BOTH.draw(epoch=2, samples=COUNT),
         Augmentation(random_crop=True, seed=4).draw(epoch=1, samples=COUNT),
     ):
-        assert not np.array_equal(whole, prepare(data, data.train, np.arange(COUNT), other)[0])
+        assert not np.array_equal(whole, load_and_transform(data, data.train, np.arange(COUNT), other)[0])
 
 
 def test_crop_is_part_of_the_padded_image(data: Dataset) -> None:
     params = Augmentation(random_crop=True).draw(epoch=0, samples=COUNT)
-    images, _ = prepare(data, data.train, np.arange(COUNT), params)
+    images, _ = load_and_transform(data, data.train, np.arange(COUNT), params)
     margin = ((0, 0), (0, 0), (4, 4), (4, 4))
-    originals, _ = prepare(data, data.train, np.arange(COUNT))
+    originals, _ = load_and_transform(data, data.train, np.arange(COUNT))
     padded = np.pad(originals, margin, constant_values=np.nan)
     places = set()
     for image, original in zip(images, padded, strict=True):
@@ -72,8 +72,8 @@ def test_crops_cover_every_corner(data: Dataset) -> None:
     middles = (np.arange(9) + 0.5) / 9
     nine = np.arange(9)
     params = AugmentationParams(crop_corners=np.stack([middles, middles[::-1]], axis=1), mirrored=np.zeros(9, np.bool_))
-    images, _ = prepare(data, data.train, nine, params)
-    originals, _ = prepare(data, data.train, nine)
+    images, _ = load_and_transform(data, data.train, nine, params)
+    originals, _ = load_and_transform(data, data.train, nine)
     padded = np.pad(originals, ((0, 0), (0, 0), (4, 4), (4, 4)), constant_values=np.nan)
     for top, (image, original) in enumerate(zip(images, padded, strict=True)):
         expected = original[:, top : top + 8, 8 - top : 16 - top]
@@ -84,8 +84,8 @@ def test_crops_cover_every_corner(data: Dataset) -> None:
 
 def test_about_half_of_the_images_are_mirrored(data: Dataset) -> None:
     params = Augmentation(random_mirror=True).draw(epoch=0, samples=COUNT)
-    images, _ = prepare(data, data.train, np.arange(COUNT), params)
-    originals, _ = prepare(data, data.train, np.arange(COUNT))
+    images, _ = load_and_transform(data, data.train, np.arange(COUNT), params)
+    originals, _ = load_and_transform(data, data.train, np.arange(COUNT))
     kept = [np.array_equal(*pair) for pair in zip(images, originals, strict=True)]
     mirrored = [np.array_equal(image, original[:, :, ::-1]) for image, original in zip(images, originals, strict=True)]
     assert all(a != b for a, b in zip(kept, mirrored, strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainer.data.batches import Augmentation, prepare
+from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.images.decoding import decode_threads
 from trainer.data.images.folder import load_folder
 from trainer.errors import TrainerError
@@ -41,7 +41,7 @@ def test_classes_are_the_sorted_directories(directory: Path) -> None:
 def test_images_are_scaled_to_the_networks_size(directory: Path, crop: bool) -> None:
     data = load_folder(directory, SHAPE)
     params = Augmentation(random_crop=crop).draw(epoch=0, samples=4)
-    images, labels = prepare(data, data.train, np.array([3, 0, 2]), params)
+    images, labels = load_and_transform(data, data.train, np.array([3, 0, 2]), params)
     assert images.shape == (3, *SHAPE)
     assert labels.tolist() == [1, 0, 1]
     mean, std = np.array(data.mean), np.array(data.std)
@@ -51,7 +51,7 @@ def test_images_are_scaled_to_the_networks_size(directory: Path, crop: bool) -> 
 
 def test_empty_batch_is_read(directory: Path) -> None:
     data = load_folder(directory, (1, 28, 28))
-    images, _ = prepare(data, data.train, np.array([], np.int64))
+    images, _ = load_and_transform(data, data.train, np.array([], np.int64))
     assert images.shape == (0, 1, 28, 28)
 
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from trainer.config.command_line import parse
-from trainer.data.batches import Augmentation, prepare
+from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.images.recordio_dataset import RecordPaths, load_recordio
 from trainer.data.images.recordio_file import open_records
 from trainer.data.images.recordio_format import MAGIC, pack_image, parse_record, write_record
@@ -44,7 +44,9 @@ def test_training_reads_the_images_of_both_files(record_paths: dict[str, Path], 
     assert config.augmented == ("resized-crop", "mirror")
     data = open_data(config)
     assert (data.classes, len(data.train.labels), len(data.validation.labels)) == (2, 6, 6)
-    images, labels = prepare(data, data.train, np.arange(6), Augmentation.of(config).draw(epoch=0, samples=6))
+    images, labels = load_and_transform(
+        data, data.train, np.arange(6), Augmentation.of(config).draw(epoch=0, samples=6)
+    )
     mean, std = np.array(data.mean), np.array(data.std)
     for image, label in zip(images, labels, strict=True):
         assert np.allclose(image.mean(axis=(1, 2)) * std + mean, list(COLORS.values())[label], atol=6)

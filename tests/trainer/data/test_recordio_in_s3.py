@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.trainer.conftest import BUCKET
 from trainer.config.command_line import parse
-from trainer.data.batches import Augmentation, prepare
+from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.dataset import Dataset
 from trainer.data.images import recordio_dataset
 from trainer.data.images.recordio_dataset import RecordsInS3
@@ -51,11 +51,11 @@ def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
     local = open_data(config)
     params = Augmentation.of(config).draw(epoch=3, samples=6)
     indices = np.array([4, 1, 5, 0])
-    images, labels = prepare(local, local.train, indices, params)
+    images, labels = load_and_transform(local, local.train, indices, params)
 
     remote = open_in_s3()
     assert remote.describe_counts() == local.describe_counts()
-    read, known = prepare(remote, remote.train, indices, params)
+    read, known = load_and_transform(remote, remote.train, indices, params)
     assert read.tobytes() == images.tobytes()
     assert known.tolist() == labels.tolist()
     # Only this rank's share has been asked for.
@@ -68,11 +68,11 @@ def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
     assert batch.targets.tolist() == known.tolist() == labels.tolist()
 
     remote = open_in_s3()
-    parts, _ = load_micro_batches(partial(prepare, remote), 2, remote.train, indices, params)
+    parts, _ = load_micro_batches(partial(load_and_transform, remote), 2, remote.train, indices, params)
     assert [label for _, known in parts for label in known.tolist()] == labels.tolist()
 
-    held_out = prepare(remote, remote.validation, np.arange(6))
-    assert held_out[0].tobytes() == prepare(local, local.validation, np.arange(6))[0].tobytes()
+    held_out = load_and_transform(remote, remote.validation, np.arange(6))
+    assert held_out[0].tobytes() == load_and_transform(local, local.validation, np.arange(6))[0].tobytes()
 
 
 def test_file_that_changes_during_the_run_ends_it_with_one_line(files: Path) -> None:

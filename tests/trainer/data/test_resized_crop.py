@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trainer.data.batches import Augmentation, prepare
+from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.images.folder import load_folder
 from trainer.data.resized_crop import RATIOS, SCALES, ResizedCrops
 
@@ -50,7 +50,7 @@ def test_random_part_is_scaled_to_the_networks_size(tmp_path: Path, suffix: str)
     data = load_folder(tmp_path, (3, 32, 32))
     params = Augmentation(resized_crop=True, seed=3).draw(epoch=1, samples=1)
     assert params is not None
-    images, _ = prepare(data, data.train, np.array([0]), params)
+    images, _ = load_and_transform(data, data.train, np.array([0]), params)
     assert images.shape == (1, 3, 32, 32)
     shown = data.train.read(np.array([0]), params.resized_crops)[0]
     box = ResizedCrops(seed=3, epoch=1).box(0, width=640, height=480)

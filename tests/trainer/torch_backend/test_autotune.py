@@ -43,17 +43,19 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(1, 1, 1))
 BOTH = [False, True]
-ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compiled=COMPILE_LEVELS)
+ALL = Candidates(dtypes=["float32", "bfloat16", "float16"], channels_last=BOTH, compile_modes=COMPILE_LEVELS)
 
 
 def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     def seconds(mode: ComputeMode) -> float:
         # float16 is hardly quicker than bfloat16, and channels_last slower.
         of_type = {"float32": 4.0, "bfloat16": 2.0, "float16": 1.99}[mode.dtype]
-        return of_type * (1.5 if mode.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[mode.compiled] / 1000
+        return (
+            of_type * (1.5 if mode.channels_last else 1) * {"0": 1, "1": 0.5, "graphs": 0.4}[mode.compile_mode] / 1000
+        )
 
     with caplog.at_level(logging.INFO):
-        assert pick_mode(ALL, seconds, elapsed_s=lambda: 0.0) == ComputeMode(dtype="bfloat16", compiled="graphs")
+        assert pick_mode(ALL, seconds, elapsed_s=lambda: 0.0) == ComputeMode(dtype="bfloat16", compile_mode="graphs")
     assert caplog.messages == [
         "picked bfloat16 compiled graphs, a step took: float32 4.00 ms; bfloat16 2.00 ms; float16 1.99 ms; "
         "bfloat16 channels_last 3.00 ms; bfloat16 compiled 1.00 ms; bfloat16 compiled graphs 0.80 ms"
@@ -63,7 +65,7 @@ def test_faster_choices_are_kept_one_by_one_and_logged(caplog: pytest.LogCapture
 def test_failing_mode_is_not_picked(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         assert (
-            pick_mode(ALL, lambda mode: math.inf if mode.compiled != "0" else 1.0, elapsed_s=lambda: 0.0)
+            pick_mode(ALL, lambda mode: math.inf if mode.compile_mode != "0" else 1.0, elapsed_s=lambda: 0.0)
             == DEFAULT_MODE
         )
     assert "float32 compiled fails" in caplog.messages[0]
@@ -76,25 +78,25 @@ def candidates(device: torch.device, **settings: str | bool) -> Candidates:
 def test_only_open_settings_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: True)
     assert candidates(GPU, fast="auto") == ALL
-    assert candidates(GPU, fast="auto", compile="0").compiled == ["0"]
-    assert candidates(GPU, fast="auto", deterministic=True).compiled == ["0"]
+    assert candidates(GPU, fast="auto", compile="0").compile_modes == ["0"]
+    assert candidates(GPU, fast="auto", deterministic=True).compile_modes == ["0"]
     assert candidates(GPU, compile="auto") == Candidates(
-        dtypes=["float32"], channels_last=[False], compiled=COMPILE_LEVELS
+        dtypes=["float32"], channels_last=[False], compile_modes=COMPILE_LEVELS
     )
-    assert candidates(CPU, compile="auto").compiled == COMPILE_LEVELS[:2]
+    assert candidates(CPU, compile="auto").compile_modes == COMPILE_LEVELS[:2]
     assert candidates(CPU, fast="auto") == Candidates(
-        dtypes=["float32", "bfloat16"], channels_last=BOTH, compiled=["0"]
+        dtypes=["float32", "bfloat16"], channels_last=BOTH, compile_modes=["0"]
     )
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda **_: False)
     assert candidates(GPU, fast="auto").dtypes == ["float32", "float16"]
 
 
 def test_mode_survives_encoding() -> None:
-    mode = ComputeMode(dtype="float16", compiled="graphs")
+    mode = ComputeMode(dtype="float16", compile_mode="graphs")
     assert decode(encode(mode)) == mode
     assert decode(encode(DEFAULT_MODE)) == DEFAULT_MODE
     # As earlier checkpoints have it.
-    assert decode([1.0, 1.0, 1.0]) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+    assert decode([1.0, 1.0, 1.0]) == ComputeMode(dtype="bfloat16", channels_last=True, compile_mode="1")
 
 
 @pytest.mark.usefixtures("one_thread")

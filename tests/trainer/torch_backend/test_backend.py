@@ -11,7 +11,7 @@ from tests.trainer.networks import resnet8
 from trainer.backend import NO_FLAGS, StepFlags
 from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
-from trainer.data.batches import prepare
+from trainer.data.batches import load_and_transform
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
@@ -22,7 +22,7 @@ from trainer.torch_backend.connect import create_backend
 from trainer.train import Trainer
 
 DATA = make_synthetic((1, 28, 28), samples=320)
-IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(16))
+IMAGES, LABELS = load_and_transform(DATA, DATA.train, np.arange(16))
 CPU = torch.device("cpu")
 SETTINGS = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -14,7 +14,7 @@ from tests.trainer.networks import Viewing
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels, Pixels
-from trainer.data.batches import prepare
+from trainer.data.batches import load_and_transform
 from trainer.data.resized_crop import ResizedCrops
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.data_parallel import DataParallelGroup
@@ -32,7 +32,7 @@ DATA = make_synthetic(SHAPE, samples=40)
 CONVOLUTIONS = "tests.trainer.networks:batch_norm_network"
 PERCEPTRON = "tests.trainer.networks:perceptron"
 """For float16, whose convolutions take torch a second each on a CPU."""
-IMAGES, LABELS = prepare(DATA, DATA.train, np.arange(24))
+IMAGES, LABELS = load_and_transform(DATA, DATA.train, np.arange(24))
 HALF = ComputeMode(dtype="float16")
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -77,7 +77,7 @@ def test_compiled_network_learns_the_same_and_keeps_its_names(monkeypatch: pytes
     # What Inductor makes of it takes a minute; whether the network can be traced at all shows without.
     compile_network = torch.compile
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend="aot_eager"))
-    exact, found = steps(make(), 2), steps(make(mode=ComputeMode(compiled="1")), 2)
+    exact, found = steps(make(), 2), steps(make(mode=ComputeMode(compile_mode="1")), 2)
     assert list(found) == list(exact)
     assert distance(found, exact) < 1e-5
 
@@ -89,7 +89,7 @@ def test_uncompilable_network_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     compile_network = torch.compile
     monkeypatch.setattr("torch.compile", lambda model, **_: compile_network(model, backend=refuse))
     with pytest.raises(TrainerError, match=r"torch.compile failed, try --compile 0: .*no compiler"):
-        steps(make(mode=ComputeMode(compiled="1")))
+        steps(make(mode=ComputeMode(compile_mode="1")))
 
 
 @pytest.mark.parametrize("parts", [2, 5])
@@ -209,7 +209,9 @@ def test_infinite_loss_changes_no_weights_before_it_is_read(mode: ComputeMode) -
 def test_cpus_use_channels_last_only_for_our_own_convolutions() -> None:
     config = TrainConfig(dtype="bfloat16", compile="1")
     convolutions, none = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), torch.nn.Sequential(torch.nn.Linear(1, 1))
-    assert configured_mode(config, convolutions, CPU) == ComputeMode(dtype="bfloat16", channels_last=True, compiled="1")
+    assert configured_mode(config, convolutions, CPU) == ComputeMode(
+        dtype="bfloat16", channels_last=True, compile_mode="1"
+    )
     assert not configured_mode(config, none, CPU).channels_last
     assert (
         configured_mode(TrainConfig(network="mine:build", image_shape=(1, 28, 28)), convolutions, CPU) == DEFAULT_MODE

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainer.data.batches import Augmentation, prepare
+from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.dataset import Dataset
 from trainer.data.synthetic import make_synthetic
 from trainer.torch_backend.device_loader import DeviceBatch, DeviceLoader, split, to_device
@@ -41,7 +41,7 @@ def test_batch_matches_the_cpu_loader_bit_for_bit(
     shape: tuple[int, int, int], augmentation: Augmentation, channels_last: bool, memory: int
 ) -> None:
     data = replace(DATA, image_shape=shape)
-    images, labels = prepare(data, data.train, INDICES, augmentation.draw(epoch=2, samples=40))
+    images, labels = load_and_transform(data, data.train, INDICES, augmentation.draw(epoch=2, samples=40))
     placed, found = read(data, augmentation, memory=memory, channels_last=channels_last)
     assert np.array_equal(placed.images.numpy(), images)
     assert placed.targets.tolist() == found == labels.tolist()
@@ -56,7 +56,7 @@ def test_too_large_dataset_stays_on_the_host() -> None:
 
 
 def test_small_batch_is_split_evenly() -> None:
-    images, labels = prepare(DATA, DATA.train, INDICES)
+    images, labels = load_and_transform(DATA, DATA.train, INDICES)
     placed = to_device(images, labels, CPU, channels_last=False)
     assert to_device(placed, labels, CPU, channels_last=True) is placed
     assert [len(part.targets) for part in split(placed, 3)] == [2, 2, 1]

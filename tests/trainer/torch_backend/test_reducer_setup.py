@@ -9,7 +9,7 @@ from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.flat_params import FlatParams
 from trainer.torch_backend.reducer_setup import make_flat_reduction
 
-COMPILED = ComputeMode(compiled="1")
+COMPILED = ComputeMode(compile_mode="1")
 LOST = (
     "with torch.compile, gradients are ready only when the backward pass ends, so sending them does not overlap with "
     "it; use --reduction ddp to overlap them"
@@ -20,7 +20,7 @@ LOST = (
     ("mode", "collective", "warnings"),
     [
         (COMPILED, Collective(world_size=2), [LOST]),
-        (ComputeMode(compiled="graphs"), Collective(world_size=2), [LOST]),
+        (ComputeMode(compile_mode="graphs"), Collective(world_size=2), [LOST]),
         (DEFAULT_MODE, Collective(world_size=2), []),
         # These have no overlap to lose.
         (COMPILED, Collective(world_size=2, ring=Ring.__new__(Ring)), []),

@@ -173,7 +173,7 @@ def test_compiled_network_is_split_at_the_bucket_boundaries(monkeypatch: pytest.
     # Each layer has 1.4 MB, and the first bucket 1 MB.
     model = nn.Sequential(nn.Flatten(), nn.Linear(600, 600), nn.Linear(600, 600))
     compiled = TorchBackend(
-        model, DDP_SETTINGS, device=CPU, dp=DataParallelGroup(world_size=RANKS), mode=ComputeMode(compiled="1")
+        model, DDP_SETTINGS, device=CPU, dp=DataParallelGroup(world_size=RANKS), mode=ComputeMode(compile_mode="1")
     )
     compiled.forward_backward(np.ones((2, 1, 20, 30), np.float32), np.zeros(2, np.int64))
     assert len(graphs) == 2

@@ -24,7 +24,7 @@ NVIDIA_SMI_TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeFacts:
+class NodeDevices:
     """A node's name, its devices and the devices that it should have."""
 
     name: str
@@ -39,10 +39,10 @@ class NodeFacts:
     """Number of Elastic Fabric Adapters with which the node was launched; None if unknown."""
 
 
-def read_facts(root: Path) -> NodeFacts:
-    """Return the facts of the node whose files are below `root`."""
+def read_devices(root: Path) -> NodeDevices:
+    """Return the devices of the node whose files are below `root`."""
     config, index = _read(root / NODE_CONFIG), _read(root / NODE_STATE).get("node_index")
-    return NodeFacts(
+    return NodeDevices(
         name=socket.gethostname() if index is None else "master" if index == 1 else f"worker{index}",
         gpus=count_gpus(_nvidia_smi()),
         expected_gpus=config.get("gpu_count"),

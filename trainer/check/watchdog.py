@@ -11,7 +11,7 @@ GRACE_S: Final = 3.0
 """Extra seconds for a rank that only waits for others, so that they can report their more informative stage first."""
 
 
-class StageLimit:
+class Watchdog:
     """Ends the process with one line that names the current stage, unless `stop` is called in time."""
 
     def __init__(self, name: str, *, limit_s: float = LIMIT_S) -> None:
