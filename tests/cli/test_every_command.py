@@ -176,7 +176,7 @@ def test_each_command_on_the_master_reports_a_missing_master(
     assert error_line(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
 
-def test_a_paused_cluster_is_named_where_the_master_is_looked_for(
+def test_paused_cluster_is_named_where_the_master_is_looked_for(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = deploy()

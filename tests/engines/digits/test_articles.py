@@ -29,14 +29,14 @@ def assert_learned(output: str, *, workers: int) -> None:
     assert float(accuracies["0"]) >= LEARNED, output
 
 
-def test_the_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
+def test_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
     journals = [cluster.on(alias, "sudo journalctl -u deeplearning-mxnet-environment.service") for alias in WORKERS]
     assert [" built horovod-" in journal for journal in journals] == [True, False, False]
     assert [" is ready" in journal for journal in journals] == [True, True, True]
     assert len({cluster.on(alias, "readlink /opt/deeplearning/engines/current") for alias in WORKERS}) == 1
 
 
-def test_the_trainer_runs_as_in_the_first_article(cluster: EngineCluster) -> None:
+def test_trainer_runs_as_in_the_first_article(cluster: EngineCluster) -> None:
     output = cluster.on_master(
         f"launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python {TRAINER}"
         " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"

@@ -92,7 +92,7 @@ def cut_off_jobs(cluster: EngineCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.usefixtures("cut_off_jobs")
-def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_path: Path) -> None:
+def test_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_path: Path) -> None:
     with observed_job(cluster, BY_MPI, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
         job.wait_for("meets", times=2)
         [victim] = job.processes("hvd.init()", below="orted")

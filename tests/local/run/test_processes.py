@@ -34,12 +34,12 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_running_process_is_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+def test_running_process_is_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     record_process(tmp_path / "owner", process.pid)
     assert read_process(tmp_path / "owner") == process.pid
 
 
-def test_a_process_has_ended_before_its_parent_notices(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+def test_process_has_ended_before_its_parent_notices(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     record_process(tmp_path / "owner", process.pid)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
