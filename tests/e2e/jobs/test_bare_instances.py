@@ -68,12 +68,12 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
 
 @pytest.fixture
 def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode]]:
-    """Return three nodes that are healthy before the test, and heal them after it."""
+    """Return three nodes that are healthy before the test, and undo all faults after it."""
     for one in nodes[:3]:
         for other in nodes[:3]:
             wait_for_sshd(one, other)
     yield nodes[:3]
-    faults.heal()
+    faults.undo_all()
 
 
 def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], faults: Faults) -> None:
@@ -193,7 +193,7 @@ def test_heal_undoes_everything_and_is_idempotent(three_nodes: list[BareNode], f
     faults.throttle("ec2")
     assert rules(one, "faults")
     for _ in range(2):
-        faults.heal()
+        faults.undo_all()
     assert rules(one, "faults") == ""
     assert three.writes() == 0
     wait_for_metadata(three)

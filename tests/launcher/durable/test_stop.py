@@ -71,7 +71,7 @@ def test_waiting_job_is_listed_and_stopped(
     assert (bucket.read_records(), [job.state for job in all_jobs()]) == (([], []), [JobState.CANCELLED])
 
 
-def test_a_stop_before_the_first_record_ends_the_job(
+def test_stop_before_the_first_record_stops_the_attempt(
     home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
