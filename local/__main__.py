@@ -35,7 +35,7 @@ from local.node.cgroups import run_cgroup
 from local.node.image import image_layers
 from local.node.inotify_limit import inotify_shortage
 from local.run import interactive
-from local.run.local_aws import end_local_aws, execute_inside, find_local_aws, list_local_aws
+from local.run.local_aws import execute_inside, find_local_aws, list_local_aws, stop_local_aws
 from local.run.sandbox import run_directory, run_in_sandbox
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
@@ -143,7 +143,7 @@ def _end(name: str | None) -> int:
         print("no local AWS is up")
         return 0
     local_aws = find_local_aws(name)
-    end_local_aws(local_aws)
+    stop_local_aws(local_aws)
     print(f"local AWS {local_aws.name} has ended")
     return 0
 

@@ -1,7 +1,6 @@
 """Lint the layout of the repository: folders, sizes, docstrings of tests, import cycles, and the paths in docs/how.
 
-This is a lint program, not a test: ``make lint`` runs it as ``python -m tests.layout``, and each line that it prints is
-one broken rule. It is here because it is about the checkout and no part of the product; test_layout.py tests it.
+``make lint`` runs it as ``python -m tests.layout``; each line that it prints is one broken rule.
 """
 
 import ast

@@ -44,14 +44,14 @@ def test_page_is_parsed_into_commands_and_outputs(page: Path) -> None:
     ]
 
 
-def test_a_session_shares_a_shell(page: Path) -> None:
+def test_session_shares_a_shell(page: Path) -> None:
     for _, session in sessions(page):
         printed = subprocess.run(["bash", "-c", script(session)], capture_output=True, text=True, check=True).stdout
         for step, found in zip(session, outputs(printed), strict=True):
             assert step.differences(found) == []
 
 
-def test_a_command_that_fails_is_a_difference() -> None:
+def test_command_that_fails_is_a_difference() -> None:
     step = Step(machine="laptop", command="false")
     printed = subprocess.run(["bash", "-c", script([step])], capture_output=True, text=True, check=True).stdout
     assert step.differences(outputs(printed)[0]) == ["not shown: exit code 1"]

@@ -57,7 +57,7 @@ def test_symbols_that_a_page_names_are_in_their_file(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_a_list_follows_an_empty_line(page: Path) -> None:
+def test_list_follows_an_empty_line(page: Path) -> None:
     """GitHub shows a list without one, but the built pages do not."""
     lines = list(text_lines(page))
     starts = [now for before, now in pairwise(lines) if is_item(now) and is_text(before)]
@@ -72,7 +72,7 @@ def is_text(line: str) -> bool:
     return bool(line.strip()) and not is_item(line) and not line.startswith(" ")
 
 
-def test_a_page_that_differs_from_the_code_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_that_differs_from_the_code_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "BUILDERS", {"settings.md": generate.settings_page})
     page = tmp_path / "settings.md"
     assert list(generate.stale_pages(tmp_path)) == ["settings.md"]
@@ -82,11 +82,11 @@ def test_a_page_that_differs_from_the_code_is_named(tmp_path: Path, monkeypatch:
     assert list(generate.stale_pages(tmp_path)) == ["settings.md"]
 
 
-def test_the_settings_page_has_every_setting() -> None:
+def test_settings_page_has_every_setting() -> None:
     assert re.findall(r"^\| `(\w+)` ", generate.settings_page(), re.MULTILINE) == list(SETTINGS)
 
 
-def test_the_variables_page_has_every_variable_of_the_contract() -> None:
+def test_variables_page_has_every_variable_of_the_contract() -> None:
     shown = re.findall(r"^\| `((?:DEEPLEARNING|EFS)_\w+)` ", generate.variables_page(), re.MULTILINE)
     names = {value for name, value in vars(contract).items() if name.endswith("_VARIABLE")}
     assert sorted(names - {*shown}) == []
@@ -101,7 +101,7 @@ def types_in(cell: str) -> Iterator[str]:
         yield from types[types.index(first) : types.index(end) + 1]
 
 
-def test_the_page_about_capacity_has_every_type_with_efa() -> None:
+def test_page_about_capacity_has_every_type_with_efa() -> None:
     page = (REPOSITORY / "docs/use/capacity.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| one(?: for addresses, (\d+)|,) with EFA \| ([^|]+) \|$", page, re.MULTILINE)
     described = {name: (int(count or 1), master) for types, count, master in rows for name in types_in(types)}
@@ -116,7 +116,7 @@ def test_the_page_about_capacity_has_every_type_with_efa() -> None:
 
 
 @pytest.mark.parametrize("name", pictures.PAGES)
-def test_a_picture_shows_what_its_page_shows(name: str) -> None:
+def test_picture_shows_what_its_page_shows(name: str) -> None:
     """After a change of the page or of the output, ``make docs-pictures`` draws it again."""
     svg = (pictures.PICTURES / f"{name}.svg").read_text()
     drawn = {general(html.unescape(text).replace("\xa0", " ")) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg)}

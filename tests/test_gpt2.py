@@ -153,14 +153,14 @@ def test_any_number_of_ranks_shares_all_sequences_of_a_step() -> None:
         assert sorted(np.concatenate([batch for batches in parts for batch in batches])) == [*starts]
 
 
-def test_a_batch_that_does_not_fit_is_refused_by_its_flag() -> None:
+def test_batch_that_does_not_fit_is_refused_by_its_flag() -> None:
     assert len(micro_batches(np.arange(512), 12, "--total-batch:", rank=0, ranks=512)) == 1
     message = "gpt2.py: --eval-batch: 480 sequences cannot be split over 512 processes, 12 at once"
     with pytest.raises(SystemExit, match=f"^{message}$"):
         micro_batches(np.arange(480), 12, "--eval-batch:", rank=0, ranks=512)
 
 
-def test_a_resumed_run_takes_its_own_rates() -> None:
+def test_resumed_run_takes_its_own_rates() -> None:
     args = SimpleNamespace(lr=2.0, warmup=3, steps=13, weight_decay=0.25)
     # As a checkpoint of another run left them.
     optimizer = SimpleNamespace(param_groups=[{"lr": 7.0, "weight_decay": 0.1}, {"lr": 7.0, "weight_decay": 0.1}])

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_program_can_be_interrupted() -> None:
+def test_program_can_be_interrupted() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         process.send_signal(signal.SIGINT)
         try:
@@ -15,8 +15,8 @@ def test_a_program_can_be_interrupted() -> None:
             process.kill()
 
 
-def test_a_program_can_be_interrupted_when_the_tests_run_in_the_background() -> None:
-    test = f"{Path(__file__)}::{test_a_program_can_be_interrupted.__name__}"
+def test_program_can_be_interrupted_when_the_tests_run_in_the_background() -> None:
+    test = f"{Path(__file__)}::{test_program_can_be_interrupted.__name__}"
     command = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", test]
     done = subprocess.run(
         command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=300, check=False

@@ -40,7 +40,7 @@ def write(tree: Path, name: str, text: str = "") -> None:
     (tree / name).write_text(text + LONG_ENOUGH)
 
 
-def test_a_tidy_tree_breaks_no_rule(tree: Path) -> None:
+def test_tidy_tree_breaks_no_rule(tree: Path) -> None:
     assert broken(tree) == []
 
 
@@ -103,7 +103,7 @@ def test_every_cycle_is_reported_not_only_the_first(tree: Path) -> None:
     assert sorted(broken(tree)) == ["import cycle: cli.a -> cli.b", "import cycle: cli.c -> cli.d"]
 
 
-def test_the_launch_path_may_have_ten_files(tree: Path) -> None:
+def test_launch_path_may_have_ten_files(tree: Path) -> None:
     names = [f"f{number}" for number in range(LAUNCH_PATH.max_files)]
     for name in names:
         write(tree, f"launcher/hops/{name}.py", f"def {name}(): pass\n")
@@ -137,7 +137,7 @@ def test_launch_path_without_a_table_is_reported(tree: Path) -> None:
     assert broken(tree) == [f"{LAUNCH_PATH.page}: 0 files from the command to the process, 1 to 10 allowed"]
 
 
-def test_a_row_of_the_size_path_may_be_a_method_or_a_class_that_the_rows_above_call(tree: Path) -> None:
+def test_row_of_the_size_path_may_be_a_method_or_a_class_that_the_rows_above_call(tree: Path) -> None:
     write(tree, "bootstrap/agent.py", "class Agent:\n    def run_pass(self): Files().write()\n")
     write(tree, "bootstrap/files.py", "class Files:\n    def __init__(self): pass\n    def write(self): pass\n")
     agent = "`bootstrap/agent.py` | `Agent.run_pass`"
@@ -149,7 +149,7 @@ def test_a_row_of_the_size_path_may_be_a_method_or_a_class_that_the_rows_above_c
     ]
 
 
-def test_a_size_path_of_thirteen_files_is_reported(tree: Path) -> None:
+def test_size_path_of_thirteen_files_is_reported(tree: Path) -> None:
     names = [f"f{number}" for number in range(SIZE_PATH.max_files)]
     for name in names:
         write(tree, f"stacks/hops/{name}.py", f"def {name}(): pass\n")

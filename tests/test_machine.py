@@ -147,7 +147,7 @@ def test_each_thing_is_named_with_its_kind() -> None:
 
 
 @pytest.mark.parametrize(("script", "code"), [("True", 0), ("exit(7)", 7)])
-def test_the_commands_own_exit_code_is_returned(script: str, code: int, cache: Path) -> None:
+def test_commands_own_exit_code_is_returned(script: str, code: int, cache: Path) -> None:
     done = compare(sys.executable, "-c", script, cache=cache)
     assert (done.returncode, done.stderr) == (code, "")
 

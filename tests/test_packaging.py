@@ -103,18 +103,18 @@ def test_hidden_package_is_named_in_one_line(tmp_path: Path, name: str) -> None:
     assert last == f"ImportError: package {name} must be deeplearning-cdk's {ours}, Python finds {theirs}: rename it"
 
 
-def test_the_wheel_has_every_file_of_the_packages(installed: Installed) -> None:
+def test_wheel_has_every_file_of_the_packages(installed: Installed) -> None:
     assert [name for name in tracked(*PACKAGES, "deeplearning_cdk.py") if not (installed.site / name).is_file()] == []
 
 
-def test_the_installed_program_runs_outside_of_the_checkout(installed: Installed, tmp_path: Path) -> None:
+def test_installed_program_runs_outside_of_the_checkout(installed: Installed, tmp_path: Path) -> None:
     program = installed.site / "bin/dlcluster"
     assert installed.run(program, "--version", cwd=tmp_path) == f"dlcluster {PYPROJECT['project']['version']}\n"
     assert "preflight" in installed.run(program, "--help", cwd=tmp_path)
     assert "cdk.json" in installed.run(program, "preflight", "--help", cwd=tmp_path)
 
 
-def test_the_page_about_own_apps_shows_the_examples() -> None:
+def test_page_about_own_apps_shows_the_examples() -> None:
     shown = re.findall(
         r"^```python\n(.*?)^```", (REPOSITORY / "docs/use/own-app.md").read_text(), re.DOTALL | re.MULTILINE
     )

@@ -20,11 +20,11 @@ def main(arguments: list[str] | None = None) -> int:
             host=options.host,
             port=options.port,
             region=options.region,
-            request_log=options.request_log,
-            api_faults=options.api_faults,
-            capacities=options.capacities,
+            request_log_file=options.request_log,
+            api_fault_file=options.api_faults,
+            capacity_file=options.capacities,
             quota_file=options.quotas,
-            changes=options.changes,
+            change_file=options.changes,
             schedule_minute_s=options.schedule_minute,
         )
     except ServerStartError as error:

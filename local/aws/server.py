@@ -134,24 +134,24 @@ def create_server(
     host: str,
     port: int,
     region: str,
-    request_log: Path | None = None,
-    api_faults: Path | None = None,
-    capacities: Path | None = None,
+    request_log_file: Path | None = None,
+    api_fault_file: Path | None = None,
+    capacity_file: Path | None = None,
     quota_file: Path | None = None,
-    changes: Path | None = None,
+    change_file: Path | None = None,
     schedule_minute_s: float = 60.0,
 ) -> BaseWSGIServer:
     """Return a server that is already listening; the caller runs its ``serve_forever``."""
     if version("moto") != MOTO_VERSION:
         raise ServerStartError(f"unsupported moto version {version('moto')}, must be {MOTO_VERSION}")
     _prepare(region)
-    capacity.use_limits_file(capacities)
+    capacity.use_limits_file(capacity_file)
     quotas.use_quotas_file(quota_file)
-    schedules.set_minute(schedule_minute_s)
+    schedules.set_minute_length(schedule_minute_s)
     try:
-        log = RequestLog(request_log) if request_log else None
-        if changes:
-            LOCK.changed = ChangeWriter(changes).signal
+        log = RequestLog(request_log_file) if request_log_file else None
+        if change_file:
+            LOCK.changed = ChangeWriter(change_file).signal
     except OSError as error:
         raise ServerStartError(f"cannot write {error.filename}: {error.strerror}") from error
     try:
@@ -163,7 +163,7 @@ def create_server(
             listener.listen(128)
             fd = listener.fileno()
             schedules.serve_at(f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{listener.getsockname()[1]}")  # noqa: S104  (compares)
-            application = Application(log, ApiFaults(api_faults) if api_faults else None)
+            application = Application(log, ApiFaults(api_fault_file) if api_fault_file else None)
             return make_server(host, port, application, True, request_handler=_QuietHandler, fd=fd)
     except OSError as error:
         raise ServerStartError(f"cannot listen on {host} port {port}: {error.strerror}") from error

@@ -35,7 +35,7 @@ def run_chaos(
     try:
         run_plan(plan, faults, instances=lambda: faults.instances(cluster), log=_log)
     finally:
-        faults.heal()
+        faults.undo_all()
     after = observer.wait_for_agreement(RECOVERY_TIMEOUT_S, previous=before)
     _log(f"recovered: generation {after.generation}, {after.instances}")
 

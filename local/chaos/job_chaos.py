@@ -75,7 +75,7 @@ class FaultRun:
         """Number of pooled connections that the first job reused from an earlier one."""
 
     def run(self) -> list[str]:
-        """Start the jobs, cause the fault, heal it, and check every job and one more afterwards."""
+        """Start the jobs, cause the fault, undo it, and check every job and one more afterwards."""
         self._fill_connection_pool()
         idle = idle_connections()
         jobs = self._start_jobs(idle)

@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each fault, one that ends a fault, and one that ends all."""
     subcommands = parser.add_subparsers(dest="fault", required=True, metavar="FAULT")
     for name, fault in FAULT_TYPES.items():
-        if fault.arguments is not None:
+        if fault.on_command_line:
             subparser = subcommands.add_parser(name, help=fault.help)
             _add_target(subparser, fault.arguments)
             _add_options(subparser, fault.arguments)
     end = subcommands.add_parser("end", help="undo a fault, named as it was caused: end freeze worker2")
     endings = end.add_subparsers(dest="ended", required=True, metavar="FAULT")
     for name, fault in FAULT_TYPES.items():
-        if fault.arguments is not None and fault.end is not None:
+        if fault.on_command_line and fault.end is not None:
             _add_target(endings.add_parser(name, help=f"undo {name}"), fault.arguments)
     subcommands.add_parser("heal", help="undo all that can be undone, everywhere")
 
@@ -116,7 +116,7 @@ def run_command(faults: Faults, options: argparse.Namespace) -> int:
 
 def _act(faults: Faults, options: argparse.Namespace) -> str:
     if options.fault == "heal":
-        faults.heal()
+        faults.undo_all()
         return "healed all that can be undone"
     if options.fault == "end":
         return _end(faults, options)
@@ -135,7 +135,7 @@ def _end(faults: Faults, options: argparse.Namespace) -> str:
     return f"ended {options.ended} of {invocation.target}"
 
 
-def _invocation(faults: Faults, arguments: Arguments | None, options: argparse.Namespace) -> Invocation:
+def _invocation(faults: Faults, arguments: Arguments, options: argparse.Namespace) -> Invocation:
     """Resolve the arguments of `_add_target`."""
     if arguments is Arguments.MOUNT_DELAY:
         return Invocation((), "all file systems")
@@ -152,7 +152,7 @@ def _invocation(faults: Faults, arguments: Arguments | None, options: argparse.N
     return Invocation((instance_id,), str(node or "all nodes"))
 
 
-def _begin_invocation(faults: Faults, arguments: Arguments | None, options: argparse.Namespace) -> Invocation:
+def _begin_invocation(faults: Faults, arguments: Arguments, options: argparse.Namespace) -> Invocation:
     """Resolve the arguments of `_add_target` and `_add_options`."""
     if arguments is Arguments.NODE_OR_ALL and options.node and options.refuse:
         raise UsageError("--refuse cannot be combined with a node")

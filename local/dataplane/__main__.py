@@ -11,7 +11,7 @@ from pathlib import Path
 import boto3
 
 from local.dataplane import changes
-from local.dataplane.reconciler import DataPlane
+from local.dataplane.reconciler import Reconciler
 from local.network import check_ip
 
 POLL_S = 0.2
@@ -22,11 +22,11 @@ def main() -> None:
     run_dir, cgroup, layers = Path(sys.argv[1]), Path(sys.argv[2]), [Path(p) for p in sys.argv[3].split(":")]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    plane = DataPlane(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
+    reconciler = Reconciler(boto3.Session(), run_dir=run_dir, cgroup=cgroup, layers=layers)
     change_reader = changes.ChangeReader(run_dir / changes.FILE)
     check_ip.start()
     while True:
-        plane.reconcile(reread=change_reader.is_due())
+        reconciler.reconcile(reread=change_reader.is_due())
         time.sleep(POLL_S)
 
 

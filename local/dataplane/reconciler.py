@@ -43,7 +43,7 @@ MAX_BOOTING = 8
 """Number of nodes that boot simultaneously; on two cores, more would only make every node boot later."""
 
 
-class DataPlane:
+class Reconciler:
     """Keeps nodes, by instance id, and their VPCs equal to an inventory."""
 
     def __init__(self, session: boto3.Session, *, run_dir: Path, cgroup: Path, layers: list[Path]) -> None:
@@ -77,9 +77,10 @@ class DataPlane:
         ``reread`` requests reading the inventory again; otherwise the last one is still valid.
         """
         with self._errors.recorded(RECONCILIATION):
-            self._reconcile(
-                self._read_inventory() if reread or self._is_outdated() or self._inventory is None else self._inventory
-            )
+            inventory = self._inventory
+            if inventory is None or reread or self._is_outdated():
+                inventory = self._read_inventory()
+            self._reconcile(inventory)
         self._errors.end_pass()
 
     def _is_outdated(self) -> bool:
@@ -110,7 +111,7 @@ class DataPlane:
         self._launch_attempts.retain(desired.keys() - booted)
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
-                self._handle_end(node)
+                self._handle_exit(node)
                 self._apply_requests(node)
                 self._check_status(node)
 
@@ -175,7 +176,7 @@ class DataPlane:
         self._status_checks.forget(instance_id)
         log.info("%s is gone", instance_id)
 
-    def _handle_end(self, node: Node) -> None:
+    def _handle_exit(self, node: Node) -> None:
         """Restart a node that reboots; terminate one that powered off or never boots."""
         code, instance_id = node.exit_code(), node.instance.instance_id
         if code == REBOOT_CODE:

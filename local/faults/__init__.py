@@ -5,7 +5,7 @@ These are real faults of real nodes, caused from outside as a failing host, swit
     faults = Faults(run_dir)
     faults.freeze("worker2")
     faults.partition("worker3", "master")
-    faults.heal()
+    faults.undo_all()
 
 By hand: ``local-aws fault freeze worker2``. ``local.chaos.plan`` draws a sequence of faults; ``local.chaos.observer``
 checks whether the cluster has recovered.

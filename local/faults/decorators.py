@@ -31,8 +31,9 @@ class FaultType:
     """Takes ``node_count`` instances and the ``plan_options`` from a plan, its ``arguments`` from the command line."""
     end: Method | None = None
     """Undoes the fault of the same instances; None if it cannot be undone."""
-    arguments: Arguments | None = Arguments.NODE
-    """None if the command line does not offer the fault."""
+    arguments: Arguments = Arguments.NODE
+    on_command_line: bool = True
+    """True if the command line offers the fault."""
     help: str = ""
     report: str = ""
     """Report of the command line once the fault has begun; ``{target}`` denotes what is affected."""
@@ -40,7 +41,7 @@ class FaultType:
     """Number of nodes that a plan draws; 0 for a fault of AWS's API."""
     plan_options: tuple[str, ...] = ()
     """Options of ``begin`` that a plan passes: seconds, fraction, seed."""
-    may_be_drawn: bool = True
+    in_random_plans: bool = True
     """True if a chaos plan may include it."""
 
     @property
@@ -58,10 +59,11 @@ def fault(
     *,
     help: str = "",  # noqa: A002  (argparse's name for it)
     report: str = "",
-    arguments: Arguments | None = Arguments.NODE,
+    arguments: Arguments = Arguments.NODE,
+    on_command_line: bool = True,
     node_count: int = 1,
     plan_options: tuple[str, ...] = (),
-    may_be_drawn: bool = True,
+    in_random_plans: bool = True,
 ) -> Callable[[Method], Method]:
     """Register a method of Faults as the start of a fault."""
 
@@ -69,11 +71,12 @@ def fault(
         FAULT_TYPES[name] = FaultType(
             begin=method,
             arguments=arguments,
+            on_command_line=on_command_line,
             help=help,
             report=report,
             node_count=node_count,
             plan_options=plan_options,
-            may_be_drawn=may_be_drawn,
+            in_random_plans=in_random_plans,
         )
         return method
 

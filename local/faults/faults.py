@@ -105,7 +105,7 @@ class Faults:
         "rebalance-recommendation",
         help="announce in a node's metadata that a spot interruption is likely",
         report="recommended a rebalance to {target}",
-        may_be_drawn=False,
+        in_random_plans=False,
     )
     def rebalance_recommendation(self, name: str) -> None:
         """Make the metadata service announce that an interruption is likely; nothing else happens."""
@@ -131,7 +131,7 @@ class Faults:
         report="isolated {target}",
         arguments=Arguments.NODE_AND_OTHER,
     )
-    @fault("partition-pair", arguments=None, node_count=2)
+    @fault("partition-pair", arguments=Arguments.NODE_AND_OTHER, on_command_line=False, node_count=2)
     def partition(self, name: str, other: str | None = None) -> None:
         """Cut a node off from everything, including metadata and AWS's API, or two nodes from each other."""
         network.interrupt(*self._partition_elements(name, other))
@@ -241,7 +241,7 @@ class Faults:
         help="take the mount targets of all file systems away, or slow them down",
         report="took the mount targets away",
         arguments=Arguments.MOUNT_DELAY,
-        may_be_drawn=False,
+        in_random_plans=False,
     )
     def storage_outage(self, *, slow_s: float | None = None) -> None:
         """Remove the mount targets of all file systems, or delay their answers."""
@@ -252,9 +252,9 @@ class Faults:
         """Restore the mount targets; the data plane notices within a second."""
         StorageFaults().write(self._run_dir)
 
-    # ---- healing ----
+    # ---- everything ----
 
-    def heal(self) -> None:
+    def undo_all(self) -> None:
         """Undo everything that can be undone; dead and rebooted nodes stay so, and notices remain in force."""
         network.restore_all()
         api.remove_all_faults(self._run_dir)

@@ -20,7 +20,7 @@ from local.storage.certificates import Authority
 from local.storage.on_node import EXPORTS, install_storage_client
 
 log = logging.getLogger(__name__)
-BOOT = Path(__file__).parents[1] / "boot.sh"
+BOOT = Path(__file__).with_name("boot.sh")
 KEPT_LOGS = ("console.log", "disk/upper/var/log/cloud-init.log", "disk/upper/var/log/cloud-init-output.log")
 """Logs in a node's directory: those of the container, and of cloud-init, which includes user data's output."""
 REBOOT_CODE = 133
@@ -136,7 +136,7 @@ def install_simulated_efa(disk: Path, *, count: int) -> None:
     """
     units, listing = disk / "etc/systemd/system", disk / EFA_COUNT
     listing.parent.mkdir(parents=True, exist_ok=True)
-    # Without adapters too: the disk may be made from one of a node that had some, and then has the unit.
+    # Write the count even if it is 0: a disk copied from a node with adapters contains the unit, which reads it.
     listing.write_text(f"{count}\n")
     if count == 0:
         return

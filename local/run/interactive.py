@@ -15,8 +15,8 @@ from typing import IO
 
 from local.errors import LocalError
 from local.network.addresses import USER_ADDRESS
-from local.run.local_aws import END_TIMEOUT_S, LocalAws, end_local_aws, execute_inside, read_local_aws, runs_dir
-from local.run.processes import wait_for_end
+from local.run.local_aws import STOP_TIMEOUT_S, LocalAws, execute_inside, read_local_aws, runs_dir, stop_local_aws
+from local.run.processes import wait_for_exit
 from local.run.terminal import interrupts_left_to_command, terminal_restored
 from local.run.user import KEY_NAME, USER_SETTINGS
 
@@ -38,7 +38,7 @@ class OwnedLocalAws:
         """End a local AWS that lasts as long as its starter, and wait until nothing is left."""
         if self.owner.stdin:
             self.owner.stdin.close()
-        wait_for_end(self.owner, timeout_s=END_TIMEOUT_S)
+        wait_for_exit(self.owner, timeout_s=STOP_TIMEOUT_S)
 
 
 def _read_name(owner: subprocess.Popen[bytes], errors: IO[bytes]) -> str:
@@ -71,7 +71,7 @@ def start_local_aws(*, forever: bool) -> OwnedLocalAws:
                 raise LocalError("the local AWS has ended while it started")
         except BaseException:
             owner.terminate()
-            wait_for_end(owner, timeout_s=END_TIMEOUT_S)
+            wait_for_exit(owner, timeout_s=STOP_TIMEOUT_S)
             raise
     return OwnedLocalAws(local_aws=local_aws, owner=owner)
 
@@ -140,7 +140,7 @@ def keep(command: Sequence[str]) -> int:
     try:
         code = enter(local_aws, command)
     except KeyboardInterrupt:
-        end_local_aws(local_aws)
+        stop_local_aws(local_aws)
         raise
     print(
         f"\nLocal AWS {local_aws.name} is still up.\n  make enter RUN={local_aws.name}\n  make end RUN={local_aws.name}"

@@ -27,7 +27,7 @@ NAMESPACES = {"pid": "pid_for_children", "mount": "mnt", "net": "net", "ipc": "i
 """Namespaces of a sandbox by nsenter's option; unshare itself is in all of them except the process namespace."""
 USER_PREFIXES = ("AWS_", "CDK_", "DLCLUSTER_", "SSH_")
 """Prefixes of variables that select the user's own accounts and agents, which must not reach the local AWS."""
-END_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 300.0
 IN_CHECKOUT = ("sh", "-c", 'mount -n -o remount "$0"; cd "$0" && env --default-signal=INT "$@"; exit $?')
 """Command line that runs another one in the checkout.
 
@@ -139,12 +139,12 @@ def execute_inside(local_aws: LocalAws, command: Sequence[str]) -> int:
     return entered.returncode if entered.returncode >= 0 else 128 - entered.returncode
 
 
-def end_local_aws(local_aws: LocalAws) -> None:
+def stop_local_aws(local_aws: LocalAws) -> None:
     """End a local AWS and wait until nothing is left of it. Raises LocalError."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(local_aws.owner_pid, signal.SIGTERM)
-    deadline = time.monotonic() + END_TIMEOUT_S
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     while local_aws.directory.exists():
         if time.monotonic() > deadline:
-            raise LocalError(f"waited {END_TIMEOUT_S:.0f} s for local AWS {local_aws.name} to end")
+            raise LocalError(f"waited {STOP_TIMEOUT_S:.0f} s for local AWS {local_aws.name} to end")
         time.sleep(0.05)

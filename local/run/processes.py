@@ -48,7 +48,7 @@ def read_process(file: Path) -> int | None:
     return int(pid) if started == recorded and state not in "ZX" else None
 
 
-def wait_for_end(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
+def wait_for_exit(process: "subprocess.Popen[bytes]", *, timeout_s: float) -> None:
     """Wait for a process that ends a local AWS. Raises LocalError if it takes too long, and leaves it at work."""
     try:
         process.wait(timeout=timeout_s)

@@ -19,7 +19,7 @@ from types import FrameType
 from local.cache import locked
 from local.node.cgroups import remove_cgroup, run_cgroup
 from local.run.local_aws import new_name, runs_dir
-from local.run.processes import die_with_parent, read_process, record_process, wait_for_end
+from local.run.processes import die_with_parent, read_process, record_process, wait_for_exit
 
 log = logging.getLogger(__name__)
 REAP_TIMEOUT_S = 240.0
@@ -60,7 +60,7 @@ def run_directory() -> Iterator[Path]:
         yield run_dir
     finally:
         os.close(writer)
-        wait_for_end(reaper, timeout_s=REAP_TIMEOUT_S)
+        wait_for_exit(reaper, timeout_s=REAP_TIMEOUT_S)
 
 
 def _reap(run_dir: Path) -> None:

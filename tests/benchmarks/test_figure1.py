@@ -30,7 +30,7 @@ def test_speed_limit_follows_from_the_links(method: str, workers: int, images_pe
     assert limit(MEASURED, method, workers) == pytest.approx(images_per_s)
 
 
-def test_the_network_is_as_large_as_resnet_50() -> None:
+def test_network_is_as_large_as_resnet_50() -> None:
     with torch.device("meta"):
         built, resnet = (
             build(network, classes=classes, image_shape=shape)

@@ -43,6 +43,6 @@ def test_output_of_a_run_is_read_to_its_end() -> None:
         ("import time; time.sleep(60)", 0.5, "-9"),
     ],
 )
-def test_a_run_that_misses_steps_is_an_error(script: str, timeout_s: float, code: str) -> None:
+def test_run_that_misses_steps_is_an_error(script: str, timeout_s: float, code: str) -> None:
     with pytest.raises(ValueError, match=f"not all 2 workers made 5 steps, exit code {code}:"):
         run(script, steps=5, timeout_s=timeout_s)

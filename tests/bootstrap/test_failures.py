@@ -36,7 +36,7 @@ def test_every_retryable_error_has_a_short_name(error: RetryableError, slug: str
     assert short_reason(error, step=Step.TABLE) == slug
 
 
-def test_a_bug_is_not_retryable() -> None:
+def test_bug_is_not_retryable() -> None:
     assert not isinstance(TypeError("bug"), RETRYABLE_ERRORS)
 
 

@@ -205,7 +205,7 @@ def test_node_without_the_setting_engines_gets_no_mxnet_service(tmp_path: Path) 
     assert not under_root(tmp_path, "/etc/systemd/system/deeplearning-mxnet-environment.service").exists()
 
 
-def test_a_new_release_restarts_the_service_that_mounts(tmp_path: Path) -> None:
+def test_new_release_restarts_the_service_that_mounts(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker") | {"shared_storage": "efs:fs-0123456789abcdef0"}))

@@ -19,7 +19,7 @@ def releases(cluster: SimulatedCluster) -> dict[int, str]:
     return {member.node_index: member.release for member in cluster.table.read_membership().members}
 
 
-def test_the_membership_names_each_nodes_release(cluster: SimulatedCluster) -> None:
+def test_membership_names_each_nodes_release(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     nodes = [cluster.node("master", release=NEW), cluster.node("worker", release=OLD), cluster.node("worker", 1)]
@@ -57,7 +57,7 @@ def test_membership_without_releases_causes_no_writes(cluster: SimulatedCluster)
     assert writer.is_due(replace(record, release=OLD), earlier)
 
 
-def test_a_release_is_named_by_version_and_bundle() -> None:
+def test_release_is_named_by_version_and_bundle() -> None:
     assert own_release(Path("/opt/deeplearning/releases", "ab" * 32)) == f"{VERSION}:abababababab"
     assert own_release(Path("/home/me/checkout")) == ""
 

@@ -62,8 +62,8 @@ OF_SETTINGS: Final = ("resize", "extend", "up", "bake")
 """Commands that read ./cdk.json, which names their cluster."""
 OF_REGION: Final = ("list", "why", "up", "delete-bucket", "delete-storage")
 """Commands that need no cluster: up makes one, and why also explains stacks that are none."""
-OF_ONE_CLUSTER: Final = [command for command in LINES if command not in OF_REGION]
-CHOOSING: Final = [command for command in OF_ONE_CLUSTER if command not in (*OF_SETTINGS, "ssm-proxy")]
+NEEDS_A_CLUSTER: Final = [command for command in LINES if command not in OF_REGION]
+AMBIGUOUS_WITH_TWO: Final = [command for command in NEEDS_A_CLUSTER if command not in (*OF_SETTINGS, "ssm-proxy")]
 """Commands that take the only cluster of the region if --cluster names none."""
 
 

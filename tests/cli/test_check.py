@@ -106,7 +106,7 @@ def test_master_that_does_not_train_is_not_missing(
     assert capsys.readouterr().err == "dlcluster: nodes missing: 1; dlcluster status says why\n"
 
 
-def test_a_slow_node_is_named_with_what_to_do(
+def test_slow_node_is_named_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, Master(check_output(report(SLOW)))) == EXIT_FAILED
@@ -188,7 +188,7 @@ def test_failed_check_prints_the_jobs_own_reason(
         (check_output({}), "the check on the nodes printed a report that cannot be used: KeyError('comm_backend')"),
     ],
 )
-def test_a_report_that_cannot_be_used_is_one_line(
+def test_report_that_cannot_be_used_is_one_line(
     output: CommandResult, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(monkeypatch, Master(output)) == EXIT_FAILED

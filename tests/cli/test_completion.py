@@ -73,7 +73,7 @@ def test_nodes_that_dlcluster_has_seen_complete_in_any_directory(
     assert complete(shell, "dlcluster --cluster ", monkeypatch, capsys) == ["audio", "vision"]
 
 
-def test_a_command_remembers_the_cluster_and_forgets_one_that_is_gone(deploy: Deploy) -> None:
+def test_command_remembers_the_cluster_and_forgets_one_that_is_gone(deploy: Deploy) -> None:
     deploy("vision")
     assert main(["status"]) == 0
     assert main(["status"]) == 0
@@ -98,14 +98,14 @@ def test_clusters_of_one_name_in_two_accounts_are_kept_apart(monkeypatch: pytest
     assert read_seen() == [SeenCluster(name="vision", region=REGION, nodes=(1, 2))]
 
 
-def test_a_cache_of_an_earlier_version_is_read() -> None:
+def test_cache_of_an_earlier_version_is_read() -> None:
     file = Path.home() / FILE
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps([["vision", REGION, [1, 2]]]))
     assert read_seen() == [SeenCluster(name="vision", region=REGION, nodes=(1, 2))]
 
 
-def test_a_home_that_cannot_be_written_changes_nothing(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_that_cannot_be_written_changes_nothing(deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy("vision")
     monkeypatch.setenv("HOME", "/dev/null")
     assert main(["status"]) == 0
@@ -153,7 +153,7 @@ def test_completion_never_prints_an_error(
     ] == expected
 
 
-def test_the_shell_completes_the_files_of_a_command(
+def test_shell_completes_the_files_of_a_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("_DLCLUSTER_COMPLETE", "bash_complete")
@@ -226,7 +226,7 @@ def test_words_are_completed_on_a_terminal(command: str, load: str, function: st
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_names_the_program(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_names_the_program(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert [new for _, new in CHANGES[shell] if new not in script] == []

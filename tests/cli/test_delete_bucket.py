@@ -42,7 +42,7 @@ def bucket_of_a_stack(name: str) -> dict[str, Any]:
     return {"Resources": {"B": {"Type": "AWS::S3::Bucket", "Properties": properties}}}
 
 
-def test_a_left_bucket_is_listed_and_deleted_with_every_version(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_left_bucket_is_listed_and_deleted_with_every_version(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
     make(s3, "mine", **{CLUSTER_TAG: "demo"})
     make(s3, "foreign", team="vision")
     assert main(["delete-bucket"]) == 0

@@ -10,7 +10,7 @@ from cli.aws.scaling import ScalingGroups
 from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError, CredentialsError
 from cli.main import main
-from tests.cli.command_lines import CHOOSING, LINES, OF_ONE_CLUSTER, ON_MASTER, words_of
+from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, ON_MASTER, words_of
 from tests.cli.fleet import KEY, REGION, Deploy, error_line, put_members
 
 
@@ -116,14 +116,14 @@ def test_missing_region_is_a_usage_error(
     assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
-@pytest.mark.parametrize("command", OF_ONE_CLUSTER)
+@pytest.mark.parametrize("command", NEEDS_A_CLUSTER)
 def test_missing_cluster_is_reported(command: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     """The region is the wrong one: it has no cluster at all, or only another one."""
     words = words_of(command, region=REGION)
     assert main(["--region", "us-east-2", *words]) == EXIT_NO_CLUSTER
     assert error_line(capsys).startswith("no cluster in us-east-2 (--region or AWS_REGION selects another); ")
     deploy("one")
-    assert main([*(["--cluster", "two"] if command in CHOOSING else []), *words]) == EXIT_NO_CLUSTER
+    assert main([*(["--cluster", "two"] if command in AMBIGUOUS_WITH_TWO else []), *words]) == EXIT_NO_CLUSTER
     assert error_line(capsys) == "no cluster 'two' in eu-west-1, there is: one"
 
 
@@ -143,7 +143,7 @@ def test_empty_list_names_the_cluster_that_it_is_for(
     assert error_line(capsys) == sentence
 
 
-@pytest.mark.parametrize("command", CHOOSING)
+@pytest.mark.parametrize("command", AMBIGUOUS_WITH_TWO)
 def test_ambiguous_cluster_is_reported(command: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     deploy("one")
     deploy("two", private=["10.1.0.4"], host_keys=[KEY])
@@ -151,7 +151,7 @@ def test_ambiguous_cluster_is_reported(command: str, deploy: Deploy, capsys: pyt
     assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
 
 
-@pytest.mark.parametrize("command", CHOOSING)
+@pytest.mark.parametrize("command", AMBIGUOUS_WITH_TWO)
 def test_several_clusters_are_looked_up_in_the_settings(
     command: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +176,7 @@ def test_each_command_on_the_master_reports_a_missing_master(
     assert error_line(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
 
-def test_a_paused_cluster_is_named_where_the_master_is_looked_for(
+def test_paused_cluster_is_named_where_the_master_is_looked_for(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = deploy()

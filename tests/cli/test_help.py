@@ -23,7 +23,7 @@ def command_of(command: str) -> click.Command:
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
-def test_the_commands_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     out = capsys.readouterr().out
     for command, text in COMMANDS.items():

@@ -17,7 +17,7 @@ from tests.cli.fleet import KEY, REGION, Deploy
 pytestmark = pytest.mark.usefixtures("aws")
 
 
-def test_the_list_continues_after_a_stack_with_odd_outputs(
+def test_list_continues_after_a_stack_with_odd_outputs(
     deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy("one")
@@ -64,7 +64,7 @@ def test_no_time_is_cut_on_a_terminal_of_80_columns(
     assert "2026-11-25 02:26" in capsys.readouterr().out
 
 
-def test_an_explanation_shows_no_control_characters(
+def test_explanation_shows_no_control_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = UnfinishedStack(name="two\x1b[2J", status="DELETE_FAILED", created="2026-01-01T00:00:00Z")
@@ -90,7 +90,7 @@ def test_an_explanation_shows_no_control_characters(
         ("REVIEW_IN_PROGRESS", "nothing was created yet; cdk deploy continues it, cdk destroy removes it"),
     ],
 )
-def test_a_cluster_that_is_being_created_or_failed_is_listed_and_explained(
+def test_cluster_that_is_being_created_or_failed_is_listed_and_explained(
     status: str,
     explanation: str | None,
     deploy: Deploy,

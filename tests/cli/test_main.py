@@ -69,7 +69,7 @@ def test_master_that_has_not_started_is_reported(deploy: Deploy, capsys: pytest.
     assert error_line(capsys) == "cluster demo has no members yet: its master has not started"
 
 
-def test_a_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = deploy()
     put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=3)
     assert main(["status"]) == 0
@@ -164,7 +164,7 @@ def test_missing_identity_is_a_usage_error(deploy: Deploy, capsys: pytest.Captur
     assert error_line(capsys) == "--identity must be a private key file, got '/no/such/key'"
 
 
-def test_the_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_path: Path) -> None:
+def test_program_runs_by_its_path(deploy: Deploy, aws: dict[str, str], tmp_path: Path) -> None:
     deploy()
     link = tmp_path / "dlcluster"
     link.symlink_to(PROGRAM)

@@ -14,7 +14,7 @@ OTHERS = ("botocore", "jmespath", "urllib3", "dateutil", "six", "click")
 """Packages with which ``dlcluster status`` comes as far as looking for a region."""
 
 
-def test_the_environment_is_activated_where_there_is_one(tmp_path: Path) -> None:
+def test_environment_is_activated_where_there_is_one(tmp_path: Path) -> None:
     without = missing_message("click", checkout=tmp_path)
     how = "docs/start/install.md shows how to make an environment with requirements.txt"
     assert without == f"{sys.executable} has no click: {how}"
@@ -25,7 +25,7 @@ def test_the_environment_is_activated_where_there_is_one(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("words", [["status"], ["run", "--", "true"]])
-def test_a_missing_package_is_named_before_a_missing_region(words: list[str], tmp_path: Path) -> None:
+def test_missing_package_is_named_before_a_missing_region(words: list[str], tmp_path: Path) -> None:
     for name in OTHERS:
         spec = find_spec(name)
         assert spec is not None

@@ -93,7 +93,7 @@ def on_terminal(words: list[str], **variables: str) -> str:
     return shown.decode().replace("\r", "")
 
 
-def test_a_terminal_gets_a_table_with_color(deploy: Deploy) -> None:
+def test_terminal_gets_a_table_with_color(deploy: Deploy) -> None:
     deploy()
     shown = on_terminal(["status"])
     assert "demo: 3 of 3 nodes, generation 7\n" in shown

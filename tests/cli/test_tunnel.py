@@ -16,7 +16,7 @@ from cli.ssh.forward import LOOPBACK, free_port
 from tests.ports import held_port
 
 
-def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
+def test_port_in_use_is_not_taken_for_the_tunnel() -> None:
     with socket.socket() as foreign:
         foreign.bind((LOOPBACK, 0))
         foreign.listen()
@@ -28,7 +28,7 @@ def test_a_port_in_use_is_not_taken_for_the_tunnel() -> None:
         assert free_port(port, 0) != port
 
 
-def test_the_wanted_port_is_taken_if_it_is_free() -> None:
+def test_wanted_port_is_taken_if_it_is_free() -> None:
     with held_port() as port:
         assert free_port(port) == port
 
@@ -47,7 +47,7 @@ def probing(port: int) -> "Iterator[subprocess.Popen[bytes]]":
         process.stdin.close()
 
 
-def test_a_port_on_which_a_program_listens_gets_its_tunnel() -> None:
+def test_port_on_which_a_program_listens_gets_its_tunnel() -> None:
     with socket.socket() as program:
         program.bind((LOOPBACK, 0))
         program.listen()
@@ -74,7 +74,7 @@ def test_port_on_which_nothing_listens_is_reported_with_advice(node_type: NodeTy
     assert str(failure.value) == f"nothing listens on localhost:{named or port} of {name}: {advice}"
 
 
-def test_the_probes_line_counts_after_other_output() -> None:
+def test_probes_line_counts_after_other_output() -> None:
     script = "printf welcome; sleep 0.1; echo nothing listens; exec cat"
     with (
         subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
@@ -83,13 +83,13 @@ def test_the_probes_line_counts_after_other_output() -> None:
         check_port(process, member("worker"), 8080)
 
 
-def test_a_probe_without_an_answer_delays_the_tunnel_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_without_an_answer_delays_the_tunnel_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "PROBE_TIMEOUT_S", 0.2)
     script = "printf welcome; exec cat"
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         check_port(process, member("worker"), 8080)
 
 
-def test_a_node_that_prints_something_else_gets_its_tunnel() -> None:
+def test_node_that_prints_something_else_gets_its_tunnel() -> None:
     with subprocess.Popen(["echo", "welcome"], stdout=subprocess.PIPE) as process:
         check_port(process, member("worker"), 8080)

@@ -147,7 +147,7 @@ def test_interval_requires_watch(aws: dict[str, str], capsys: pytest.CaptureFixt
     assert error_line(capsys) == "--interval requires --watch"
 
 
-def test_a_terminal_shows_one_table_that_changes(deploy: Deploy) -> None:
+def test_terminal_shows_one_table_that_changes(deploy: Deploy) -> None:
     without_master(deploy())
     pid, terminal = pty.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Deploy one cluster for all tests of a part, like a user, on real nodes of the local AWS."""
+"""Deploy one cluster for all tests of a folder (cluster/, healing/, ...), like a user, on nodes of the local AWS."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,26 +28,26 @@ def user() -> Iterator[User]:
 
 
 @pytest.fixture(scope="session")
-def more_settings() -> tuple[str, ...]:
-    """Return settings of the cluster, as arguments; a part's own conftest.py replaces them."""
+def extra_settings() -> tuple[str, ...]:
+    """Return settings of the cluster, as arguments; a folder's own conftest.py replaces them."""
     return ()
 
 
 @pytest.fixture(scope="session")
-def deployed(user: User, more_settings: tuple[str, ...]) -> None:
-    """Deploy the cluster; a part's own conftest.py may deploy the same one in another way."""
-    user.cdk(*deploy_arguments(nodes=NODES), *more_settings)
+def deployed(user: User, extra_settings: tuple[str, ...]) -> None:
+    """Deploy the cluster; a folder's own conftest.py may deploy the same one in another way."""
+    user.cdk(*deploy_arguments(nodes=NODES), *extra_settings)
 
 
 @pytest.fixture(scope="session")
-def cluster(user: User, more_settings: tuple[str, ...], deployed: None) -> DeployedCluster:
+def cluster(user: User, extra_settings: tuple[str, ...], deployed: None) -> DeployedCluster:
     """Return the deployed cluster; after_all_tests/test_destroy.py destroys it and checks what is left."""
     user.write_ssh_config()
     outputs = stack_outputs()
     masters = group_instances(outputs["MasterAutoScalingGroup"])
     workers = group_instances(outputs["WorkerAutoScalingGroup"])
     assert (len(masters), len(workers)) == (1, NODES - 1)
-    return DeployedCluster(user=user, instances=(*masters, *workers), settings=more_settings)
+    return DeployedCluster(user=user, instances=(*masters, *workers), settings=extra_settings)
 
 
 @pytest.fixture(scope="module")

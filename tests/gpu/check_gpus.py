@@ -79,7 +79,7 @@ class TwoGpus(unittest.TestCase):
                 found = self.weights(*options, "--reduction", "buckets", count=2, program=buckets)
                 assert distance(found, alike) < tolerance
 
-    def test_a_rank_lost_at_the_end_of_an_epoch_is_one_line(self) -> None:
+    def test_rank_lost_at_the_end_of_an_epoch_is_one_line(self) -> None:
         program = program_with(
             "from datetime import timedelta; "
             "patch('trainer.distributed.reduce.reducers.STEP_TIMEOUT', timedelta(seconds=5)).start(); "
@@ -92,7 +92,7 @@ class TwoGpus(unittest.TestCase):
             assert "the GPU has not finished its work within 5 s, another rank may be lost" in last_line
             assert "Traceback" not in ranks[0].log.read_text()
 
-    def test_a_killed_rank_ends_the_other_with_one_line(self) -> None:
+    def test_killed_rank_ends_the_other_with_one_line(self) -> None:
         options = (*OPTIONS, "--num-epochs", "1000")
         with running(*options, directory=self.directory, count=2, program=program_with(), variables=VARIABLES) as ranks:
             ranks[0].wait_for_log("Batch [2]")

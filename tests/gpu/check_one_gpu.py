@@ -77,7 +77,7 @@ class OneGpu(unittest.TestCase):
             with self.subTest(str(mode)):
                 assert distance(learned(backend(GPU, mode=mode)), exact) < tolerance
 
-    def test_a_step_never_waits_for_the_gpu(self) -> None:
+    def test_step_never_waits_for_the_gpu(self) -> None:
         for mode in (DEFAULT_MODE, ComputeMode(dtype=HALF, channels_last=True), ComputeMode(dtype="float16")):
             ours = backend(GPU, mode=mode)
             read = ours.make_batch_loader(DATA)
@@ -103,7 +103,7 @@ class OneGpu(unittest.TestCase):
         assert abs(late.loss_sum / result.loss_sum - 1) < 1e-4
         assert abs(late.correct - result.correct) <= 2
 
-    def test_a_loss_that_is_not_finite_changes_no_weights(self) -> None:
+    def test_loss_that_is_not_finite_changes_no_weights(self) -> None:
         for mode in (DEFAULT_MODE, ComputeMode(dtype="float16")):
             ours = backend(GPU, mode=mode, network="lenet")
             learned(ours)
@@ -115,7 +115,7 @@ class OneGpu(unittest.TestCase):
             assert np.isnan(result.loss_sum)
             assert result.delay_steps == 1
 
-    def test_a_checkpoint_is_copied_beside_the_step_that_follows(self) -> None:
+    def test_checkpoint_is_copied_beside_the_step_that_follows(self) -> None:
         ours = backend(GPU)
         learned(ours)
         before = ours.state()
@@ -182,7 +182,7 @@ class CommandLine(unittest.TestCase):
         assert found is not None
         assert float(found[1]) >= 0.98
 
-    def test_an_interrupted_training_ends_with_the_same_bits(self) -> None:
+    def test_interrupted_training_ends_with_the_same_bits(self) -> None:
         for dtype in ("float32", "float16"):
             options = (*DIGITS, "--disp-batches", "1", "--num-epochs", "4", "--dtype", dtype, "--deterministic")
             place, undisturbed = self.directory / dtype, self.directory / f"whole-{dtype}"
@@ -205,13 +205,13 @@ class CommandLine(unittest.TestCase):
             [rank] = run("--benchmark", "1", *size, "--deterministic", directory=place, variables=OWN)
             assert rank.digests
 
-    def test_a_full_gpu_is_one_line(self) -> None:
+    def test_full_gpu_is_one_line(self) -> None:
         options = ("--network", "resnet50", "--benchmark", "1", "--num-examples", "8192", "--batch-size", "8192")
         with running(*options, directory=self.directory, variables=OWN) as [rank]:
             assert rank.wait() == 1
         self.assert_one_line(rank, "the GPU's memory is too small for 8192 samples")
 
-    def test_a_gpu_that_is_not_there_is_one_line(self) -> None:
+    def test_gpu_that_is_not_there_is_one_line(self) -> None:
         with running("--gpus", "99", directory=self.directory, variables=OWN) as [rank]:
             assert rank.wait() == 2
         self.assert_one_line(rank, "no GPU 99 on this machine")

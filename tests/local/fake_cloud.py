@@ -55,7 +55,7 @@ class FakeEc2:
 class FakeCloud:
     """The inventory, and a record of what the data plane does."""
 
-    plane: reconciler.DataPlane
+    plane: reconciler.Reconciler
     ec2: FakeEc2
     inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
@@ -86,7 +86,7 @@ def unknown() -> set[str]:
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) -> FakeCloud:
     ec2 = FakeEc2(unknown)
     session: Any = SimpleNamespace(client=lambda _service: ec2)
-    plane = reconciler.DataPlane(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
+    plane = reconciler.Reconciler(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
     cloud = FakeCloud(plane=plane, ec2=ec2)
     monkeypatch.setattr(plane, "_launch_attempts", LaunchAttempts(lambda: cloud.now))
 

@@ -15,7 +15,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "deeplearning-cdk"
 
 
-def test_a_tree_is_built_once_and_removed_when_unused(cache: Path) -> None:
+def test_tree_is_built_once_and_removed_when_unused(cache: Path) -> None:
     builds: list[str] = []
 
     def build(tree: Path) -> None:

@@ -1,4 +1,4 @@
-"""Describe a cluster as an intruder finds it: its names, its nodes, and what each node's role grants."""
+"""Describe a cluster as an attacker finds it: its names, its nodes, and what each node's role grants."""
 
 import json
 import re
@@ -102,7 +102,7 @@ class RoleCluster:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Return the names and IDs for which an intruder looks, by label."""
+        """Return the names and IDs for which an attacker looks, by label."""
         addresses = self.aws.client("ec2").describe_addresses()["Addresses"]
         public = self._physical_id("AWS::EC2::EIP", "MasterAddress")
         return {
@@ -135,7 +135,7 @@ class RoleCluster:
 
 @dataclass(frozen=True)
 class Node:
-    """A node that an intruder has taken over."""
+    """A node that an attacker has taken over."""
 
     cluster: RoleCluster
     type: str

@@ -80,7 +80,7 @@ def cluster(deploy: Deploy) -> RoleCluster:
 
 @pytest.fixture
 def worker(cluster: RoleCluster) -> Node:
-    """Return a stolen worker: the intruder's programs use its role."""
+    """Return a stolen worker: the attacker's programs use its role."""
     return cluster.node("worker")
 
 

@@ -1,4 +1,4 @@
-"""Abuse every Allow of each role with the role's own credentials, as an intruder on a node could.
+"""Abuse every Allow of each role with the role's own credentials, as an attacker on a node could.
 
 Each test shows what is refused, and ends with what the role still allows. For how that remainder is handled, see
 docs/security.md and docs/decisions/006-what-a-node-may-do.md.
@@ -136,7 +136,7 @@ WRITABLE = {"worker": {"its own"}, "master": {"its own", *SHARED}}
 def test_each_role_writes_these_records_and_no_others(node: Node) -> None:
     dynamodb, table, before = node.client("dynamodb"), node.cluster.names["TABLE"], stored(node)
     # A record as its owner would write it, because only the key decides.
-    lie = {"version": {"N": "2"}, "host_key": {"S": public_key("an intruder's")}, "draining": {"BOOL": True}}
+    lie = {"version": {"N": "2"}, "host_key": {"S": public_key("an attacker's")}, "draining": {"BOOL": True}}
     written = {}
     for label, key in records(node).items():
         item = {**record(key, instance_id=node.instance_id, node_type="master"), **lie}

@@ -1,4 +1,4 @@
-"""Test what an intruder on a node can do to other nodes' checkpoints."""
+"""Test what an attacker on a node can do to other nodes' checkpoints."""
 
 import json
 from collections.abc import Iterator

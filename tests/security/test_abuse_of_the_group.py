@@ -1,4 +1,4 @@
-"""Test what an intruder on a node can do to other nodes, of its group and of the other one."""
+"""Test what an attacker on a node can do to other nodes, of its group and of the other one."""
 
 import json
 from collections.abc import Iterator
@@ -115,7 +115,7 @@ def test_master_pauses_the_cluster_and_sets_no_other_size(cluster: RoleCluster, 
 
 
 def pause_and_resume(group: Group, autoscaling: Any) -> None:
-    """Set the group to zero with the intruder's client, and back as an administrator."""
+    """Set the group to zero with the attacker's client, and back as an administrator."""
     members = group.in_service()
     size = len(members)
     autoscaling.update_auto_scaling_group(AutoScalingGroupName=group.name, **ZERO)

@@ -10,7 +10,7 @@ NAME = "hardened"
 HARDENED = {"hardened": True, "private": True, "flow_logs": True, "shared_storage": "none", "role_name_prefix": "team-"}
 
 
-def test_a_hardened_stack_keeps_everything_under_the_users_key(aws: Aws, deploy: Deploy) -> None:
+def test_hardened_stack_keeps_everything_under_the_users_key(aws: Aws, deploy: Deploy) -> None:
     iam, logs, table = aws.client("iam"), aws.client("logs"), aws.client("dynamodb")
     made = deploy(NAME, **HARDENED)
     made.complete()

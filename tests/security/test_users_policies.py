@@ -130,7 +130,7 @@ def members(cluster: RoleCluster, described: FoundCluster) -> Iterator[dict[str,
         ("bake", "ec2:TerminateInstances"),
     ],
 )
-def test_a_user_without_an_action_is_refused_and_changes_nothing(
+def test_user_without_an_action_is_refused_and_changes_nothing(
     project: Project, command: str, action: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager

@@ -72,14 +72,14 @@ def test_nodes_read_named_buckets_and_write_only_with_rw(with_data: Template, ro
     assert not may(with_data, role, "s3:GetBucketPolicy", "images")
 
 
-def test_the_key_serves_s3_alone(with_data: Template) -> None:
+def test_key_serves_s3_alone(with_data: Template) -> None:
     for role in ("RolesMaster", "RolesWorker"):
         [key] = [s for s in statements(with_data, role) if "kms:Decrypt" in actions(s)]
         assert (actions(key), key["Resource"]) == (["kms:Decrypt", "kms:GenerateDataKey"], KEY)
         assert plain(key["Condition"]) == {"StringEquals": {"kms:ViaService": ["s3.eu-west-1.amazonaws.com"]}}
 
 
-def test_a_former_key_of_the_cluster_is_readable_through_s3(synthesize: Synthesize) -> None:
+def test_former_key_of_the_cluster_is_readable_through_s3(synthesize: Synthesize) -> None:
     template = synthesize(data_keys=(KEY,))
     for role in ("RolesMaster", "RolesWorker"):
         [key] = [s for s in statements(template, role) if "kms:Decrypt" in actions(s)]

@@ -12,7 +12,7 @@ from tests.stacks.template_parts import Template, resources
 Synthesize = Callable[..., Template]
 
 
-def test_a_deploy_leaves_sizes_alone_that_it_does_not_change(template: Template) -> None:
+def test_deploy_leaves_sizes_alone_that_it_does_not_change(template: Template) -> None:
     groups = resources(template, "AWS::AutoScaling::AutoScalingGroup")
     assert [group["UpdatePolicy"] for group in groups] == [
         {"AutoScalingScheduledAction": {"IgnoreUnmodifiedGroupSizeProperties": True}}

@@ -70,7 +70,7 @@ def test_every_acknowledged_rule_would_fire_and_no_other(
     assert len(ACKNOWLEDGED) <= 6
 
 
-def test_the_page_gives_the_reason_for_each_acknowledged_rule() -> None:
+def test_page_gives_the_reason_for_each_acknowledged_rule() -> None:
     page = (REPOSITORY / "docs/security.md").read_text()
     assert dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", page, re.MULTILINE)) == dict(ACKNOWLEDGED)
 
@@ -111,7 +111,7 @@ def test_nodes_use_the_key_through_two_services_alone(hardened: Template) -> Non
     assert all(len(re.sub(r"\s", "", json.dumps(policy))) < 5000 for policy in policies)
 
 
-def test_a_key_is_allowed_before_anything_is_encrypted_with_it(synthesize: Synthesize, hardened: Template) -> None:
+def test_key_is_allowed_before_anything_is_encrypted_with_it(synthesize: Synthesize, hardened: Template) -> None:
     policies = []
     for template in (hardened, synthesize(kms_key=KEY), synthesize(kms_key=KEY.replace("1234", "5678"))):
         parts = template["Resources"]
@@ -138,7 +138,7 @@ def test_names_too_long_for_a_managed_policy_are_refused(synthesize: Synthesize)
     assert synthesize(data_buckets=[name[:63] for name in long], **settings)
 
 
-def test_the_flow_log_fills_a_group_of_its_own_and_may_do_nothing_else(hardened: Template) -> None:
+def test_flow_log_fills_a_group_of_its_own_and_may_do_nothing_else(hardened: Template) -> None:
     [log] = resources(hardened, "AWS::EC2::FlowLog")
     groups = {name for name, part in hardened["Resources"].items() if part["Type"] == "AWS::Logs::LogGroup"}
     [own] = [name for name in groups if "FlowLogs" in name]

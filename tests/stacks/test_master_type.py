@@ -21,7 +21,7 @@ def configured(launch: dict[str, Any], name: str) -> str:
     return found[1]
 
 
-def test_a_master_of_its_own_type_shares_neither_fabric_nor_place_nor_reservation(synthesize: Synthesize) -> None:
+def test_master_of_its_own_type_shares_neither_fabric_nor_place_nor_reservation(synthesize: Synthesize) -> None:
     template = synthesize(instance_type="g5.8xlarge", master_instance_type="m7i.xlarge", worker_count=2)
     master, worker = (node_launch_data(template, name) for name in ("Master", "Worker"))
     assert (master["InstanceType"], worker["InstanceType"]) == ("m7i.xlarge", "g5.8xlarge")
@@ -41,7 +41,7 @@ def test_a_master_of_its_own_type_shares_neither_fabric_nor_place_nor_reservatio
     assert "CapacityReservationSpecification" in node_launch_data(reserved, "Worker")
 
 
-def test_a_master_with_one_interface_gives_workers_with_several_a_public_way_in() -> None:
+def test_master_with_one_interface_gives_workers_with_several_a_public_way_in() -> None:
     assert ClusterProps(instance_type="p5.48xlarge").unreachable_master_reason is not None
     small_master = ClusterProps(instance_type="p5.48xlarge", master_instance_type="m7i.xlarge")
     assert small_master.unreachable_master_reason is None
@@ -58,7 +58,7 @@ def test_a_master_with_one_interface_gives_workers_with_several_a_public_way_in(
     ],
     ids=str,
 )
-def test_a_master_of_the_workers_type_trains_unless_the_setting_is_false(
+def test_master_of_the_workers_type_trains_unless_the_setting_is_false(
     settings: dict[str, object], *, trains: bool
 ) -> None:
     assert ClusterProps.from_context({"cluster": settings}).effective_master_trains is trains

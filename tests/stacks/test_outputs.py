@@ -17,7 +17,7 @@ def props(cluster_name: str) -> ClusterProps:
     return ClusterProps(cluster_name=cluster_name, worker_count=1, key_name="me", shared_storage="efs")
 
 
-def test_a_users_own_stack_has_the_outputs_by_which_dlcluster_finds_a_cluster(
+def test_users_own_stack_has_the_outputs_by_which_dlcluster_finds_a_cluster(
     context: dict[str, Any], tmp_path: Path
 ) -> None:
     app = cdk.App(context=context, outdir=str(tmp_path), builtin_cloud_formation_validation=False)
@@ -31,7 +31,7 @@ def test_a_users_own_stack_has_the_outputs_by_which_dlcluster_finds_a_cluster(
     assert {contract.TABLE_OUTPUT, contract.LOGIN_USER_OUTPUT, contract.SHARED_STORAGE_OUTPUT} <= outputs.keys()
 
 
-def test_a_stack_contains_one_cluster(context: dict[str, Any], tmp_path: Path) -> None:
+def test_stack_contains_one_cluster(context: dict[str, Any], tmp_path: Path) -> None:
     app = cdk.App(context=context, outdir=str(tmp_path))
     stack = cdk.Stack(app, "Vision")
     DeepLearningCluster(stack, "Training", props=props("vision"))

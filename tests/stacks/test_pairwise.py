@@ -54,7 +54,7 @@ def chosen() -> list[dict[str, int]]:
     return [*islice(rows(SEED), ROWS)]
 
 
-def test_the_rows_contain_every_possible_pair(chosen: list[dict[str, int]]) -> None:
+def test_rows_contain_every_possible_pair(chosen: list[dict[str, int]]) -> None:
     wanted = possible_pairs().keys()
     found = wanted & set().union(*map(pairs, chosen))
     # A dozen rows cannot contain them all; the soak covers the rest.

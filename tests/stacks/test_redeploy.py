@@ -120,7 +120,7 @@ def test_create_only_properties_are_those_of_aws() -> None:
     assert create_only("AWS::EC2::LaunchTemplate") == {"LaunchTemplateName"}
 
 
-def test_a_replacement_reaches_what_refers_to_it_in_a_create_only_property() -> None:
+def test_replacement_reaches_what_refers_to_it_in_a_create_only_property() -> None:
     def template(cidr: str) -> Template:
         vpc = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": cidr}}
         table = {"Type": "AWS::EC2::RouteTable", "Properties": {"VpcId": {"Ref": "Vpc"}}}

@@ -47,16 +47,14 @@ def test_address_is_created_after_the_gateway_and_released_after_the_master(temp
 
 
 @pytest.mark.parametrize(("minimum", "signals"), [(None, 4), (4, 4), (1, 1)])
-def test_the_deploy_waits_for_the_workers_that_it_needs(
-    synthesize: Synthesize, minimum: int | None, signals: int
-) -> None:
+def test_deploy_waits_for_the_workers_that_it_needs(synthesize: Synthesize, minimum: int | None, signals: int) -> None:
     group = groups(synthesize(worker_count=4, min_workers=minimum))["deeplearning-worker"]
     assert group["CreationPolicy"]["ResourceSignal"]["Count"] == signals
     sizes = [group["Properties"][name] for name in ("MinSize", "DesiredCapacity", "MaxSize")]
     assert sizes == [str(signals), "4", "4"]
 
 
-def test_the_deploy_waits_for_no_worker_when_it_needs_none(synthesize: Synthesize) -> None:
+def test_deploy_waits_for_no_worker_when_it_needs_none(synthesize: Synthesize) -> None:
     group = groups(synthesize(worker_count=4, min_workers=0))["deeplearning-worker"]
     assert "CreationPolicy" not in group
 

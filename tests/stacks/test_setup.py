@@ -57,9 +57,7 @@ def test_nodes_receive_the_hash_and_may_read_one_object(synthesize: Synthesize) 
         assert group["CreationPolicy"]["ResourceSignal"]["Timeout"] == "PT50M"
 
 
-def test_the_same_files_change_nothing_and_others_only_what_new_nodes_get(
-    synthesize: Synthesize, project: Path
-) -> None:
+def test_same_files_change_nothing_and_others_only_what_new_nodes_get(synthesize: Synthesize, project: Path) -> None:
     first, again = (synthesize(worker_count=1, setup="setup.sh") for _ in range(2))
     assert first == again
     (project / "setup.sh").write_text(f"{SCRIPT}pip --version\n")

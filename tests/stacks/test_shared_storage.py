@@ -32,7 +32,7 @@ def needed(template: Template, name: str) -> set[str]:
     return found
 
 
-def test_the_nodes_neither_wait_for_it_nor_fail_with_it(storage_template: Template) -> None:
+def test_nodes_neither_wait_for_it_nor_fail_with_it(storage_template: Template) -> None:
     for group in ("Master", "Workers"):
         waits_for = needed(storage_template, logical_id(storage_template, "AWS::AutoScaling::AutoScalingGroup", group))
         kinds = {storage_template["Resources"][name]["Type"] for name in waits_for}
@@ -70,7 +70,7 @@ def test_only_nodes_reach_its_port(storage_template: Template) -> None:
     assert {rule["SourceSecurityGroupId"]["Fn::GetAtt"][0] for rule in rules} == nodes
 
 
-def test_the_master_alone_may_ask_its_own_stack_for_the_id(storage_template: Template) -> None:
+def test_master_alone_may_ask_its_own_stack_for_the_id(storage_template: Template) -> None:
     asking = []
     for policy in resources(storage_template, "AWS::IAM::Policy"):
         for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
@@ -81,7 +81,7 @@ def test_the_master_alone_may_ask_its_own_stack_for_the_id(storage_template: Tem
     assert resource == {"Ref": "AWS::StackId"}
 
 
-def test_a_file_system_that_exists_gets_a_mount_target_and_nothing_else(synthesize: Synthesize) -> None:
+def test_file_system_that_exists_gets_a_mount_target_and_nothing_else(synthesize: Synthesize) -> None:
     template = synthesize(shared_storage=f"efs:{ID}")
     assert resources(template, "AWS::EFS::FileSystem") == []
     [target] = resources(template, "AWS::EFS::MountTarget")

@@ -80,7 +80,7 @@ def test_keys_without_room_in_the_tags_are_refused() -> None:
         ClusterProps(tags=tags, ssh_keys=keys)
 
 
-def test_a_changed_list_changes_the_masters_group_alone_and_replaces_nothing(synthesize: Synthesize) -> None:
+def test_changed_list_changes_the_masters_group_alone_and_replaces_nothing(synthesize: Synthesize) -> None:
     # Neither the nodes' launch templates nor a role contains the keys, so nothing that runs is affected.
     before = synthesize(worker_count=1, key_name="k")
     after = synthesize(worker_count=1, key_name="k", ssh_keys=(f"a={RSA}",))

@@ -20,7 +20,7 @@ def test_template_is_as_reviewed(template: Template, snapshot: SnapshotAssertion
     assert json.loads(text) == snapshot(extension_class=JSONSnapshotExtension)
 
 
-def test_the_release_is_that_of_the_bundle_that_new_nodes_fetch(template: Template) -> None:
+def test_release_is_that_of_the_bundle_that_new_nodes_fetch(template: Template) -> None:
     version, _, bundle = template["Outputs"][contract.RELEASE_OUTPUT]["Value"].partition(":")
     assert version == contract.VERSION
     assert re.search(rf"{contract.RELEASES_DIR}/{bundle}[0-9a-f]{{52}}\b", json.dumps(template))
@@ -30,7 +30,7 @@ def allow_list(template: Template) -> dict[str, list[str]]:
     return {"Fn::GetAtt": [logical_id(template, "AWS::EC2::PrefixList", "AllowList"), "PrefixListId"]}
 
 
-def test_a_deploy_has_no_entries_of_the_allow_list_to_restore(template: Template) -> None:
+def test_deploy_has_no_entries_of_the_allow_list_to_restore(template: Template) -> None:
     [made] = [r["Properties"] for r in resources(template, "AWS::EC2::PrefixList")]
     assert made["MaxEntries"] == 20
     assert "Entries" not in made
@@ -230,7 +230,7 @@ def test_no_deploy_replaces_nodes(template: Template) -> None:
         assert set(group["UpdatePolicy"]) == {"AutoScalingScheduledAction"}
 
 
-def test_a_smaller_group_ends_the_newest_nodes_first(template: Template) -> None:
+def test_smaller_group_ends_the_newest_nodes_first(template: Template) -> None:
     for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
         assert group["Properties"]["TerminationPolicies"] == ["NewestInstance"]
 

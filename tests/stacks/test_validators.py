@@ -27,7 +27,7 @@ def cluster(context: dict[str, Any], outdir: Path, **settings: Any) -> tuple[cdk
     return app, ClusterStack(app, "ClusterStack", props=ClusterProps(**settings))
 
 
-def test_the_cdks_own_validator_and_cfn_lint_find_nothing(context: dict[str, Any], tmp_path: Path) -> None:
+def test_cdks_own_validator_and_cfn_lint_find_nothing(context: dict[str, Any], tmp_path: Path) -> None:
     for number, settings in enumerate(SETTINGS):
         app, _ = cluster(context, tmp_path / str(number), **settings)
         app.synth()

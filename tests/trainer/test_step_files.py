@@ -101,7 +101,7 @@ def listed_files() -> set[str]:
     return {*re.findall(r"^- (\S+\.py):", docstring, re.MULTILINE)}
 
 
-def test_a_step_is_read_in_four_files() -> None:
+def test_step_is_read_in_four_files() -> None:
     assert len(listed_files()) <= MAX_FILES
 
 

@@ -25,7 +25,7 @@ _RATE: Final = re.compile(r"rate\((?P<count>[1-9][0-9]*) (?P<unit>minute|hour|da
 _YEARLY: Final = re.compile(r"cron\((?P<minute>\d+) (?P<hour>\d+) (?P<day>\d+) (?P<month>\d+) \? \*\)")
 _TARGET: Final = re.compile(r"arn:[^:]+:scheduler:::aws-sdk:(?P<service>[a-z0-9]+):(?P<action>[A-Za-z0-9]+)")
 _UNIT_S: Final[dict[str, float]] = {"minute": 60, "hour": 3600, "day": 86400}
-"""Seconds of each unit of a rate. ``set_minute`` shortens the minute alone, so that a test need not wait for five."""
+"""Seconds of each unit of a rate. ``set_minute_length`` shortens the minute alone, so that tests need not wait long."""
 LATEST_START: Final = timedelta(minutes=5)
 """Longest time by which a start may lie in the past ("CreateSchedule", EventBridge Scheduler API Reference)."""
 _ENDPOINT: list[str] = []
@@ -40,7 +40,7 @@ def serve_at(url: str) -> None:
     _ENDPOINT[:] = [url]
 
 
-def set_minute(seconds: float) -> None:
+def set_minute_length(seconds: float) -> None:
     """Set the seconds of a minute in ``rate(N minutes)``; other times, such as StartDate, are real."""
     _UNIT_S["minute"] = seconds
 

@@ -97,7 +97,7 @@ def test_parse_networks_rejects_invalid_text(text: str) -> None:
 
 
 @given(VALUES, VALUES)
-def test_a_nodes_own_record_is_right_or_refused(key: object, draining: object) -> None:
+def test_nodes_own_record_is_right_or_refused(key: object, draining: object) -> None:
     item: dict[str, Any] = {
         "id": {"S": "AROA:i-1"},
         "version": {"N": "2"},

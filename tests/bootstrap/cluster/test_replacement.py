@@ -60,7 +60,7 @@ def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: Simulate
     assert cluster.by_index() == {1: new.instance_id, 2: workers[0].instance_id, 3: workers[1].instance_id}
 
 
-def test_the_master_counts_the_instances_that_have_not_joined_yet(cluster: SimulatedCluster) -> None:
+def test_master_counts_the_instances_that_have_not_joined_yet(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     master, lost, other = nodes
     assert master.text(contract.ARRIVING_NODES_FILE) == "0\n"

@@ -77,7 +77,7 @@ def drop(cluster: SimulatedCluster, nodes: list[SimulatedNode], node: SimulatedN
     assert left < 20
 
 
-def test_a_node_ends_as_soon_as_its_ranks_have_ended(cluster: SimulatedCluster) -> None:
+def test_node_ends_as_soon_as_its_ranks_have_ended(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=300):
         nodes[1].metadata.notice = TERMINATING
@@ -125,7 +125,7 @@ def test_nodes_that_end_together_wait_for_their_own_ranks(cluster: SimulatedClus
     assert cluster.completed == [nodes[1].instance_id, nodes[0].instance_id, nodes[2].instance_id]
 
 
-def test_an_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: SimulatedCluster) -> None:
+def test_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster)
     with ranks(nodes[1], grace_s=600):
         nodes[1].metadata.notice = TerminationNotice(is_interruption_pending=True, is_terminating=True)
@@ -134,7 +134,7 @@ def test_an_interrupted_node_is_not_held_beyond_its_two_minutes(cluster: Simulat
         assert completes_after(cluster, nodes, nodes[1], most=10) >= 5
 
 
-def test_a_node_that_may_be_terminated_sends_no_more_heartbeats(
+def test_node_that_may_be_terminated_sends_no_more_heartbeats(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = form_cluster(cluster)
@@ -166,7 +166,7 @@ def test_slow_passes_keep_the_hook_alive(cluster: SimulatedCluster, monkeypatch:
     assert cluster.completed == []
 
 
-def test_a_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
+def test_master_that_waits_for_ranks_calls_aws_as_rarely_as_before(
     cluster: SimulatedCluster, calls: Counter[str]
 ) -> None:
     nodes = form_cluster(cluster)

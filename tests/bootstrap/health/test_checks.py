@@ -196,7 +196,7 @@ def test_machine_without_ssh_does_not_answer(monkeypatch: pytest.MonkeyPatch) ->
         (4, 0, HealthCheckFailure(reason="efa 0/4", needs_replacement=False)),
     ],
 )
-def test_a_node_has_the_adapters_that_it_was_launched_with(
+def test_node_has_the_adapters_that_it_was_launched_with(
     tmp_path: Path, expected: int, devices: int, failure: HealthCheckFailure | None
 ) -> None:
     for index in range(devices):

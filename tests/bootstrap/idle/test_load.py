@@ -92,7 +92,7 @@ def test_running_job_keeps_the_node_busy_even_while_waiting(machine: Machine, jo
     assert machine.busy_after(30.0) == ""
 
 
-def test_a_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
+def test_node_whose_load_cannot_be_read_is_busy(machine: Machine) -> None:
     (machine.root / CPU_STAT).unlink()
     assert machine.load.busy_with().startswith("load cannot be read: [Errno 2]")
 

@@ -71,7 +71,7 @@ def test_reader_sees_the_former_or_the_new_grace(tmp_path: Path, home: Path, mon
     assert seen == [600, 60, 60, 300]
 
 
-def test_a_job_that_is_over_delays_nothing(tmp_path: Path, home: Path) -> None:
+def test_job_that_is_over_delays_nothing(tmp_path: Path, home: Path) -> None:
     directory = home / JOBS / JOB
     directory.mkdir(parents=True)
     (directory / LOCK_FILE).write_text("60\n")
@@ -84,7 +84,7 @@ def test_other_content_delays_nothing(tmp_path: Path, home: Path, request: pytes
     assert longest_grace_s(tmp_path, USER.pw_name) == 0
 
 
-def test_a_grace_has_a_limit(tmp_path: Path, home: Path, request: pytest.FixtureRequest) -> None:
+def test_grace_has_a_limit(tmp_path: Path, home: Path, request: pytest.FixtureRequest) -> None:
     hold(request, home / JOBS / JOB / LOCK_FILE, "999999999\n")
     assert longest_grace_s(tmp_path, USER.pw_name) == MAX_GRACE_S
 

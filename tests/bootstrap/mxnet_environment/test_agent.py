@@ -9,7 +9,7 @@ from tests.bootstrap.simulated_cluster import SimulatedCluster
 SETTINGS = {"mxnet_environment": "horovod"}
 
 
-def test_a_node_is_ready_when_its_environment_is(cluster: SimulatedCluster) -> None:
+def test_node_is_ready_when_its_environment_is(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     node = cluster.node("master", settings=SETTINGS)
@@ -31,7 +31,7 @@ def test_hostname_resolves_to_the_reachable_address(cluster: SimulatedCluster) -
     assert f"{node.address} deeplearning-master deeplearning-worker1 {socket.gethostname()}\n" in node.text(HOSTS_FILE)
 
 
-def test_a_failing_build_fails_the_deploy_at_once(cluster: SimulatedCluster) -> None:
+def test_failing_build_fails_the_deploy_at_once(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     node = cluster.node("master", settings=SETTINGS)
@@ -56,7 +56,7 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: SimulatedClust
     assert cluster.signals[1:] == [("WorkerGroup", "FAILURE", f"{worker.instance_id} engines: waiting-for-master")]
 
 
-def test_a_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: SimulatedCluster) -> None:
+def test_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: SimulatedCluster) -> None:
     # A running cluster is better off with a master without MXNet than without a master.
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)

@@ -18,7 +18,7 @@ from tests.bootstrap.mxnet_environment.mxnet_node import RECIPE, MxnetNode
 pytestmark = pytest.mark.allow_subprocess
 
 
-def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], MxnetNode]) -> None:
+def test_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], MxnetNode]) -> None:
     master, worker = node("master"), node("worker")
     master.install_environment(is_master=True)
     worker.install_environment(is_master=False)
@@ -31,7 +31,7 @@ def test_the_master_builds_and_a_worker_fetches_the_same(node: Callable[[str], M
         assert MxnetEnvironmentMonitor(machine.root, name="horovod").check()
 
 
-def test_a_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], MxnetNode]) -> None:
+def test_replaced_master_fetches_what_the_first_one_built(node: Callable[[str], MxnetNode]) -> None:
     node("first").install_environment(is_master=True)
     second = node("second")
     second.install_environment(is_master=True)
@@ -54,7 +54,7 @@ def test_worker_reports_an_archive_that_never_came(node: Callable[[str], MxnetNo
     assert worker.clock.now >= 1060.0
 
 
-def test_a_node_waits_for_its_way_to_the_bucket(node: Callable[[str], MxnetNode]) -> None:
+def test_node_waits_for_its_way_to_the_bucket(node: Callable[[str], MxnetNode]) -> None:
     node("master").install_environment(is_master=True)
     worker = node("worker")
     worker.offline = 3
@@ -138,7 +138,7 @@ def test_build_stops_at_the_deadline_with_its_last_failure(node: Callable[[str],
     assert master.clock.now <= 1060.0
 
 
-def test_a_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], MxnetNode]) -> None:
+def test_build_that_can_only_fail_is_not_tried_again(node: Callable[[str], MxnetNode]) -> None:
     master = node("master")
     master.failures = [MxnetEnvironmentError("no C++ compiler", "to compile takes c++", is_permanent=True)]
     with pytest.raises(MxnetEnvironmentError, match=r"^to compile takes c\+\+ \(try 1\)$"):

@@ -23,7 +23,7 @@ def test_each_recipe_has_a_different_key() -> None:
     assert len({RECIPE.key, *(other.key for other in others)}) == 5
 
 
-def test_a_change_of_a_lock_file_or_of_the_patches_changes_the_key(
+def test_change_of_a_lock_file_or_of_the_patches_changes_the_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     changed = tmp_path / "changed"

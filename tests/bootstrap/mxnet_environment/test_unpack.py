@@ -27,7 +27,7 @@ def pack(file: Path, *members: tarfile.TarInfo) -> Path:
     return file
 
 
-def test_an_environment_is_unpacked_without_owners_and_special_modes(tmp_path: Path) -> None:
+def test_environment_is_unpacked_without_owners_and_special_modes(tmp_path: Path) -> None:
     to = tmp_path / "to"
     to.mkdir()
     members = [

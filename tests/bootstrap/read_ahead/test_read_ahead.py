@@ -97,7 +97,7 @@ def test_read_error_ends_the_read_ahead_with_one_line(
     )
 
 
-def test_the_command_of_the_unit_reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_of_the_unit_reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[Path]()
     monkeypatch.setattr(read_ahead_service, "read_ahead", asked.append)
     assert main([READ_AHEAD_UNIT.partition("/bootstrap ")[2].split()[0]]) == 0

@@ -22,7 +22,7 @@ def setups(cluster: SimulatedCluster) -> dict[int, str]:
     return {member.node_index: member.setup for member in cluster.table.read_membership().members}
 
 
-def test_a_node_joins_once_its_setup_has_succeeded(cluster: SimulatedCluster) -> None:
+def test_node_joins_once_its_setup_has_succeeded(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     master, worker = (cluster.node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))

@@ -98,7 +98,7 @@ def test_setup_runs_once_per_content(node: Node) -> None:
     assert node.ran[2:] == [["setup.sh"]]
 
 
-def test_a_master_of_a_workers_image_runs_the_setup_again(node: Node) -> None:
+def test_master_of_a_workers_image_runs_the_setup_again(node: Node) -> None:
     node.run_setup(BOTH)
     assert node.run_setup(BOTH, node_type="master").is_done
     assert len(node.ran) == 4
@@ -161,7 +161,7 @@ def test_output_is_logged_before_the_failure_is_reported(node: Node) -> None:
     assert (failures, monitor.failure) == ([None], "no")
 
 
-def test_a_full_disk_is_a_failure_of_one_line(node: Node) -> None:
+def test_full_disk_is_a_failure_of_one_line(node: Node) -> None:
     node.fails = OSError(28, os.strerror(28))
     assert node.run_setup(BOTH).failure == "No space left on device"
 

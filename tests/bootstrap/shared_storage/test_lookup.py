@@ -27,7 +27,7 @@ def lookup(*answers: dict[str, Any] | ClientError) -> FileSystemLookup:
     return FileSystemLookup(config, clients, monotonic=lambda: float(next(hours)))
 
 
-def test_the_mount_name_comes_from_the_description() -> None:
+def test_mount_name_comes_from_the_description() -> None:
     assert lookup({"LustreConfiguration": {"MountName": "abcdefgh"}}).find() == f"lustre:{ID}:abcdefgh"
 
 
@@ -40,7 +40,7 @@ def test_file_system_of_another_type_is_reported_and_looked_up_again(caplog: pyt
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "AccessDeniedException", "FileSystemNotFound"])
-def test_a_refused_query_is_logged_once_and_repeated_until_it_is_answered(
+def test_refused_query_is_logged_once_and_repeated_until_it_is_answered(
     caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
     refusal = ClientError({"Error": {"Code": code, "Message": "no"}}, "DescribeFileSystems")

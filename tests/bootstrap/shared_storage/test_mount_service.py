@@ -96,7 +96,7 @@ def test_efs_is_mounted_through_the_tunnel_with_nfs_4_1(node: Node) -> None:
     assert node.actions[4:] == ["guard"]
 
 
-def test_a_file_system_of_the_user_keeps_its_permissions(tmp_path: Path) -> None:
+def test_file_system_of_the_user_keeps_its_permissions(tmp_path: Path) -> None:
     node = Node(root=tmp_path, is_ours=False)
     node.announce(f"efs:{ID}")
     node.mounter.step()
@@ -145,7 +145,7 @@ def test_lustre_is_mounted_without_a_tunnel(node: Node) -> None:
     assert node.actions[1] == f"mount -t lustre -o noatime,flock,nosuid,nodev {source} /shared"
 
 
-def test_a_late_mount_target_is_retried_forever_with_longer_pauses(node: Node) -> None:
+def test_late_mount_target_is_retried_forever_with_longer_pauses(node: Node) -> None:
     node.announce(f"efs:{ID}")
     node.error = socket.gaierror(-2, "Name or service not known")
     pauses = [node.mounter.step() for _ in range(12)]

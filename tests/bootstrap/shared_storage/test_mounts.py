@@ -54,7 +54,7 @@ def test_mount_of_another_file_system_is_ignored(line: str, efs: bool, lustre: b
     assert (found.refers_to(EFS), found.refers_to(LUSTRE)) == (efs, lustre)
 
 
-def test_a_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_is_guarded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(mounts, "run", lambda command, timeout_s: commands.append(tuple(command)))
     mountinfo = tmp_path / "proc/self/mountinfo"

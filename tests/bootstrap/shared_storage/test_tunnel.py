@@ -99,7 +99,7 @@ def test_bytes_arrive_complete_in_both_directions(target: StorageTarget, trustin
     assert exchange(start(target, trusting), message) == message
 
 
-def test_a_certificate_of_another_name_or_authority_is_refused(target: StorageTarget, trusting: ssl.SSLContext) -> None:
+def test_certificate_of_another_name_or_authority_is_refused(target: StorageTarget, trusting: ssl.SSLContext) -> None:
     assert exchange(start(replace(target, host="127.0.0.1"), trusting), b"write") == b""
     assert exchange(start(target, ssl.create_default_context()), b"write") == b""
     with pytest.raises(ssl.SSLError):
@@ -122,7 +122,7 @@ def test_late_server_is_reached_by_the_next_connection(
     assert exchange(port, b"later") == b"later"
 
 
-def test_a_tunnel_that_fails_ends_the_process(
+def test_tunnel_that_fails_ends_the_process(
     target: StorageTarget, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes: queue.SimpleQueue[int] = queue.SimpleQueue()

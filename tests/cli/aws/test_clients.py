@@ -151,7 +151,7 @@ def test_every_command_explains_missing_credentials(
 
 
 @pytest.mark.parametrize("error", [UnauthorizedSSOTokenError(), CredentialRetrievalError(provider="p", error_msg="no")])
-def test_an_expired_login_is_explained(
+def test_expired_login_is_explained(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def refuse(self: object, operation: str, parameters: object) -> None:

@@ -55,7 +55,7 @@ MEMBERS = tuple(
         ("i-0000000000000000c", 12),
     ],
 )
-def test_a_node_has_many_names(name: str, node_index: int) -> None:
+def test_node_has_many_names(name: str, node_index: int) -> None:
     assert choose_node(name, MEMBERS, cluster_name="demo").node_index == node_index
 
 
@@ -137,7 +137,7 @@ def test_no_instances_make_no_call() -> None:
         assert find_instances(ec2, []) == {}
 
 
-def test_a_node_that_leaves_is_no_master_and_is_missing() -> None:
+def test_node_that_leaves_is_no_master_and_is_missing() -> None:
     leaving = replace(MEMBERS[0], draining=True)
     membership = ClusterMembership(generation=7, desired_nodes=3, members=(leaving, *MEMBERS[1:]))
     with pytest.raises(ClusterError, match="has no master now"):

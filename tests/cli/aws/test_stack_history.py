@@ -117,7 +117,7 @@ def test_cause_is_listed_first_without_cancelled_resources() -> None:
     assert reasons(FAILED) == [FAILED[2][2], FAILED[3][2]]
 
 
-def test_a_failed_deploy_is_remembered_after_its_stack_was_deleted() -> None:
+def test_failed_deploy_is_remembered_after_its_stack_was_deleted() -> None:
     assert reasons([*FAILED, *DELETED]) == reasons(FAILED)
 
 

@@ -55,6 +55,6 @@ def test_leaves_out_a_type_whose_efa_cards_are_scattered(
     assert "left p9.48xlarge out: EFA on network cards [1, 5]" in capsys.readouterr().err
 
 
-def test_the_first_card_of_p6_b300_has_no_efa() -> None:
+def test_first_card_of_p6_b300_has_no_efa() -> None:
     found = GPU_TYPES["p6-b300.48xlarge"]
     assert (found.network_cards, found.efa_interfaces, found.first_efa_card) == (17, 16, 1)

@@ -20,7 +20,7 @@ def write(directory: Path, app: Any, looked_up: Any = None) -> Path:
     return directory
 
 
-def test_the_products_own_settings_are_read() -> None:
+def test_products_own_settings_are_read() -> None:
     props = read_props(read_context(REPOSITORY, ["worker_count=3", "tags=a=b"]))
     assert (props.worker_count, props.tags) == (3, {"a": "b"})
 

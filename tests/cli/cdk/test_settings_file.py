@@ -61,7 +61,7 @@ def test_unexpected_file_is_refused_and_left_unchanged(text: str, tmp_path: Path
     assert path.read_text() == text
 
 
-def test_the_file_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, link = tmp_path / "real.json", tmp_path / "cdk.json"
     path.write_text(TEXT)
     path.chmod(0o640)

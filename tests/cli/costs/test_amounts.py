@@ -17,11 +17,11 @@ from cli.costs.amounts import dollars, dollars_by_kind
         ([3.0], ["3.00"]),
     ],
 )
-def test_the_shown_parts_add_up_to_the_shown_sum(amounts: list[float], shown: list[str]) -> None:
+def test_shown_parts_add_up_to_the_shown_sum(amounts: list[float], shown: list[str]) -> None:
     found = dollars_by_kind({str(number): amount for number, amount in enumerate(amounts)})
     assert [*found.values()] == shown
     assert dollars(sum(map(float, shown))) == dollars(sum(amounts))
 
 
-def test_an_unknown_part_leaves_the_others_as_they_are() -> None:
+def test_unknown_part_leaves_the_others_as_they_are() -> None:
     assert dollars_by_kind({"nodes": None, "nat": 0.006}) == {"nodes": "unknown", "nat": "0.01"}

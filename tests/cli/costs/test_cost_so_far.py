@@ -31,7 +31,7 @@ def termination(hour: float, name: str) -> Activity:
     return activity(hour - 0.5, f"Terminating EC2 instance: {name}", end=hour)
 
 
-def test_the_file_system_is_priced_by_its_present_size() -> None:
+def test_file_system_is_priced_by_its_present_size() -> None:
     parts = BilledParts(node_counts={"small": 2}, volume_gib=100, nat_gateways=1, addresses=2, shared_gb=200)
     message = cost_so_far([], types={}, parts=parts, prices=PRICES, since=START, now=START + timedelta(hours=10))
     # 200 GB for ten hours of a 730-hour month.
@@ -70,7 +70,7 @@ def test_spent_sums_the_cost_of_each_kind(
     assert found.total == pytest.approx(sum(expected.values()))
 
 
-def test_a_type_without_a_price_has_no_sum() -> None:
+def test_type_without_a_price_has_no_sum() -> None:
     parts = BilledParts(node_counts={"odd": 1}, volume_gib=100, nat_gateways=0, addresses=1)
     found = cost_so_far(
         instance_lifetimes([launch(0, "i-1")]),

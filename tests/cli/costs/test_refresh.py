@@ -49,9 +49,7 @@ def answer(stub: Stubber, *lists: list[str]) -> None:
         stub.add_response("get_products", {"FormatVersion": "aws_v1", "PriceList": found})
 
 
-def test_a_region_is_added_and_the_others_stay(
-    pricing: Stubber, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_region_is_added_and_the_others_stay(pricing: Stubber, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer(pricing, NODES, BUCKET, STORAGE, VOLUME, [*NAT, product("0.05", "GB")], ADDRESS)
     with pricing:
         assert refresh.main(["eu-west-1"]) == 0
@@ -70,9 +68,7 @@ def test_a_region_is_added_and_the_others_stay(
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_the_difference_is_shown(
-    pricing: Stubber, file: Path, capsys: pytest.CaptureFixture[str], *, check: bool
-) -> None:
+def test_difference_is_shown(pricing: Stubber, file: Path, capsys: pytest.CaptureFixture[str], *, check: bool) -> None:
     prices = {"c5": {"large": 0.2, "metal": 4.0}, "g6": {"xlarge": 0.9}}
     parts = {"bucket_gb_month": 0.023, "efs_gb_month": 0.33, "gp3_gib_month": 0.09, "nat_gateway_hour": 0.05}
     known = {"eu-west-1": {"date": "2020-01-01", **parts, "public_address_hour": 0.005, "instances": prices}}
@@ -90,7 +86,7 @@ def test_the_difference_is_shown(
     assert len(shown) == (3 if check else 4)
 
 
-def test_the_file_is_as_the_script_renders_it() -> None:
+def test_file_is_as_the_script_renders_it() -> None:
     regions = {name: refresh._flat(prices) for name, prices in json.loads(PRICES_FILE.read_text()).items()}
     assert render(regions) == PRICES_FILE.read_text()
 

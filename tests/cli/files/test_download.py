@@ -119,7 +119,7 @@ def test_path_that_names_no_file_or_folder_is_refused(path: str) -> None:
         ("/etc", "cd && tar -C / --format=posix -cf - -- etc", "etc"),
     ],
 )
-def test_a_path_may_be_written_in_many_ways(path: str, line: str, name: str) -> None:
+def test_path_may_be_written_in_many_ways(path: str, line: str, name: str) -> None:
     assert remote_tar(path, MASTER, master=MASTER) == Archive(command=line, name=name)
 
 
@@ -152,7 +152,7 @@ def test_download_fails_when_a_node_sends_a_path_outside(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_a_link_and_then_a_file_through_it_stay_inside(
+def test_link_and_then_a_file_through_it_stay_inside(
     connection: MasterConnection, remote_home: Path, tmp_path: Path
 ) -> None:
     link = tarfile.TarInfo("out/door")

@@ -119,7 +119,7 @@ def test_nothing_is_sent_from_the_home_directory(home: Path, monkeypatch: pytest
     assert not is_sent(Path("runs"))
 
 
-def test_a_submodule_that_is_not_checked_out_has_no_files(tmp_path: Path) -> None:
+def test_submodule_that_is_not_checked_out_has_no_files(tmp_path: Path) -> None:
     inner = write(tmp_path / "origin", "lib.py")
     git(inner, "init", "-q")
     git(inner, "add", ".")

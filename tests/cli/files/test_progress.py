@@ -30,7 +30,7 @@ def send(size: int, error: BaseException | None) -> None:
 
 
 @pytest.mark.parametrize("error", [ClusterError("the connection was lost"), KeyboardInterrupt()])
-def test_the_bar_is_erased_before_the_error_is_printed(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_is_erased_before_the_error_is_printed(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -42,7 +42,7 @@ def test_the_bar_is_erased_before_the_error_is_printed(error: BaseException, mon
     assert SHOW_CURSOR in after
 
 
-def test_a_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_upload_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     send(MIN_BAR_BYTES - 1, None)

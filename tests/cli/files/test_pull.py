@@ -87,7 +87,7 @@ def test_json_counts_what_came(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
 
 
-def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a\x1b[2J").touch()
     assert main(["pull", "x", "a\x1b[2J"]) == 0
     got = capsys.readouterr()

@@ -117,7 +117,7 @@ def test_remote_directory_name_is_safe(tmp_path: Path, name: str, expected: str)
     assert remote_name(tmp_path / name) == expected
 
 
-def test_a_command_that_ends_early_gives_its_reason(connection: MasterConnection) -> None:
+def test_command_that_ends_early_gives_its_reason(connection: MasterConnection) -> None:
     chunks = [bytes(1 << 18)] * 40
     done = connection.output("head -c 512 >/dev/null; echo 'no space left' >&2; exit 1", chunks=chunks)
     assert (done.exit_code, done.stderr) == (1, "no space left\n")

@@ -12,7 +12,7 @@ from cli.errors import EXIT_FAILED, EXIT_USAGE
 from tests.cli.image.account import IMAGE, SHA256, STEPS, WORKER, Account, ami_in_cdk_json, member
 
 
-def test_the_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     account = Account()
     assert bake(account, "--yes", "--json") == 0
     assert account.did == [*STEPS, "wait", "end"]
@@ -24,13 +24,13 @@ def test_the_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: p
     assert f"aws ec2 deregister-image --delete-associated-snapshots --image-id {IMAGE}" in err
 
 
-def test_the_worker_that_was_launched_last_becomes_the_image(bake: Callable[..., int]) -> None:
+def test_worker_that_was_launched_last_becomes_the_image(bake: Callable[..., int]) -> None:
     account = Account(launched=(1, 9, 3))
     assert bake(account, "--yes") == 0
     assert account.detached == ["i-00000000000000002"]
 
 
-def test_the_image_is_of_the_root_disk_only(bake: Callable[..., int]) -> None:
+def test_image_is_of_the_root_disk_only(bake: Callable[..., int]) -> None:
     account = Account()
     assert bake(account, "--yes") == 0
     (request,) = account.asked
@@ -95,7 +95,7 @@ def test_no_worker_is_ended_before_the_question_is_answered(
     ]
 
 
-def test_a_job_that_began_during_the_question_keeps_its_worker(
+def test_job_that_began_during_the_question_keeps_its_worker(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account = Account()
@@ -105,13 +105,13 @@ def test_a_job_that_began_during_the_question_keeps_its_worker(
 
 
 @pytest.mark.parametrize("refuses", ["create", "end"])
-def test_a_caller_without_permission_leaves_the_worker_in_its_group(bake: Callable[..., int], refuses: str) -> None:
+def test_caller_without_permission_leaves_the_worker_in_its_group(bake: Callable[..., int], refuses: str) -> None:
     account = Account(refuses=refuses)
     assert bake(account, "--yes") == EXIT_FAILED
     assert (account.did, account.marked) == ([], [])
 
 
-def test_a_worker_that_its_group_keeps_has_no_tag_and_runs_on(
+def test_worker_that_its_group_keeps_has_no_tag_and_runs_on(
     bake: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     account = Account(refuses="detach")
@@ -121,7 +121,7 @@ def test_a_worker_that_its_group_keeps_has_no_tag_and_runs_on(
 
 
 @pytest.mark.parametrize("image", [None, IMAGE])
-def test_a_node_that_somebody_else_may_have_detached_is_named_and_runs_on(
+def test_node_that_somebody_else_may_have_detached_is_named_and_runs_on(
     bake: Callable[..., int], capsys: pytest.CaptureFixture[str], image: str | None
 ) -> None:
     """A bake that was killed has left the first of its two tags."""

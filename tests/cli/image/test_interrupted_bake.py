@@ -21,7 +21,7 @@ def test_worker_is_terminated_only_after_its_group_tag_is_removed(bake: Callable
     assert account.did == ["detach", "mark", "end"]
 
 
-def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+def test_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     account = Account(fails_at="leave", group_tag_stays=100)
     with pytest.raises(Killed):
         bake(account, "--yes")
@@ -29,7 +29,7 @@ def test_a_worker_that_cannot_be_ended_is_named(bake: Callable[..., int], capsys
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_interrupted_bake_ends_its_worker_unless_the_image_is_pending(bake: Callable[..., int], step: str) -> None:
+def test_interrupted_bake_ends_its_worker_unless_the_image_is_pending(bake: Callable[..., int], step: str) -> None:
     account = Account(fails_at=step)
     with pytest.raises(Killed):
         bake(account, "--yes")
@@ -38,7 +38,7 @@ def test_an_interrupted_bake_ends_its_worker_unless_the_image_is_pending(bake: C
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_the_next_bake_completes_one_that_was_killed(bake: Callable[..., int], step: str) -> None:
+def test_next_bake_completes_one_that_was_killed(bake: Callable[..., int], step: str) -> None:
     account = Account(fails_at=step, is_killed=True)
     with pytest.raises(Killed):
         bake(account, "--yes")
@@ -57,13 +57,13 @@ def orphaned(**more: Any) -> Account:
     return Account(image=IMAGE, marked=[WORKER], detached=[WORKER], known_detached=[WORKER], **more)
 
 
-def test_the_worker_of_a_pending_image_is_ended_after_it(bake: Callable[..., int]) -> None:
+def test_worker_of_a_pending_image_is_ended_after_it(bake: Callable[..., int]) -> None:
     account = orphaned()
     assert bake(account) == 0
     assert (account.did, account.ended) == (["wait", "wait", "end"], [WORKER])
 
 
-def test_the_worker_of_a_failed_image_is_ended(bake: Callable[..., int]) -> None:
+def test_worker_of_a_failed_image_is_ended(bake: Callable[..., int]) -> None:
     account = orphaned(states=["pending", "failed"])
     assert bake(account) == EXIT_FAILED
     assert account.ended == [WORKER]
@@ -86,7 +86,7 @@ def test_at_the_timeout_the_worker_of_the_image_runs_on_and_is_named(
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_a_signal_ends_the_worker_without_a_terminal(
+def test_signal_ends_the_worker_without_a_terminal(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     class Gone(io.StringIO):
@@ -115,7 +115,7 @@ def test_under_nohup_bake_outlives_its_terminal(bake: Callable[..., int], monkey
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_worker_is_named_when_credentials_end(
+def test_worker_is_named_when_credentials_end(
     bake: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def expire(*_: object) -> None:

@@ -43,7 +43,7 @@ def test_ctrl_c_asks_once_whether_to_leave_the_job_running(
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} {printed}\n")
 
 
-def test_a_lost_connection_is_reported_with_the_job_still_running(
+def test_lost_connection_is_reported_with_the_job_still_running(
     master: Master, capfd: pytest.CaptureFixture[str]
 ) -> None:
     set_job_answers(master, end=record())

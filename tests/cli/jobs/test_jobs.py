@@ -196,7 +196,7 @@ def test_followed_logs_keep_the_exit_code(shell: str) -> None:
         assert follows.wait(50) == 128 + 15
 
 
-def test_an_error_cannot_steer_the_terminal(
+def test_error_cannot_steer_the_terminal(
     master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(_: str, **__: object) -> CommandResult:

@@ -55,7 +55,7 @@ def test_venv_below_the_local_home_is_below_the_home_on_nodes(home: Path) -> Non
     assert LaunchOptions(venv="/opt/vision").to_args() == ["--venv", "/opt/vision"]
 
 
-def test_a_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_value_goes_to_the_master_as_input(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", " s3cret's")
     master.set_answer("launch --detach", f"{JOB}\n")
     assert main(["run", "--no-sync", "--detach", "--env", "LR=0.1", "--env", "TOKEN", "--", "x"]) == 0

@@ -20,7 +20,7 @@ PROCESSES = "--nproc-per-node is the number of processes on each node"
         ("--lr 0.1", "--lr", "-- train.py --lr 0.1"),
     ],
 )
-def test_an_option_of_the_script_before_its_name_is_moved_behind_it(
+def test_option_of_the_script_before_its_name_is_moved_behind_it(
     line: str, option: str, right: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", *line.split()]) == EXIT_USAGE

@@ -59,7 +59,7 @@ def test_slurm_command_task_file_or_missing_script_is_refused(
         (["demo", "nvidia-smi"], "demo is a cluster: use --cluster, as in: {}nvidia-smi"),
     ],
 )
-def test_the_clusters_name_in_place_of_a_program_is_refused_before_anything_is_sent(
+def test_clusters_name_in_place_of_a_program_is_refused_before_anything_is_sent(
     master: Master, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_job_answers(master, end=record())
@@ -69,12 +69,12 @@ def test_the_clusters_name_in_place_of_a_program_is_refused_before_anything_is_s
 
 
 @pytest.mark.parametrize("words", [["-n", "1", "deepspeed", "train.py"], ["accelerate", "test"], ["torchrun", "t.py"]])
-def test_the_launcher_decides_about_other_starters(master: Master, words: list[str]) -> None:
+def test_launcher_decides_about_other_starters(master: Master, words: list[str]) -> None:
     set_job_answers(master, end=record())
     assert main(["run", "--detach", *words]) == 0
 
 
-def test_the_launcher_decides_about_starters_on_a_cluster_of_one_node(master: Master) -> None:
+def test_launcher_decides_about_starters_on_a_cluster_of_one_node(master: Master) -> None:
     master.nodes = 1
     set_job_answers(master, end=record())
     assert main(["run", "--detach", "deepspeed", "train.py"]) == 0
@@ -147,7 +147,7 @@ SLURM = "; its #SBATCH lines have no effect, docs/from-slurm.md says what replac
         ),
     ],
 )
-def test_a_script_that_the_nodes_cannot_run_is_refused_with_its_interpreter(
+def test_script_that_the_nodes_cannot_run_is_refused_with_its_interpreter(
     master: Master, text: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("job.sbatch").write_text(text)
@@ -155,7 +155,7 @@ def test_a_script_that_the_nodes_cannot_run_is_refused_with_its_interpreter(
     assert (error_line(capsys), master.ran) == (message, [])
 
 
-def test_an_executable_script_and_a_program_of_the_nodes_are_sent(master: Master) -> None:
+def test_executable_script_and_a_program_of_the_nodes_are_sent(master: Master) -> None:
     set_job_answers(master, end=record())
     Path("train").write_text("#!/bin/bash\n")
     assert main(["run", "--detach", "train"]) == 0

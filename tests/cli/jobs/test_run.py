@@ -88,7 +88,7 @@ def test_run_returns_the_jobs_exit_code(
         ),
     ],
 )
-def test_the_advice_after_a_failure_is_for_the_laptop(
+def test_advice_after_a_failure_is_for_the_laptop(
     master: Master, reason: str, rank: int | None, shown: str, advice: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     set_job_answers(master, end=record("FAILED", reason=reason, failed_rank=rank, exit_code=1))
@@ -96,7 +96,7 @@ def test_the_advice_after_a_failure_is_for_the_laptop(
     assert capfd.readouterr().err.endswith(f"dlcluster: job {JOB} FAILED: {shown}\n{advice}")
 
 
-def test_a_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
+def test_durable_job_and_one_that_waits_are_submitted(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
     set_job_answers(master, end=record("SUCCEEDED"))
     assert main(["run", "--durable", "--wait", "--wait-timeout", "7d", "--", "x"]) == 0
     start = next(line for line in master.ran if "launch --detach" in line)

@@ -76,7 +76,7 @@ def vpc(account: Account) -> ExistingVpc:
     return ExistingVpc(account)
 
 
-def test_a_good_vpc_has_nothing_missing(vpc: ExistingVpc) -> None:
+def test_good_vpc_has_nothing_missing(vpc: ExistingVpc) -> None:
     assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]
 
 
@@ -99,7 +99,7 @@ def test_subnets_with_too_few_free_addresses_are_problems(vpc: ExistingVpc) -> N
     ]
 
 
-def test_a_master_in_the_workers_subnet_takes_one_address_more(vpc: ExistingVpc) -> None:
+def test_master_in_the_workers_subnet_takes_one_address_more(vpc: ExistingVpc) -> None:
     vpc.account.settings["master_subnet_id"] = None
     vpc.subnets, vpc.worker_routes = [subnet(WORKERS, free=3, public=True)], [LOCAL, IGW]
     [found] = vpc.findings()
@@ -148,7 +148,7 @@ def test_endpoints_stand_in_for_a_default_route(vpc: ExistingVpc) -> None:
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_closed_endpoint_counts_behind_a_nat_gateway_too(vpc: ExistingVpc, *, private: bool) -> None:
+def test_closed_endpoint_counts_behind_a_nat_gateway_too(vpc: ExistingVpc, *, private: bool) -> None:
     vpc.account.settings["private"] = private
     if private:
         vpc.master_routes = [LOCAL, NAT]
@@ -200,7 +200,7 @@ def test_vpc_that_does_not_resolve_names_is_a_problem_with_a_fix(vpc: ExistingVp
     )
 
 
-def test_an_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, account: Account, quota: Quota) -> None:
+def test_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, account: Account, quota: Quota) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}, {}, {}]})
     quota("ec2", "L-0263D0A3", 5)
@@ -208,7 +208,7 @@ def test_an_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, accou
     assert str(account.finds(network.check_vpc_quota)).endswith(f"the cluster goes into {VPC}")
 
 
-def test_the_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, account: Account) -> None:
+def test_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, account: Account) -> None:
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
     account.answers("ec2", "describe_subnets", {"Subnets": [subnet(WORKERS)]})
     having = [{"Location": "eu-west-1c"}]
@@ -220,12 +220,12 @@ def test_the_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, acco
     )
 
 
-def test_a_private_cluster_needs_no_public_subnet_and_no_address(vpc: ExistingVpc) -> None:
+def test_private_cluster_needs_no_public_subnet_and_no_address(vpc: ExistingVpc) -> None:
     vpc.account.settings |= {"private": True, "master_subnet_id": None}
     assert vpc.findings() == [f"ok: {VPC} has room, routes and name servers for the nodes: "]
 
 
-def test_a_private_cluster_in_an_existing_vpc_needs_no_elastic_ip(account: Account) -> None:
+def test_private_cluster_in_an_existing_vpc_needs_no_elastic_ip(account: Account) -> None:
     account.settings = ExistingVpc(account).account.settings | {"private": True}
     [found] = account.check(network.check_elastic_ip_quota)
     assert (found.level, found.sentence) == ("ok", "a private cluster in an existing VPC needs none")

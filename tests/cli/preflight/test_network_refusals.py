@@ -75,7 +75,7 @@ def test_each_refused_query_is_one_line_and_no_traceback(
     assert REFUSALS[code].split("\n")[0].rstrip(".") in found.sentence
 
 
-def test_a_network_that_is_gone_is_named_with_a_way_to_find_others(
+def test_network_that_is_gone_is_named_with_a_way_to_find_others(
     account: Account, findings: Callable[[], list[Finding]]
 ) -> None:
     account.answers("ec2", "describe_subnets", {"Subnets": []})
@@ -86,7 +86,7 @@ def test_a_network_that_is_gone_is_named_with_a_way_to_find_others(
     assert found.fix.endswith(f"--filters Name=vpc-id,Values={VPC}")
 
 
-def test_a_service_that_does_not_answer_is_one_line(
+def test_service_that_does_not_answer_is_one_line(
     account: Account, findings: Callable[[], list[Finding]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -49,7 +49,7 @@ def test_everything_missing_in_an_empty_account_is_reported(app: Path, capsys: p
     assert found["stack"] == "ok there is no stack demo yet"
 
 
-def test_a_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["preflight"])
     found = lines(capsys)
     refused = "warning could not check: AWS refused GetAWSDefaultServiceQuota: HTTP status 500"
@@ -60,7 +60,7 @@ def test_a_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.Captur
     )
 
 
-def test_the_price_is_the_last_line_and_no_line_appears_twice(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_price_is_the_last_line_and_no_line_appears_twice(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["preflight", "-c", "worker_count=2"])
     printed = capsys.readouterr().out.splitlines()
     # Nodes 3 * 0.085, volumes 3 * 150 GiB, NAT gateway and addresses 0.055.
@@ -153,7 +153,7 @@ def test_only_problems_make_preflight_fail(
     assert main(["preflight"]) == code
 
 
-def test_a_refused_call_ends_one_check_only(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_call_ends_one_check_only(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CHECKS", (("d", denied), ("e", unreachable), ("a", fair)))
     identity = {"Account": "1", "Arn": account.caller, "UserId": "u"}
     account.answers("sts", "get_caller_identity", identity)

@@ -118,7 +118,7 @@ def test_missing_deletion_role_is_reported(account: Account) -> None:
     assert found.fix == "cdk bootstrap aws://123456789012/eu-west-1"
 
 
-def test_a_pause_deletes_no_stack(account: Account) -> None:
+def test_pause_deletes_no_stack(account: Account) -> None:
     account.settings |= {"expires": "2999-12-01T18:00:00Z"}
     assert account.check(check_expiry_deletion) == []
 
@@ -127,7 +127,7 @@ def test_a_pause_deletes_no_stack(account: Account) -> None:
     ("settings", "is_named"),
     [({}, True), ({"kms_key": KEY[:-1] + "c"}, True), ({"data_keys": (KEY,)}, False), ({"kms_key": KEY}, False)],
 )
-def test_a_former_key_that_nodes_would_lose_is_named(
+def test_former_key_that_nodes_would_lose_is_named(
     account: Account, settings: dict[str, Any], *, is_named: bool
 ) -> None:
     account.settings.update(settings)

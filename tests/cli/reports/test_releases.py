@@ -50,7 +50,7 @@ def test_release_line_advises_to_update_the_older_side(here: str, advice: str) -
     assert release_line("0.2.0:abc", here=here) == f"{here}, stack 0.2.0 (abc): {advice}"
 
 
-def test_a_stack_that_names_no_release_is_older() -> None:
+def test_stack_that_names_no_release_is_older() -> None:
     assert release_line("").startswith("0.2.0, stack of an earlier release, master 0.2.0 (abc): cdk deploy brings")
 
 

@@ -107,7 +107,7 @@ def test_surplus_nodes_are_reported_as_terminating(fleet: Fleet, capsys: pytest.
     assert capsys.readouterr().out.startswith("demo: 3 nodes running, 2 desired: 1 is terminating, generation ")
 
 
-def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
+def test_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of three instances that were chosen for an image, one is in its group, and one has ended."""
@@ -126,7 +126,7 @@ def test_a_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
     assert f"\n{warning}\n" in capsys.readouterr().out
 
 
-def test_the_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+def test_newest_failure_explains_a_missing_node(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
     with stub:
         answer(stub, activity(4, "no capacity"), activity(3), activity(2, "no capacity"), activity(1, "quota"))
         assert below_the_table(capsys) == [
@@ -146,7 +146,7 @@ def test_activities_after_the_failure_are_shown(stub: Stubber, capsys: pytest.Ca
         ]
 
 
-def test_a_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_that_is_only_starting_needs_no_failure(stub: Stubber, capsys: pytest.CaptureFixture[str]) -> None:
     with stub:
         answer(stub, activity(4))
         (_, message) = below_the_table(capsys)

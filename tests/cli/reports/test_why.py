@@ -157,7 +157,7 @@ def test_why_shows_all_reasons_after_a_rollback(clients: Clients, stubs: tuple[S
     ) in report(clients)
 
 
-def test_the_newest_of_many_reasons_are_shown(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_newest_of_many_reasons_are_shown(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1], *(f"reason {number}" for number in range(7)))
     text = report(clients)
@@ -165,7 +165,7 @@ def test_the_newest_of_many_reasons_are_shown(clients: Clients, stubs: tuple[Stu
     assert "reason 5" not in text
 
 
-def test_a_rollback_without_a_failed_launch_shows_the_last_activities(
+def test_rollback_without_a_failed_launch_shows_the_last_activities(
     clients: Clients, stubs: tuple[Stubber, Stubber]
 ) -> None:
     stub_events(stubs[0], FAILED)
@@ -175,7 +175,7 @@ def test_a_rollback_without_a_failed_launch_shows_the_last_activities(
     assert "activities failed" not in text
 
 
-def test_a_node_without_logs_gets_a_console_command(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_node_without_logs_gets_a_console_command(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1])
     text = report(clients)
@@ -197,7 +197,7 @@ def test_launched_nodes_without_logs_get_a_console_command(clients: Clients, stu
     assert report(clients).endswith(f"aws ec2 get-console-output --latest --output text --instance-id {BROKEN}\n")
 
 
-def test_a_traceback_is_shown_as_one_block(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_traceback_is_shown_as_one_block(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stub_activities(stubs[1])
     write_log(BROKEN, "ERROR agent crashed\nTraceback\n  File")
@@ -212,7 +212,7 @@ def test_why_says_that_nothing_failed(clients: Clients, stubs: tuple[Stubber, St
     )
 
 
-def test_a_denied_call_is_reported(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
+def test_denied_call_is_reported(clients: Clients, stubs: tuple[Stubber, Stubber]) -> None:
     stub_events(stubs[0], FAILED)
     stubs[1].add_client_error("describe_scaling_activities", "AccessDenied", "no")
     text = report(clients)
@@ -220,7 +220,7 @@ def test_a_denied_call_is_reported(clients: Clients, stubs: tuple[Stubber, Stubb
     assert SIGNAL in text
 
 
-def test_a_missing_node_is_shown_with_its_last_log_lines(
+def test_missing_node_is_shown_with_its_last_log_lines(
     clients: Clients, stubs: tuple[Stubber, Stubber], deploy: Deploy
 ) -> None:
     fleet = deploy()
@@ -261,7 +261,7 @@ def test_why_finds_stack_by_cluster_name(deploy: Deploy, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("stack demo-stack is CREATE_COMPLETE, all 3 nodes\n")
 
 
-def test_the_command_without_a_name_takes_the_only_cluster(
+def test_command_without_a_name_takes_the_only_cluster(
     deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -173,7 +173,7 @@ def test_resume_fails_when_nodes_do_not_start(
     assert last.startswith("dlcluster: waited 0 s for 3 of 3 nodes to join the cluster: dlcluster why shows more")
 
 
-def test_the_reason_of_a_failed_launch_is_printed_once(
+def test_reason_of_a_failed_launch_is_printed_once(
     deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")
@@ -244,7 +244,7 @@ def test_resume_waits_no_longer_for_a_node_whose_setup_failed(
     assert last == "dlcluster: the setup of worker2 failed: dlcluster why shows its last lines"
 
 
-def test_a_wait_ends_when_another_call_changes_the_sizes(
+def test_wait_ends_when_another_call_changes_the_sizes(
     deployed: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")

@@ -44,7 +44,7 @@ def test_resume_is_not_advised_outside_of_a_capacity_block(fleet: Fleet, capsys:
         assert error_line(capsys) == "the cluster is paused"
 
 
-def test_a_forged_record_is_reported_although_the_cluster_is_paused(
+def test_forged_record_is_reported_although_the_cluster_is_paused(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pause(fleet)

@@ -19,7 +19,7 @@ def expiry_in_cdk_json() -> datetime:
 
 
 @pytest.mark.parametrize("ahead_h", [None, -1, 5])
-def test_the_time_counts_from_the_deployed_end_or_from_now(
+def test_time_counts_from_the_deployed_end_or_from_now(
     deployed: FakeCluster, ahead_h: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = datetime.now(timezone.utc)
@@ -35,7 +35,7 @@ def test_the_time_counts_from_the_deployed_end_or_from_now(
 
 
 @pytest.mark.parametrize("fires", [True, False])
-def test_an_end_during_the_deploy_is_reported(
+def test_end_during_the_deploy_is_reported(
     deployed: FakeCluster, fires: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(minutes=3))
@@ -65,7 +65,7 @@ def test_deploy_of_a_paused_cluster_starts_nothing_and_says_so(
     assert (deployed.lines, deployed.sizes()) == ([["cdk", "deploy"]], before)
 
 
-def test_a_scheduled_deletion_is_reported(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scheduled_deletion_is_reported(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     ended = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(minutes=5)
     deployed.expire_at(ended, deletes=True)
     assert main(["extend", "8h"]) == 0
@@ -74,7 +74,7 @@ def test_a_scheduled_deletion_is_reported(deployed: FakeCluster, capsys: pytest.
     assert output in capsys.readouterr().err
 
 
-def test_an_expired_cluster_is_not_resumed(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_expired_cluster_is_not_resumed(deployed: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
     deployed.expire_at(datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert main(["resume"]) == EXIT_FAILED
     assert error_line(capsys) == ("demo expired at 2026-01-01T00:00:00Z and would be paused again: dlcluster extend 8h")

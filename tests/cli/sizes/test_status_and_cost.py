@@ -74,7 +74,7 @@ def test_status_and_cost_say_what_was_spent(deployed: FakeCluster, capsys: pytes
 
 
 @pytest.mark.parametrize(("deletes", "rest_h"), [(False, 59.0), (True, 0.25)])
-def test_a_forecast_runs_to_the_end(
+def test_forecast_runs_to_the_end(
     deployed: FakeCluster, deletes: bool, rest_h: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deployed.expire_at(datetime.now(timezone.utc) + timedelta(hours=5), deletes=deletes)

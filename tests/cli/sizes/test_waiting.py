@@ -55,7 +55,7 @@ def test_resume_waits_longer_if_the_deployed_setup_may_take_longer(
     assert last_line(capsys).startswith("dlcluster: waited 5400 s for 3 of 3 nodes to join the cluster")
 
 
-def test_the_timeout_of_the_command_line_replaces_the_default(
+def test_timeout_of_the_command_line_replaces_the_default(
     deployed: FakeCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     in_state(deployed, "paused")

@@ -69,7 +69,7 @@ def allow_list(stacks: Stacks) -> AllowList:
     return AllowList(stacks.aws.client("ec2"), stacks.physical_id("Allowed", "demo"), sleep=lambda _: None)
 
 
-def test_an_address_is_added_listed_and_removed(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
+def test_address_is_added_listed_and_removed(stacks: Stacks, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["allow-ip"]) == 0
     assert "no address on the list of demo" in capsys.readouterr().err
     for _ in range(2):  # the second call changes nothing
@@ -96,7 +96,7 @@ def test_end_of_an_address_is_stored_and_can_be_changed(stacks: Stacks, capsys: 
 
 
 @pytest.mark.parametrize("command", ["allow-ip", "status", "ssh"])
-def test_an_address_whose_time_has_passed_is_removed_and_named(
+def test_address_whose_time_has_passed_is_removed_and_named(
     command: str, stacks: Stacks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     past = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -137,7 +137,7 @@ def test_entries_expire_by_the_time_of_aws_not_of_this_machine(stacks: Stacks) -
     assert [*entries(stacks)] == [HOME]
 
 
-def test_a_colleague_may_change_the_list_meanwhile(stacks: Stacks) -> None:
+def test_colleague_may_change_the_list_meanwhile(stacks: Stacks) -> None:
     ec2, list_id = stacks.aws.client("ec2"), stacks.physical_id("Allowed", "demo")
 
     class Racing:

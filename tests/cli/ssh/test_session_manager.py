@@ -76,7 +76,7 @@ def session_answer(_parameters: dict[str, Any]) -> dict[str, Any]:
     return {"SessionId": "me-1", "TokenValue": TOKEN, "StreamUrl": "wss://example/me-1"}
 
 
-def test_the_printed_block_leads_each_login_through_a_session(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_block_leads_each_login_through_a_session(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ssh-config"]) == 0
     block = capsys.readouterr().out
     assert not any(instance_id in block for instance_id in fleet.instance_ids)
@@ -194,7 +194,7 @@ def test_no_session_starts_with_a_missing_or_old_plugin(
 
 
 @pytest.mark.usefixtures("plugin")
-def test_a_forged_record_leads_no_session_to_another_instance(
+def test_forged_record_leads_no_session_to_another_instance(
     fleet: Fleet, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Anybody who is root on the master can write the record, so EC2 must confirm it."""
@@ -233,7 +233,7 @@ def session_to(address: str, port: int) -> Callable[[], PluginCall]:
     )
 
 
-def test_a_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_command_runs_through_a_plugin(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     authorized = make_key(tmp_path / "identity")
     with sshd_nodes(tmp_path, ["127.0.0.61"], authorized=authorized) as [node]:
         target = SshTarget(

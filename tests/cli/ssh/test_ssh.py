@@ -176,7 +176,7 @@ def test_worker_with_a_wrong_key_is_refused(site: Site) -> None:
 @pytest.mark.parametrize(
     ("host", "address"), [("demo-master", MASTER), ("demo-worker1", MASTER), ("demo-worker2", WORKER)]
 )
-def test_the_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host: str, address: str) -> None:
+def test_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host: str, address: str) -> None:
     block = site.dlcluster("ssh-config", "-i", str(site.identity))
     assert block.returncode == 0, block.stderr
     # The master resolves a worker's name with its hosts file, and this machine is not a master.
@@ -230,12 +230,12 @@ def test_paths_with_special_characters_reach_ssh(
     assert not list(tmp_path.rglob("marker"))
 
 
-def test_the_printed_block_has_no_address_that_a_replacement_changes(site: Site) -> None:
+def test_printed_block_has_no_address_that_a_replacement_changes(site: Site) -> None:
     names = [line.split()[1] for line in site.dlcluster("ssh-config").stdout.splitlines() if "HostName " in line]
     assert names == [MASTER, "deeplearning-worker2"]
 
 
-def test_the_printed_block_refuses_another_key(site: Site, tmp_path: Path) -> None:
+def test_printed_block_refuses_another_key(site: Site, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(f"{site.dlcluster('ssh-config').stdout}\nHost *\n  Port {site.port}\n  BatchMode yes\n")
     swap_keys(site)
@@ -290,7 +290,7 @@ def test_run_fails_without_an_ssh_server(site: Site) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_command_that_does_not_end_is_reported_at_its_deadline(site: Site) -> None:
+def test_command_that_does_not_end_is_reported_at_its_deadline(site: Site) -> None:
     with open_connection(site.target()) as master:
         with pytest.raises(ClusterError, match=f"waited 1 s for a command on {MASTER}, which did not end"):
             master.output("echo begun; sleep 30", timeout_s=0.6)

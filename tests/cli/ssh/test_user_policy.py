@@ -21,7 +21,7 @@ def fleet(deploy: Deploy) -> Fleet:
     return deploy(is_private=True)
 
 
-def test_the_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
+def test_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
     policy = user_policy(CLUSTER, AwsScope(partition="aws", region="eu-west-1", account="1"))
     checked = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
     starts = [each for each in policy["Statement"] if "ssm:StartSession" in each["Action"]]
@@ -50,7 +50,7 @@ def test_user_policy_allows_reading_the_table() -> None:
     )
 
 
-def test_the_policy_command_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_policy_command_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["policy"]) == 0
     printed = capsys.readouterr().out
     assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{fleet.table}"' in printed
@@ -63,7 +63,7 @@ def test_without_private_the_policy_starts_no_session(deploy: Deploy, capsys: py
     assert "ssm" not in capsys.readouterr().out
 
 
-def test_the_documentation_shows_a_private_clusters_policy() -> None:
+def test_documentation_shows_a_private_clusters_policy() -> None:
     [shown] = re.findall(r"```json\n({\n  \"Version\".*?)```", PAGE.read_text(), re.DOTALL)
     cluster = replace(CLUSTER, name="deeplearning", stack_name="deeplearning", table="TABLE")
     scope = AwsScope(partition="aws", region="us-east-1", account="123456789012")

@@ -122,7 +122,7 @@ def test_web_app_ends_without_heartbeats_of_its_command(start: Start) -> None:
     wait_for_end(pids)
 
 
-def test_an_application_that_is_still_starting_ends_with_the_input(start: Start, home: Path) -> None:
+def test_application_that_is_still_starting_ends_with_the_input(start: Start, home: Path) -> None:
     slow = home / "my venv/bin/setsid"
     slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("setsid")} "$@"\n')
     slow.chmod(0o755)
@@ -144,7 +144,7 @@ def probe(module: str, directory: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run([sys.executable, "-c", PROBE, module, directory], capture_output=True, check=False)
 
 
-def test_the_master_names_a_free_port(tmp_path: Path) -> None:
+def test_master_names_a_free_port(tmp_path: Path) -> None:
     found = probe("json", str(tmp_path))
     port, has_directory = _parse_probe(found.returncode, found.stdout, "", LAB, environment="/e")
     assert (port > 1023, has_directory) == (True, True)

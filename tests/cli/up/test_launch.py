@@ -67,7 +67,7 @@ def test_no_launch_is_requested_after_a_refusal() -> None:
     assert len(aws.requests) == 1
 
 
-def test_a_call_without_an_answer_is_repeated_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_without_an_answer_is_repeated_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("cli.up.launch.time.sleep", pauses.append)
     busy = ClientError({"Error": {"Code": "IdempotentCallInProgress", "Message": ""}}, "LaunchInstances")
@@ -77,7 +77,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(monkeypatch: pytest
     assert (len(pauses), aws.requests[:4]) == (4, [aws.requests[4]] * 4)
 
 
-def test_a_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_that_stays_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.up.launch.ANSWER_TIMEOUT_S", -1.0)
     with pytest.raises(LaunchOutcomeUnknownError, match="0 of 100 instances were launched, and EC2 gave no error"):
         launch(AutoScaling(launched(0)))

@@ -110,7 +110,7 @@ def test_groups_moved_away_from_their_nodes_are_emptied(cluster: UpCluster) -> N
     assert not {*before[WORKER]} & {*cluster.instances()[WORKER]}
 
 
-def test_a_running_call_of_another_user_is_left_alone(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_call_of_another_user_is_left_alone(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
     before = kill_up_in_third_zone(cluster)
     write_lock_of_another_user(cluster)
     assert cluster.up() == 1
@@ -241,7 +241,7 @@ def test_more_vcpus_than_the_quota_are_refused_before_the_deploy(
     assert not cluster.lines
 
 
-def test_a_stack_that_is_being_deleted_is_not_created_again(
+def test_stack_that_is_being_deleted_is_not_created_again(
     cluster: UpCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.up.zone_deployer.describe_stack", lambda *_: {"StackStatus": "DELETE_IN_PROGRESS"})
@@ -263,7 +263,7 @@ def test_up_waits_for_a_deploy_as_long_as_the_setup_may_take(
     assert "waited 6300 s for stack demo" in capsys.readouterr().err
 
 
-def test_a_terminated_call_warns_of_running_nodes(
+def test_terminated_call_warns_of_running_nodes(
     cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def terminated(**_: Any) -> None:

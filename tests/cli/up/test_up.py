@@ -34,7 +34,7 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(
         assert message in shown.err
 
 
-def test_a_second_call_launches_no_nodes_again(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_call_launches_no_nodes_again(cluster: UpCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.up() == 0
     before = cluster.instances()
     capsys.readouterr()
@@ -48,7 +48,7 @@ def test_a_second_call_launches_no_nodes_again(cluster: UpCluster, capsys: pytes
     assert "will cost" not in message
 
 
-def test_a_lost_node_returns_in_the_only_subnet_of_its_group(cluster: UpCluster) -> None:
+def test_lost_node_returns_in_the_only_subnet_of_its_group(cluster: UpCluster) -> None:
     assert cluster.up() == 0
     assert all("," not in subnets for subnets in cluster.subnets().values())
     lost = cluster.instances()[WORKER][0]
@@ -72,7 +72,7 @@ IN_THE_SOAK = [
     "step",
     [f"record attempt {ZONES[0]}", f"launch master {ZONES[1]}", f"forget attempt {ZONES[2]}", *IN_THE_SOAK],
 )
-def test_a_call_that_was_killed_is_completed_by_the_next(cluster: UpCluster, step: str) -> None:
+def test_call_that_was_killed_is_completed_by_the_next(cluster: UpCluster, step: str) -> None:
     cluster.kill_at(step)
     with pytest.raises(KilledError):
         cluster.up()
@@ -129,7 +129,7 @@ def test_paused_cluster_starts_in_another_zone(cluster: UpCluster, limits: Accou
 
 
 @pytest.mark.soak
-def test_an_attempt_that_a_pause_ended_is_not_continued(cluster: UpCluster, limits: AccountLimits) -> None:
+def test_attempt_that_a_pause_ended_is_not_continued(cluster: UpCluster, limits: AccountLimits) -> None:
     """AWS would repeat its earlier answer to a known token: instances that have ended."""
     cluster.kill_at(f"launch master {ZONES[2]}")
     with pytest.raises(KilledError):

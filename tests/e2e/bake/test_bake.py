@@ -175,7 +175,7 @@ def test_homes_have_only_what_a_new_user_gets(baked: Baked) -> None:
     assert more == [], "records of syncs and jobs, working copies, histories"
 
 
-def test_a_second_bake_at_the_same_moment_is_refused_and_harms_nothing(baked: Baked) -> None:
+def test_second_bake_at_the_same_moment_is_refused_and_harms_nothing(baked: Baked) -> None:
     assert REFUSAL.fullmatch(baked.refusal), baked.refusal
     made = client("ec2").describe_images(Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [STACK]}])["Images"]
     assert [image["ImageId"] for image in made] == [baked.image_id]

@@ -1,9 +1,9 @@
-"""Let this part's cluster read secrets, one of which does not exist, and parts of the user's buckets."""
+"""Let this folder's cluster read secrets, one of which does not exist, and parts of the user's buckets."""
 
 import pytest
 
 
 @pytest.fixture(scope="session")
-def more_settings() -> tuple[str, ...]:
+def extra_settings() -> tuple[str, ...]:
     secrets = "secrets=ssm:/team/wandb,secretsmanager:team/hub,ssm:/team/absent"
     return ("-c", secrets, "-c", "data_buckets=team-data/vision,team-results/ours:rw")

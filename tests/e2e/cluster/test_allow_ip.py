@@ -5,7 +5,7 @@ from tests.e2e.support.deployed_cluster import DeployedCluster
 from tests.e2e.support.port_scan import SSH, open_ports, wait_for_ports
 
 
-def test_an_address_gets_in_while_it_is_on_the_list(listening_cluster: DeployedCluster, outside_address: str) -> None:
+def test_address_gets_in_while_it_is_on_the_list(listening_cluster: DeployedCluster, outside_address: str) -> None:
     user, public = listening_cluster.user, listening_cluster.public_address
     assert open_ports(outside_address, public) == set()
     user.run("dlcluster", "allow-ip", f"{outside_address}/32", "--for", "8h")

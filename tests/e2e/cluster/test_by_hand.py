@@ -1,4 +1,4 @@
-"""Test that a user at a terminal can list the local AWS's instances."""
+"""Test what a user does at a terminal: interrupt a remote command, list the instances."""
 
 from collections.abc import Iterator
 from pathlib import Path

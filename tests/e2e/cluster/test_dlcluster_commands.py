@@ -69,7 +69,7 @@ def test_dlcluster_lists_clusters_and_nodes(laptop: Laptop, cluster: DeployedClu
     assert {node["instance_id"]: node["private_address"] for node in nodes} == cluster.addresses
 
 
-def test_a_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, tmp_path: Path) -> None:
+def test_script_runs_on_every_node_and_its_results_come_back(laptop: Laptop, tmp_path: Path) -> None:
     options = ["--env", "LR=0.1", "--env", "HERE", "--venv", "/opt/pytorch"]
     output = laptop.dlcluster("run", *options, "--", "train.py", "--fail", "0.1 x", code=3)
     shown = "['--fail', '0.1 x'] ['.gitignore', 'train.py'] 0.1 on the laptop's"

@@ -35,7 +35,7 @@ FAULTS_THAT_KEEP_NODES = ("freeze", "partition-pair", "metadata-outage", "fill-d
 def faults() -> Iterator[Faults]:
     faults = Faults.current()
     yield faults
-    faults.heal()
+    faults.undo_all()
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_observer_sees_a_partition_and_its_end(faults: Faults, observer: Cluster
     wait_until(sees_only_the_partition, "the observer to see only the partition", timeout_s=SEEN_S)
     with pytest.raises(TimeoutError, match=r"(?s)waited 0 s for the nodes to agree:\n.*cannot log in to"):
         observer.wait_for_agreement(0)
-    faults.heal()
+    faults.undo_all()
     observer.wait_for_agreement(TIMEOUT_S)
 
 

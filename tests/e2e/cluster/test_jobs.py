@@ -64,7 +64,7 @@ def in_bucket(cluster: DeployedCluster, job: str) -> dict[str, Any]:
     return dict(json.loads(body))
 
 
-def test_a_detached_job_outlives_its_session_and_is_stopped(cluster: DeployedCluster) -> None:
+def test_detached_job_outlives_its_session_and_is_stopped(cluster: DeployedCluster) -> None:
     job = start(cluster)
     assert re.fullmatch(r"\d{8}-\d{6}-\w{7}", job)
     assert ranks(cluster) == [1] * NODES
@@ -100,7 +100,7 @@ def test_queued_job_waits_until_another_has_ended(cluster: DeployedCluster) -> N
     assert (status(cluster, job)["state"], status(cluster, job)["waiting"]) == ("SUCCEEDED", None)
 
 
-def test_a_job_that_failed_is_in_the_bucket_with_its_reason(cluster: DeployedCluster) -> None:
+def test_job_that_failed_is_in_the_bucket_with_its_reason(cluster: DeployedCluster) -> None:
     with pytest.raises(subprocess.CalledProcessError) as failure:
         cluster.on(MASTER, "launch -n 1 'exit 3'")
     assert failure.value.returncode == 3
@@ -116,7 +116,7 @@ def test_detached_job_that_cannot_start_prints_the_reason(cluster: DeployedClust
     assert failure.value.stdout.startswith("launch: cannot reach 1 of 1 nodes, nothing started: nobody: ")
 
 
-def test_a_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: DeployedCluster) -> None:
+def test_job_whose_launcher_was_killed_is_failed_and_leaves_nothing(cluster: DeployedCluster) -> None:
     job = start(cluster)
     pid = status(cluster, job)["pid"]
     cluster.on(MASTER, f"kill -9 {pid}")

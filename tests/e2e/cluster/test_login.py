@@ -122,7 +122,7 @@ def log_in(
     )
 
 
-def test_the_ssh_config_serves_scp_and_rsync(cluster: DeployedCluster, tmp_path: Path) -> None:
+def test_ssh_config_serves_scp_and_rsync(cluster: DeployedCluster, tmp_path: Path) -> None:
     sent, config = tmp_path / "sent", str(cluster.user.ssh_config)
     sent.write_text("contents")
     cluster.user.run("scp", "-q", "-F", config, str(sent), "deeplearning-worker2:by-scp")

@@ -47,7 +47,7 @@ def test_of_all_ports_only_the_masters_ssh_port_answers(listening_cluster: Deplo
     assert answers(USER_ADDRESS, listening_cluster.public_address) == {SSH: True}
 
 
-def test_the_masters_ssh_port_is_answered_by_sshd(cluster: DeployedCluster) -> None:
+def test_masters_ssh_port_is_answered_by_sshd(cluster: DeployedCluster) -> None:
     with socket.create_connection((cluster.public_address, SSH), timeout=60) as connection:
         connection.settimeout(60)
         assert connection.recv(8) == b"SSH-2.0-"

@@ -154,7 +154,7 @@ def test_changed_tags_reach_the_network_and_the_groups(cluster: DeployedCluster)
 
 
 @pytest.mark.usefixtures("sessions")
-def test_an_added_key_opens_the_nodes_that_run_and_names_its_jobs(colleague: Colleague) -> None:
+def test_added_key_opens_the_nodes_that_run_and_names_its_jobs(colleague: Colleague) -> None:
     assert colleague.output(WORKER, "cat $SSH_USER_AUTH").startswith("publickey ssh-ed25519 ")
     colleague.output(MASTER, "launch -n 1 true && launch -n 1 --detach true")
     by_hand, detached = json.loads(colleague.output(MASTER, "launch list --json"))[-2:]
@@ -162,7 +162,7 @@ def test_an_added_key_opens_the_nodes_that_run_and_names_its_jobs(colleague: Col
 
 
 @pytest.mark.usefixtures("after_adding_worker")
-def test_a_removed_key_opens_no_node_and_its_sessions_end(
+def test_removed_key_opens_no_node_and_its_sessions_end(
     colleague: Colleague, sessions: list[subprocess.Popen[str]]
 ) -> None:
     for session, alias in zip(sessions, (MASTER, WORKER), strict=True):
@@ -182,7 +182,7 @@ def test_one_more_worker_joins_and_the_others_stay(
     assert logins_from(cluster, MASTER) == expected
 
 
-def test_the_next_node_has_the_changed_type_image_and_tags(
+def test_next_node_has_the_changed_type_image_and_tags(
     after_model_change: ClusterState, after_adding_worker: ClusterState
 ) -> None:
     (newcomer,) = after_adding_worker.members.keys() - after_model_change.members.keys()

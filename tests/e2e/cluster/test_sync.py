@@ -53,7 +53,7 @@ def test_current_directory_is_copied_to_every_node(cluster: DeployedCluster) -> 
 
 
 @pytest.mark.usefixtures("work")
-def test_the_masters_own_directory_may_be_the_destination(cluster: DeployedCluster) -> None:
+def test_masters_own_directory_may_be_the_destination(cluster: DeployedCluster) -> None:
     output = launch(cluster, '--sync-dst-dir ~/work "python3 pkg/run.py"').splitlines()
     assert on_all("42") < set(output)
     assert any(line.startswith("launch: 1 file, 0.0 MB, sent to 2 nodes") for line in output)
@@ -137,7 +137,7 @@ def test_nodes_read_the_named_part_of_a_bucket_and_write_only_with_rw(cluster: D
 
 
 @pytest.mark.usefixtures("buckets", "_refusals_expected")
-def test_a_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_setting(cluster: DeployedCluster) -> None:
+def test_bucket_that_is_not_named_starts_nothing_and_one_line_names_the_setting(cluster: DeployedCluster) -> None:
     for path in ("team-other/set", "team-results/theirs"):
         output = refusal(cluster, f"--sync-s3 s3://{path} elsewhere 'echo started'")
         assert output == [

@@ -53,7 +53,7 @@ def test_validation_digits_are_classified(job: str) -> None:
     assert float(final[0][1]) > 0
 
 
-def test_the_checkpoint_is_written_on_the_master(cluster: DeployedCluster, job: str) -> None:
+def test_checkpoint_is_written_on_the_master(cluster: DeployedCluster, job: str) -> None:
     path = re.findall(r"checkpoint=(\S+)", job)[0]
     assert int(cluster.on(MASTER, f"cd && stat -c %s {path}")) > 100_000
 
@@ -71,7 +71,7 @@ def test_the_checkpoint_is_written_on_the_master(cluster: DeployedCluster, job: 
         ),
     ],
 )
-def test_a_script_for_torchrun_runs_unmodified(cluster: DeployedCluster, line: str, ranks: int, message: str) -> None:
+def test_script_for_torchrun_runs_unmodified(cluster: DeployedCluster, line: str, ranks: int, message: str) -> None:
     copy = ["rsync", "-a", "-e", " ".join(cluster.user.ssh_command("", options=SHARED_CONNECTION)[:-1]), f"{EXAMPLES}/"]
     cluster.user.run(*copy, f"{MASTER}:examples/")
     shown = cluster.on(MASTER, f"cd examples && launch --sync-dst-dir ddp {line} 2>&1")

@@ -1,4 +1,4 @@
-"""Test every command on a running cluster: what the user sees, and what they see when something is not as it should be.
+"""Test every command's output on a running cluster, and its error without credentials, cluster or region.
 
 The commands without a master are tested in tests/e2e/healing/test_healing.py.
 """
@@ -18,7 +18,7 @@ from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, CredentialsError
 from local.faults.clients import client
 from local.run.startup import REGION
-from tests.cli.command_lines import CHOOSING, LINES, OF_ONE_CLUSTER, prints_json, words_of
+from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, prints_json, words_of
 from tests.cli.fleet import template
 from tests.e2e.support.command_answers import Prompt, enter_project
 from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster
@@ -93,11 +93,12 @@ REFUSALS = {
 }
 """Arguments, exit codes and errors of commands that need more than this cluster, or would end something. Their success:
 tests/e2e/jobs, bake, private and test_dlcluster_commands.py."""
-AFTER_A_NOTE = {
+REFUSALS_AFTER_OUTPUT = {
     "pause": ("", NO_TERMINAL),
     "up": ("-c worker_count=5", NO_TERMINAL),
     "check": ("", "and a check would share its network: wait, or dlcluster stop "),
 }
+"""Arguments of the commands that print notes before they refuse, and the end of the error."""
 
 
 def line_of(command: str, arguments: str) -> list[str]:
@@ -165,7 +166,7 @@ def settings(**values: Any) -> None:
 
 def test_every_command_has_a_row() -> None:
     assert {*LINES, "preflight", "completion"} == COMMANDS.keys()
-    assert {*SUCCESSES, *REFUSALS, *AFTER_A_NOTE, "run"} == COMMANDS.keys()
+    assert {*SUCCESSES, *REFUSALS, *REFUSALS_AFTER_OUTPUT, "run"} == COMMANDS.keys()
 
 
 def test_every_command_answers_on_a_running_cluster(prompt: Prompt, cluster: DeployedCluster) -> None:
@@ -194,7 +195,7 @@ def test_commands_that_end_nodes_ask_first_and_check_waits_for_the_job(prompt: P
     settings(zones=[f"{REGION}a", f"{REGION}b"])
     job = prompt.json(["run", "--no-sync", "--name", "held", "--", "sleep", "1000"])["job"]
     try:
-        for command, (arguments, end) in AFTER_A_NOTE.items():
+        for command, (arguments, end) in REFUSALS_AFTER_OUTPUT.items():
             for words in (line_of(command, arguments), [command, "--json", *arguments.split()]):
                 answer = prompt.run(words)
                 assert (answer.code, answer.out) == (EXIT_FAILED if command == "check" else EXIT_USAGE, ""), answer
@@ -221,10 +222,10 @@ def test_preflight_finds_credentials_that_aws_refuses(prompt: Prompt, credential
     assert (finding["level"], finding["fix"]) == ("problem", CredentialsError.fix)
 
 
-@pytest.mark.parametrize("command", OF_ONE_CLUSTER)
+@pytest.mark.parametrize("command", NEEDS_A_CLUSTER)
 def test_no_such_cluster(prompt: Prompt, command: str) -> None:
     words = words_of(command, region=REGION, cluster="two")
-    found = prompt.fails([words[0], *(["--cluster", "two"] if command in CHOOSING else []), *words[1:]])
+    found = prompt.fails([words[0], *(["--cluster", "two"] if command in AMBIGUOUS_WITH_TWO else []), *words[1:]])
     assert found == (EXIT_NO_CLUSTER, f"no cluster 'two' in {REGION}, there is: {STACK}")
     code, error = Prompt(capture=prompt.capture, options=["--region", WRONG_REGION]).fails(words)
     assert code == EXIT_NO_CLUSTER
@@ -261,7 +262,7 @@ def test_why_and_up_in_a_wrong_region(prompt: Prompt) -> None:
     assert error.startswith(f"no zone in the setting zones offers g6.xlarge: {REGION}a, {REGION}b; dlcluster ")
 
 
-@pytest.mark.parametrize("command", CHOOSING)
+@pytest.mark.parametrize("command", AMBIGUOUS_WITH_TWO)
 def test_several_clusters(prompt: Prompt, second: str, command: str) -> None:
     expected = f"more than one cluster in {REGION}, choose with --cluster: {STACK}, {second}"
     assert prompt.fails(words_of(command, region=REGION)) == (EXIT_USAGE, expected)

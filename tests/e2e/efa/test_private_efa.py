@@ -64,7 +64,7 @@ def test_all_nodes_have_an_adapter_on_every_card_and_no_public_address(laptop: L
         assert len(laptop.user.ssh(f"deeplearning-{host}", DEVICES).split()) == CARDS
 
 
-def test_the_master_is_reached_through_a_session_and_is_worker1(laptop: Laptop) -> None:
+def test_master_is_reached_through_a_session_and_is_worker1(laptop: Laptop) -> None:
     config = laptop.user.ssh_config.read_text()
     assert "ssm-proxy" in config
     assert "ProxyJump" not in config
@@ -72,7 +72,7 @@ def test_the_master_is_reached_through_a_session_and_is_worker1(laptop: Laptop) 
         assert lists(laptop, host) == expected_lists(*HOSTS, gpus=GPUS)
 
 
-def test_a_job_has_a_rank_for_every_gpu_of_every_node(laptop: Laptop) -> None:
+def test_job_has_a_rank_for_every_gpu_of_every_node(laptop: Laptop) -> None:
     done = launch(laptop, shlex.quote(SHOW_RANK))
     assert (done.returncode, done.stderr) == (0, "")
     ranks = GPUS * len(HOSTS)
@@ -83,7 +83,7 @@ def test_a_job_has_a_rank_for_every_gpu_of_every_node(laptop: Laptop) -> None:
     }
 
 
-def test_the_master_trains_with_the_other_nodes(laptop: Laptop) -> None:
+def test_master_trains_with_the_other_nodes(laptop: Laptop) -> None:
     done = launch(laptop, TRAINING)
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed

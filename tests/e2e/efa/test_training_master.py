@@ -34,7 +34,7 @@ def test_only_the_master_has_the_cpu_type(laptop: Laptop) -> None:
     assert instance_types == {MASTER: [CPU], WORKER: [GPU, GPU]}
 
 
-def test_the_master_is_worker1_in_all_lists(laptop: Laptop) -> None:
+def test_master_is_worker1_in_all_lists(laptop: Laptop) -> None:
     gpus = dict.fromkeys(HOSTS, 1) | {"master": 0, "worker1": 0}
     for host, own in gpus.items():
         assert lists(laptop, host) == expected_lists(*HOSTS, gpus=own)
@@ -48,7 +48,7 @@ def test_one_job_runs_on_all_nodes(laptop: Laptop) -> None:
     }
 
 
-def test_the_master_trains_with_the_workers(laptop: Laptop) -> None:
+def test_master_trains_with_the_workers(laptop: Laptop) -> None:
     done = launch(laptop, "python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 2")
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed

@@ -15,7 +15,7 @@ MASTER = "deeplearning-master"
 
 
 @pytest.fixture(scope="session")
-def more_settings() -> tuple[str, ...]:
+def extra_settings() -> tuple[str, ...]:
     return ("-c", "shared_storage=efs")
 
 

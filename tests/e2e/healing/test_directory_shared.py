@@ -105,7 +105,7 @@ def test_lost_mount_target_stops_only_what_uses_it(cluster: DeployedCluster, tra
     training.check_end(nodes=NODES)
 
 
-def test_a_killed_mount_service_reports_it_and_restarts(cluster: DeployedCluster) -> None:
+def test_killed_mount_service_reports_it_and_restarts(cluster: DeployedCluster) -> None:
     look = f'for i in $(seq 600); do state=$({STATE}); [ "$state" = stopped ] && break; sleep 0.05; done; echo "$state"'
     killed = cluster.on("deeplearning-worker2", f"sudo systemctl kill -s KILL deeplearning-shared-storage; {look}")
     assert killed == "stopped"

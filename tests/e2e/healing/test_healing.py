@@ -171,7 +171,7 @@ def wait_for_logs(instances: set[str]) -> None:
     wait_until(has_logs, f"the logs of {sorted(instances)}", timeout_s=HEAL_TIMEOUT_S)
 
 
-def test_a_crashed_worker_is_replaced_under_its_index(
+def test_crashed_worker_is_replaced_under_its_index(
     cluster: DeployedCluster, observer: ClusterObserver, before: Observation
 ) -> None:
     Faults.current().kill("worker2")
@@ -183,7 +183,7 @@ def test_a_crashed_worker_is_replaced_under_its_index(
     wait_for_logs({*before.instances.values(), *after.instances.values()})
 
 
-def test_a_crashed_master_is_replaced_behind_the_same_address(
+def test_crashed_master_is_replaced_behind_the_same_address(
     cluster: DeployedCluster,
     observer: ClusterObserver,
     before: Observation,

@@ -68,12 +68,12 @@ def nodes(faults: Faults) -> Iterator[list[BareNode]]:
 
 @pytest.fixture
 def three_nodes(nodes: list[BareNode], faults: Faults) -> Iterator[list[BareNode]]:
-    """Return three nodes that are healthy before the test, and heal them after it."""
+    """Return three nodes that are healthy before the test, and undo all faults after it."""
     for one in nodes[:3]:
         for other in nodes[:3]:
             wait_for_sshd(one, other)
     yield nodes[:3]
-    faults.heal()
+    faults.undo_all()
 
 
 def test_frozen_node_answers_nothing_until_thawed(three_nodes: list[BareNode], faults: Faults) -> None:
@@ -125,7 +125,7 @@ def rules(node: BareNode, table: str) -> str:
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stdout
 
 
-def test_a_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_partition_outlives_a_change_of_the_firewall(three_nodes: list[BareNode], faults: Faults) -> None:
     one, two, three = three_nodes
     faults.partition(one.name)
     ec2 = boto3.client("ec2")
@@ -154,7 +154,7 @@ def test_metadata_outage_affects_one_node(three_nodes: list[BareNode], faults: F
     wait_for_metadata(one)
 
 
-def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: list[BareNode], faults: Faults) -> None:
     rebooted, other, _ = three_nodes
     rebooted.handle.run("touch", "/root/kept", "/run/lost")
     boot_id = boot_id_of(rebooted)
@@ -169,7 +169,7 @@ def test_a_rebooted_node_is_the_same_machine_with_another_boot_id(three_nodes: l
     assert boot_id_of(rebooted) == again, "it was asked for once"
 
 
-def test_a_full_disk_refuses_writes_until_it_is_freed(three_nodes: list[BareNode], faults: Faults) -> None:
+def test_full_disk_refuses_writes_until_it_is_freed(three_nodes: list[BareNode], faults: Faults) -> None:
     full, other, _ = three_nodes
     before = os.statvfs(full.handle.directory)
     for _ in range(2):
@@ -193,7 +193,7 @@ def test_heal_undoes_everything_and_is_idempotent(three_nodes: list[BareNode], f
     faults.throttle("ec2")
     assert rules(one, "faults")
     for _ in range(2):
-        faults.heal()
+        faults.undo_all()
     assert rules(one, "faults") == ""
     assert three.writes() == 0
     wait_for_metadata(three)
@@ -201,7 +201,7 @@ def test_heal_undoes_everything_and_is_idempotent(three_nodes: list[BareNode], f
     wait_for_sshd(two, one)
 
 
-def test_a_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
+def test_killed_node_is_dead_at_once_and_then_terminated(nodes: list[BareNode], faults: Faults) -> None:
     killed, other = nodes[3], nodes[0]
     wait_for_sshd(other, killed)
     for _ in range(2):

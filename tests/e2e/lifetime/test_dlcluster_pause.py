@@ -93,7 +93,7 @@ def submit_behind(user: User) -> str:
         pytest.param(TRAINER_IN_SHARED_DIRECTORY, id="trainer-in-shared-directory"),
     ],
 )
-def test_a_durable_training_goes_on_after_a_pause_before_the_next_job(
+def test_durable_training_goes_on_after_a_pause_before_the_next_job(
     laptop: Laptop, program: Program, request: pytest.FixtureRequest
 ) -> None:
     laptop.run("dlcluster", "resume")

@@ -56,7 +56,7 @@ def terminal(user: User, job: str, output: Path) -> Iterator[None]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("loses_master", [False, True], ids=["all nodes stay", "the master is lost before"])
-def test_a_durable_training_outlives_the_end_of_its_cluster(
+def test_durable_training_outlives_the_end_of_its_cluster(
     laptop: Laptop, tmp_path: Path, *, loses_master: bool
 ) -> None:
     user, screen = laptop.user, tmp_path / "screen"

@@ -67,7 +67,7 @@ def launches(group: str) -> set[str]:
 
 
 @pytest.mark.timeout(1500)
-def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> None:
+def test_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> None:
     # The update starts workers when it goes on, and the next call of the schedules ends them.
     write_stack(laptop)
     laptop.run("cdk", "deploy")
@@ -103,7 +103,7 @@ def test_the_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> No
 
 
 @pytest.mark.timeout(1500)
-def test_the_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop: Laptop) -> None:
+def test_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop: Laptop) -> None:
     write_stack(laptop, guest=LEAVES_LATE)
     laptop.run("cdk", "deploy")
     nodes, guest = members(CLUSTER), guest_of(CLUSTER)["InstanceId"]

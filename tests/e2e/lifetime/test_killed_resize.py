@@ -34,7 +34,7 @@ def laptop(user: User, tmp_path: Path) -> Laptop:
 
 
 @pytest.mark.timeout(1500)
-def test_the_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: Laptop) -> None:
+def test_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: Laptop) -> None:
     before = members(CLUSTER)
     killed = laptop.start(*resize(2))
     wait_for_line(killed, "creating CloudFormation changeset")

@@ -69,7 +69,7 @@ def is_nothing_left(cluster: DeployedCluster) -> bool:
     return cluster.on(MASTER, "pgrep -af -- '-m [j]upyterlab|[i]pykernel' || true") == ""
 
 
-def test_a_cell_runs_in_the_pytorch_environment_through_the_tunnel(
+def test_cell_runs_in_the_pytorch_environment_through_the_tunnel(
     cluster: DeployedCluster, lab: "subprocess.Popen[str]", installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert lab.stdout

@@ -89,7 +89,7 @@ def cluster(
         yield made
 
 
-def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
+def test_nodes_are_in_the_subnet_and_have_no_public_address(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
     for instance in cluster.instances:
         assert (instance["VpcId"], instance["SubnetId"]) == (vpc.vpc_id, vpc.private)
         assert IPv4Address(instance["PrivateIpAddress"]) in IPv4Network(PRIVATE_BLOCK)
@@ -98,7 +98,7 @@ def test_the_nodes_are_in_the_subnet_and_have_no_public_address(cluster: Private
     assert not used & {instance["InstanceId"] for instance in cluster.instances}
 
 
-def test_the_users_key_encrypts_what_the_nodes_store(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
+def test_users_key_encrypts_what_the_nodes_store(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
     # The local AWS refuses each read and write of a node whose role may not use the key.
     bucket = cluster.user.ssh(f"{NAME}-master", "echo $DEEPLEARNING_BUCKET").strip()
     cluster.user.ssh(f"{NAME}-worker2", f"echo kept | aws s3 cp - s3://{bucket}/checkpoint")
@@ -158,7 +158,7 @@ def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path
     assert all(str(instance["PrivateIpAddress"]) in printed for instance in cluster.instances), printed
 
 
-def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
+def test_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateCluster, vpc: ExistingVpc) -> None:
     # No node of ours needs STS, and every caller may ask it who they are.
     assert "sts" not in SERVICES
 
@@ -178,7 +178,7 @@ def test_a_call_arrives_only_while_its_service_has_an_endpoint(cluster: PrivateC
     assert "timeout on endpoint URL" in answer(2)
 
 
-def test_the_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
+def test_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
     job = "cd && launch python /opt/deeplearning/trainer --kv-store dist_sync --num-epochs 2 2>&1"
     printed = cluster.user.ssh(f"{NAME}-master", job)
     assert {*re.findall(rf"rank (\d)/{NODES} host=", printed)} == {*map(str, range(NODES))}, printed
@@ -187,7 +187,7 @@ def test_the_cluster_trains_without_internet(cluster: PrivateCluster) -> None:
     cluster.user.ssh(f"{NAME}-master", f"cd && test -s {checkpoint}")
 
 
-def test_a_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
+def test_port_is_forwarded_from_a_worker(cluster: PrivateCluster) -> None:
     serve = "sudo systemd-run --quiet --unit board python3 -m http.server --bind 127.0.0.1 6006"
     answers = "(exec 3<>/dev/tcp/127.0.0.1/6006) 2>/dev/null"
     wait = f"for i in $(seq 600); do {answers} && exit; sleep 0.1; done; exit 1"
@@ -217,7 +217,7 @@ def test_three_nodes_share_the_companys_file_system(cluster: PrivateCluster, fil
     assert status["shared_storage"] == f"efs:{file_system}"
 
 
-def test_a_tensorboard_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:
+def test_tensorboard_is_shown_through_a_session(cluster: PrivateCluster, tmp_path: Path) -> None:
     check_tensorboard(Commands.of(cluster, tmp_path / "project"), tmp_path)
 
 
@@ -251,9 +251,7 @@ def keys(cluster: PrivateCluster) -> Iterator[dict[str, dict[str, str]]]:
         yield made
 
 
-def test_a_policy_for_another_cluster_starts_no_session(
-    cluster: PrivateCluster, keys: dict[str, dict[str, str]]
-) -> None:
+def test_policy_for_another_cluster_starts_no_session(cluster: PrivateCluster, keys: dict[str, dict[str, str]]) -> None:
     login = ("dlcluster", "--cluster", NAME, "ssh", "--", "hostname")
     done = cluster.try_in_checkout(*login, **keys["own"])
     assert (done.returncode, done.stderr) == (0, ""), done
@@ -268,7 +266,7 @@ def test_a_policy_for_another_cluster_starts_no_session(
     assert "AccessDenied" in cluster.try_in_checkout(*shell, **keys["own"]).stderr, "a root shell needs no key"
 
 
-def test_a_lost_master_and_worker_are_reached_again_by_the_same_names(cluster: PrivateCluster) -> None:
+def test_lost_master_and_worker_are_reached_again_by_the_same_names(cluster: PrivateCluster) -> None:
     show_id = "cat /var/lib/cloud/data/instance-id"
 
     def on(host: str, command: str) -> str:

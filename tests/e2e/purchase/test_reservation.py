@@ -97,7 +97,7 @@ def test_reservation_that_is_too_small_fails_the_deploy_and_starts_nothing_elsew
     assert (running_instances(), free_places(reservation)) == (set(), PLACES)
 
 
-def test_the_reservation_holds_the_master_too(laptop: Laptop, reservation: str) -> None:
+def test_reservation_holds_the_master_too(laptop: Laptop, reservation: str) -> None:
     for edit in SHORT_TIMEOUTS:
         Edit(file=edit.file, old=edit.new, new=edit.old).make(laptop.checkout)
     laptop.set(worker_count=PLACES - 1)

@@ -117,7 +117,7 @@ def test_lists_and_variables_leave_out_the_master(laptop: Laptop) -> None:
         assert lists(laptop, host) == expected_lists(*HOSTS, gpus=1)
 
 
-def test_a_job_runs_on_the_workers_only(laptop: Laptop) -> None:
+def test_job_runs_on_the_workers_only(laptop: Laptop) -> None:
     done = launch(laptop, shlex.quote(SHOW_RANK))
     assert (done.returncode, done.stderr) == (0, "")
     assert {*done.stdout.splitlines()} == {

@@ -32,7 +32,7 @@ class DeployedCluster:
     instances: tuple[dict[str, Any], ...]
     """Instances: the master first, then the workers in any order."""
     settings: tuple[str, ...] = ()
-    """The part's settings, as arguments that each deploy repeats."""
+    """The folder's settings, as arguments that each deploy repeats."""
 
     @property
     def master(self) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def test_lost_node_is_replaced_in_the_same_zone(laptop: Laptop) -> None:
     assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}
 
 
-def test_a_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
+def test_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
     before = {*members()}
     laptop.run("cdk", "deploy", "-c", "tags=team=vision")
     assert {*members()} == before

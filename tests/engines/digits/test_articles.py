@@ -1,6 +1,7 @@
 """Test that the articles' lines and the examples run with the real frameworks on real nodes.
 
-Only the launcher's path and the script's name differ from the articles.
+Only the launcher's path and the script's name differ from the articles: "Distributed Deep Learning Made Easy" (AWS
+Compute Blog), "Distributed Training using Apache MXNet" and "Distributed Learning with Apache MXNet and Horovod".
 """
 
 import re
@@ -29,14 +30,14 @@ def assert_learned(output: str, *, workers: int) -> None:
     assert float(accuracies["0"]) >= LEARNED, output
 
 
-def test_the_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
+def test_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
     journals = [cluster.on(alias, "sudo journalctl -u deeplearning-mxnet-environment.service") for alias in WORKERS]
     assert [" built horovod-" in journal for journal in journals] == [True, False, False]
     assert [" is ready" in journal for journal in journals] == [True, True, True]
     assert len({cluster.on(alias, "readlink /opt/deeplearning/engines/current") for alias in WORKERS}) == 1
 
 
-def test_the_trainer_runs_as_in_the_first_article(cluster: EngineCluster) -> None:
+def test_trainer_runs_as_in_distributed_deep_learning_made_easy(cluster: EngineCluster) -> None:
     output = cluster.on_master(
         f"launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python {TRAINER}"
         " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"
@@ -45,7 +46,7 @@ def test_the_trainer_runs_as_in_the_first_article(cluster: EngineCluster) -> Non
     assert float(known) >= MIN_ACCURACY, output
 
 
-def test_gluon_with_parameter_servers_runs_as_in_the_second_article(cluster: EngineCluster) -> None:
+def test_gluon_runs_as_in_distributed_training_using_mxnet(cluster: EngineCluster) -> None:
     output = cluster.on_master(
         "printf 'deeplearning-worker2\\ndeeplearning-worker3\\n' > hosts; cd examples\n"
         "launch -n 2 -s 2 -H ../hosts --sync-dst-dir /home/ubuntu/job --launcher ssh"
@@ -102,7 +103,7 @@ def test_missing_interface_of_the_user_is_refused(cluster: EngineCluster) -> Non
     assert code == "code 1", output
 
 
-def test_horovod_runs_as_in_the_fifth_article(cluster: EngineCluster) -> None:
+def test_horovod_runs_as_in_mxnet_and_horovod(cluster: EngineCluster) -> None:
     hosts = ",".join(WORKERS)
     # It uses its own DistributedOptimizer; the next two use Horovod's later DistributedTrainer.
     command = f"mpirun -np 3 -H {hosts} {OPEN_MPI_OPTIONS} python horovod_gluon.py --distributed-optimizer"

@@ -30,7 +30,7 @@ def test_horovod_learns_the_same_under_mpirun(cluster: EngineCluster, horovod: T
 
 
 @pytest.mark.parametrize(("kv_store", "options"), [("dist_device_sync", SHORT), ("dist_async", "--num-epochs 20")])
-def test_the_other_kv_stores_with_servers_learn_the_digits(cluster: EngineCluster, kv_store: str, options: str) -> None:
+def test_other_kv_stores_with_servers_learn_the_digits(cluster: EngineCluster, kv_store: str, options: str) -> None:
     training = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
     assert training.accuracy >= MIN_ACCURACY, training.output
     # The user should know this before a spot instance is interrupted.

@@ -95,7 +95,7 @@ print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
 """
 
 
-def test_a_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: EngineCluster) -> None:
+def test_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: EngineCluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{RATES}\nPY") == "True"
 
 

@@ -21,18 +21,18 @@ SSH_FAILED = 255
 """Exit code of ssh when the command was ended by a signal."""
 ORTE_DAEMON_LOST = 205
 """Exit code of mpirun when it has lost the daemon of another node."""
-BY_MPI = "--launcher mpi -n 2"
+MPI_OPTIONS = "--launcher mpi -n 2"
 ALL_REDUCE = (
     "import horovod.mxnet as hvd, mxnet as mx, itertools; hvd.init()\n"
     "for step in itertools.count():\n"
     "    hvd.allreduce(mx.nd.ones(1000), name='ones').asnumpy()\n"
-    "    step or print('meets', flush=True)"
+    "    step or print('connected', flush=True)"
 )
-SERVED = (
+PARAMETER_SERVER_RANK = (
     "import mxnet as mx, time; mx.kv.create('dist_sync').init(0, mx.nd.ones(1));"
-    "print('meets', flush=True); time.sleep(1000)"
+    "print('connected', flush=True); time.sleep(1000)"
 )
-STUBBORN = "trap '' TERM; setsid sleep 1000 & echo meets; while :; do sleep 1000; done"
+SIGTERM_IGNORING_RANK = "trap '' TERM; setsid sleep 1000 & echo connected; while :; do sleep 1000; done"
 """Rank that ignores TERM, with a child that has left its session."""
 
 
@@ -77,12 +77,12 @@ def cut_off_jobs(cluster: EngineCluster, tmp_path_factory: pytest.TempPathFactor
             return stack.enter_context(observed_job(cluster, launch, *command, log=logs / name))
 
         jobs = {
-            "mpi": start("mpi", "--launcher mpi -H first-and-last", STUBBORN),
-            "mxnet": start("mxnet", "-s 2 -H first-and-last", "python", "-c", SERVED),
-            "frozen": start("frozen", BY_MPI, STUBBORN),
+            "mpi": start("mpi", "--launcher mpi -H first-and-last", SIGTERM_IGNORING_RANK),
+            "mxnet": start("mxnet", "-s 2 -H first-and-last", "python", "-c", PARAMETER_SERVER_RANK),
+            "frozen": start("frozen", MPI_OPTIONS, SIGTERM_IGNORING_RANK),
         }
         for job in jobs.values():
-            job.wait_for("meets", times=2)
+            job.wait_for("connected", times=2)
         cut_off_jobs = CutOffJobs(jobs, jobs["frozen"].launcher())
         yield cut_off_jobs
         cut_off_jobs.wait()
@@ -92,9 +92,9 @@ def cut_off_jobs(cluster: EngineCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.usefixtures("cut_off_jobs")
-def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_path: Path) -> None:
-    with observed_job(cluster, BY_MPI, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
-        job.wait_for("meets", times=2)
+def test_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_path: Path) -> None:
+    with observed_job(cluster, MPI_OPTIONS, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
+        job.wait_for("connected", times=2)
         [victim] = job.processes("hvd.init()", below="orted")
         os.kill(victim, signal.SIGKILL)
         assert job.code() == 137, job.output
@@ -106,8 +106,8 @@ def test_a_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_p
 def test_killed_part_of_an_mpirun_job_leaves_nothing(
     cluster: EngineCluster, tmp_path: Path, victim: str, code: int | None
 ) -> None:
-    with observed_job(cluster, BY_MPI, STUBBORN, log=tmp_path / "log") as job:
-        job.wait_for("meets", times=2)
+    with observed_job(cluster, MPI_OPTIONS, SIGTERM_IGNORING_RANK, log=tmp_path / "log") as job:
+        job.wait_for("connected", times=2)
         # On each node: a rank, its child outside the session, and what the child waits for.
         wait_until(lambda: len(job.processes("sleep 1000")) >= 2 * 3, "all processes", timeout_s=END_LIMIT_S)
         pid = job.launcher() if victim == "launcher" else job.processes(f"/bin/{victim}")[-1]

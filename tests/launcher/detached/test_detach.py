@@ -93,7 +93,7 @@ def shell(cluster: SshCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shel
         shell.run_subcommand("stop")
 
 
-def test_a_detached_job_outlives_its_launch(
+def test_detached_job_outlives_its_launch(
     shell: Shell, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     place = tmp_path / "a place"
@@ -175,7 +175,7 @@ def test_reason_of_a_detached_job_that_does_not_start_is_printed(
     assert shell.record().state is JobState.FAILED
 
 
-def test_a_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
+def test_job_that_ends_at_once_has_started(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     assert shell.launch("exit 3") == 0
     job_id = capfd.readouterr().out.strip()
     assert b"ended with exit code 3" in shell.run_subcommand("logs", "-f", job_id)

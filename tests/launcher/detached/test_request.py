@@ -24,7 +24,7 @@ def request(monkeypatch: pytest.MonkeyPatch, cwd: Path) -> DetachedJob:
     return DetachedJob.of_this_process(["--detach", "x y"], job_id="j", cwd=str(cwd))
 
 
-def test_the_request_is_read_once_and_only_by_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_is_read_once_and_only_by_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, path = request(monkeypatch, tmp_path), tmp_path / "request"
     made.write(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -35,7 +35,7 @@ from tests.launcher.durable.durable_jobs import Submit
         (Failure.of_error(QueueTimeoutError("not started within 24 h")), JobState.WAITING, 2, False),
     ],
 )
-def test_a_job_stays_open_unless_it_failed_by_itself(
+def test_job_stays_open_unless_it_failed_by_itself(
     submit: Submit, *, failure: Failure, state: JobState, number: int, stays: bool
 ) -> None:
     record = submit("true")

@@ -103,7 +103,7 @@ def test_archive_is_kept_for_a_job_being_submitted(bucket: JobBucket, submitted:
     assert archives() == {submitted["open"]}
 
 
-def test_a_submission_waits_for_the_service_that_deletes_archives(
+def test_submission_waits_for_the_service_that_deletes_archives(
     submitted: dict[str, str], submit: Submit, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(old_archives, "LOCK_TIMEOUT_S", 0.0)

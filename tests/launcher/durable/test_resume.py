@@ -62,7 +62,7 @@ def lose_the_master(*jobs: Any) -> None:
         mirror.remove(record.job.id)
 
 
-def test_a_new_master_starts_open_jobs_in_the_order_of_submission(
+def test_new_master_starts_open_jobs_in_the_order_of_submission(
     master: Master, bucket: JobBucket, submit: Submit
 ) -> None:
     jobs = [submit("true", start=f"2026-11-23T1{hour}:00:00Z") for hour in (2, 0, 1)]
@@ -77,7 +77,7 @@ def test_a_new_master_starts_open_jobs_in_the_order_of_submission(
     assert len(master.started) == 3
 
 
-def test_a_job_of_another_user_is_named_and_not_started(
+def test_job_of_another_user_is_named_and_not_started(
     master: Master, bucket: JobBucket, submit: Submit, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = submit("true", user="mallory")
@@ -88,7 +88,7 @@ def test_a_job_of_another_user_is_named_and_not_started(
     assert f"not resuming job {record.job.id}: it belongs to mallory" in caplog.text
 
 
-def test_a_job_that_is_just_being_submitted_is_left_alone(master: Master, submit: Submit) -> None:
+def test_job_that_is_just_being_submitted_is_left_alone(master: Master, submit: Submit) -> None:
     record = submit("true")
     master.step(at=0)
     assert master.started == []
@@ -128,7 +128,7 @@ def test_job_starts_with_its_minimum_after_the_wait(master: Master, bucket: JobB
     assert master.started == [record.job.id]
 
 
-def test_the_wait_for_nodes_grows_with_the_time_for_their_setup(
+def test_wait_for_nodes_grows_with_the_time_for_their_setup(
     master: Master, bucket: JobBucket, submit: Submit, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = submit("true")
@@ -181,7 +181,7 @@ def test_failed_start_is_retried_with_backoff(
 
 
 @pytest.mark.parametrize("error", ["-n must be at most 4", None])
-def test_a_job_fails_after_ten_short_attempts_in_a_row(
+def test_job_fails_after_ten_short_attempts_in_a_row(
     master: Master, bucket: JobBucket, submit: Submit, error: str | None
 ) -> None:
     record = submit("true")
@@ -265,7 +265,7 @@ def test_next_attempt_keeps_changed_files_on_nodes(home: Path, submit: Submit) -
         assert prepared.sync.keeps_changed_files is keeps
 
 
-def test_a_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home: Path) -> None:
+def test_job_whose_launcher_died_waits(bucket: JobBucket, submit: Submit, home: Path) -> None:
     record = submit("true")
     mirror.list_as_waiting(record, jobs_directory())
     path = jobs_directory() / record.job.id / "job.json"

@@ -27,7 +27,7 @@ from launcher.transport.protocol import FrameType
 from tests.launcher.durable.durable_jobs import Submit, durable_job
 
 
-def test_a_stop_while_an_attempt_copies_its_files_is_final(
+def test_stop_while_an_attempt_copies_its_files_is_final(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "code").mkdir()
@@ -58,7 +58,7 @@ def test_stop_during_an_upload_deletes_the_upload(
     assert not durable_directory(record.job.id).exists()
 
 
-def test_a_waiting_job_is_listed_and_stopped(
+def test_waiting_job_is_listed_and_stopped(
     home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
@@ -71,7 +71,7 @@ def test_a_waiting_job_is_listed_and_stopped(
     assert (bucket.read_records(), [job.state for job in all_jobs()]) == (([], []), [JobState.CANCELLED])
 
 
-def test_a_stop_before_the_first_record_ends_the_job(
+def test_stop_before_the_first_record_stops_the_attempt(
     home: Path, bucket: JobBucket, submit: Submit, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
@@ -84,7 +84,7 @@ def test_a_stop_before_the_first_record_ends_the_job(
     assert [job.state for job in all_jobs()] == [JobState.CANCELLED]
 
 
-def test_a_stop_finds_the_launcher_that_has_just_begun(
+def test_stop_finds_the_launcher_that_has_just_begun(
     home: Path, bucket: JobBucket, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job waits for nodes when the stop checks it, and its launcher starts before the stop's mark."""

@@ -77,7 +77,7 @@ def test_stored_files_with_another_hash_are_refused(home: Path, bucket: JobBucke
 
 
 @pytest.mark.parametrize(("code", "stays"), [(0, True), (130, True), (1, False), (143, False)])
-def test_a_job_that_does_not_start_is_not_kept(
+def test_job_that_does_not_start_is_not_kept(
     home: Path, bucket: JobBucket, monkeypatch: pytest.MonkeyPatch, *, code: int, stays: bool
 ) -> None:
     seen: list[str] = []
@@ -93,7 +93,7 @@ def test_a_job_that_does_not_start_is_not_kept(
     assert is_open(seen[0]) is stays
 
 
-def test_an_ended_job_is_forgotten_everywhere(bucket: JobBucket, submit: Submit) -> None:
+def test_ended_job_is_forgotten_everywhere(bucket: JobBucket, submit: Submit) -> None:
     record = submit("true")
     assert mirror.open_jobs() != []
     mirror.close_job(record.job.id, bucket)
@@ -144,7 +144,7 @@ def test_only_a_master_has_durable_jobs(tmp_path: Path, node_type: str | None) -
         read_bucket_location(config)
 
 
-def test_an_archive_that_leads_out_of_its_directory_is_refused(tmp_path: Path) -> None:
+def test_archive_that_leads_out_of_its_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name, target in (("../out", ""), ("link/out", str(tmp_path))):
         packed = tmp_path / "packed"

@@ -84,7 +84,7 @@ def test_denied_job_is_retried_with_backoff_and_resumes(master: NewMaster) -> No
     assert [job.waiting for job in all_jobs()] == [None, None]
 
 
-def test_a_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_denied_job_that_is_stopped_never_starts(master: NewMaster, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         commands.main(["stop", master.denied], end_durable=lambda job_id: mirror.close_job(job_id, master.bucket)) == 0
     )
@@ -177,7 +177,7 @@ def test_service_makes_one_call_at_a_time_while_s3_is_silent(
     assert (len(asked), len(connected)) == (5, 2)
 
 
-def test_an_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMaster) -> None:
+def test_unreadable_record_is_listed_and_its_job_can_be_stopped(master: NewMaster) -> None:
     job_id = "20261123-100000-000aaaa"
     key = f"jobs/team/durable/{job_id}.json"
     boto3.client("s3", region_name=LOCATION.region).put_object(Bucket=LOCATION.bucket, Key=key, Body=b"later release")

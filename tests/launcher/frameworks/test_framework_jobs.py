@@ -53,14 +53,14 @@ def test_scheduler_servers_and_workers_meet_at_addresses(cluster: SshCluster) ->
     ]
 
 
-def test_a_failing_worker_ends_servers_and_scheduler(cluster: SshCluster) -> None:
+def test_failing_worker_ends_servers_and_scheduler(cluster: SshCluster) -> None:
     result = cluster.run("-s", "3", '[ "$DMLC_ROLE" != worker ] || exit 3; sleep 1000')
     assert result.code == 3
     assert "ended with exit code 3" in result.reason
     assert ": worker " in result.reason
 
 
-def test_a_failing_server_ends_the_job(cluster: SshCluster) -> None:
+def test_failing_server_ends_the_job(cluster: SshCluster) -> None:
     result = cluster.run("-n", "2", "-s", "1", '[ "$DMLC_ROLE" != server ] || exit 4; sleep 1000')
     assert result.code == 4
     assert result.reason == f"launch: {FIRST}: server 0 ended with exit code 4"

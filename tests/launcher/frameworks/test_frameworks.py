@@ -107,7 +107,7 @@ def test_ranks_of_every_framework_have_job_id_and_restart_count(framework: str) 
     assert {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID"} <= {*load_framework(framework).reserved_variables}
 
 
-def test_the_users_interface_takes_precedence_over_an_address() -> None:
+def test_users_interface_takes_precedence_over_an_address() -> None:
     nodes = plan(job("mxnet", [1, 1], servers=1, DMLC_INTERFACE="eth1"))
     assert not any("DMLC_NODE_HOST" in process.environment for node in nodes for process in node)
 
@@ -162,7 +162,7 @@ def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> N
 
 
 @pytest.mark.usefixtures("launcher_path_without_blanks")
-def test_the_runners_start_mpiruns_daemons() -> None:
+def test_runners_start_mpiruns_daemons() -> None:
     # The waiting programs also wait during the grace period of an earlier attempt's processes on a node.
     (mpirun,), *others = plan(replace(job("mpi", [1, 1, 1]), grace_s=300))
     agent = mpirun.environment[mpi.REMOTE_SHELL].split(" ")

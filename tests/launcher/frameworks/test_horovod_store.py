@@ -20,7 +20,7 @@ def ask(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, byte
         connection.close()
 
 
-def test_a_key_exists_once_it_was_put() -> None:
+def test_key_exists_once_it_was_put() -> None:
     async def talk() -> list[tuple[int, bytes]]:
         async with await serve(RendezvousStore({"global": 2}), address="127.0.0.1") as server:
             port = server.sockets[0].getsockname()[1]
@@ -36,7 +36,7 @@ def test_a_key_exists_once_it_was_put() -> None:
     assert asyncio.run(talk()) == [(404, b""), (200, b""), (200, b"\0address\xff"), (400, b""), (400, b"")]
 
 
-def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horovod_store, "REQUEST_TIMEOUT_S", 0.2)
 
     async def talk() -> bytes:
@@ -50,7 +50,7 @@ def test_a_silent_client_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("request_", [b"nonsense\r\n\r\n", b"PUT /a/b HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b""])
-def test_an_invalid_request_does_not_end_the_store(request_: bytes) -> None:
+def test_invalid_request_does_not_end_the_store(request_: bytes) -> None:
     def shout(port: int) -> bytes:
         with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(request_)

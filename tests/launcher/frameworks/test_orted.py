@@ -58,7 +58,7 @@ def launch(daemon: str, **more: str) -> list[str]:
     return ["--launcher", "mpi", *(word for pair in variables.items() for word in ("--env", ":".join(pair))), "x"]
 
 
-def test_a_daemon_is_the_runners_child_and_has_the_jobs_variables(
+def test_daemon_is_the_runners_child_and_has_the_jobs_variables(
     cluster: SshCluster, environment: dict[str, str]
 ) -> None:
     result = cluster.run(*launch('echo "$A" $OMPI_MCA_btl_tcp_if_include $MORE', MORE="more"), environment=environment)
@@ -132,7 +132,7 @@ def test_waiting_for_a_command_that_never_arrives_times_out(name: str) -> None:
         rendezvous.deliver(name, b"true", seconds=0.1)
 
 
-def test_a_command_goes_only_to_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_goes_only_to_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(f"\0{name}")
         listener.listen()
@@ -144,7 +144,7 @@ def test_a_command_goes_only_to_the_same_user(name: str, monkeypatch: pytest.Mon
             assert connection.recv(100) == b""
 
 
-def test_a_command_comes_only_from_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_comes_only_from_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own, another = os.getuid(), iter([54321])
     monkeypatch.setattr(os, "getuid", lambda: next(another, own))
     taken: list[str] = []

@@ -42,11 +42,11 @@ def location(
         ('--model-prefix "${EFS_MOUNT}"/net', OUTLASTING),
     ],
 )
-def test_the_trainers_prefix_shows_the_place(prefix: str, expected: CheckpointLocation) -> None:
+def test_trainers_prefix_shows_the_place(prefix: str, expected: CheckpointLocation) -> None:
     assert location(f"{TRAINER} --network lenet {prefix}") is expected
 
 
-def test_the_trainers_prefix_may_be_in_a_variable_of_the_job() -> None:
+def test_trainers_prefix_may_be_in_a_variable_of_the_job() -> None:
     assert location(f"{TRAINER} --model-prefix $OUT/net", OUT="s3://b") is OUTLASTING
     assert location(f"{TRAINER} --model-prefix $OUT/net", OUT="/shared/runs") is OUTLASTING
     assert location(f"{TRAINER} --model-prefix $OUT/net", OUT="runs") is LOCAL
@@ -73,11 +73,11 @@ def test_relative_prefix_is_in_the_ranks_directory() -> None:
         ("python train.py --out $DEEPLEARNING_SHARED", OUTLASTING),
     ],
 )
-def test_the_line_of_another_script_must_name_the_place(line: str, expected: CheckpointLocation) -> None:
+def test_line_of_another_script_must_name_the_place(line: str, expected: CheckpointLocation) -> None:
     assert location(line) is expected
 
 
-def test_a_variable_of_the_job_or_its_directory_may_name_the_place() -> None:
+def test_variable_of_the_job_or_its_directory_may_name_the_place() -> None:
     assert location("python train.py", OUT="s3://b/net", LR="0.1") is OUTLASTING
     assert location("python train.py", LR="0.1") is UNKNOWN
     assert location("python train.py", cwd="/shared/me") is OUTLASTING
@@ -93,7 +93,7 @@ def test_a_variable_of_the_job_or_its_directory_may_name_the_place() -> None:
         (f"{TRAINER} --model-prefix s3://b/net", True, (False, False)),
     ],
 )
-def test_the_record_marks_unknown_places_of_durable_jobs_alone(
+def test_record_marks_unknown_places_of_durable_jobs_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, *, durable: bool, marks: tuple[bool, bool]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -60,7 +60,7 @@ def test_stop_is_refused_on_a_file_system_without_locks(directory: Path) -> None
 
 
 @pytest.mark.usefixtures("no_locks")
-def test_a_note_names_the_record_that_cannot_be_written(directory: Path) -> None:
+def test_note_names_the_record_that_cannot_be_written(directory: Path) -> None:
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
     recorder.begin()
     assert recorder.write_error == f"{directory}: No locks available"
@@ -94,7 +94,7 @@ def test_remote_job_runs_while_its_lock_is_touched(directory: Path) -> None:
     assert (closed.state, closed.reason) == (JobState.FAILED, job_lookup.DIED)
 
 
-def test_a_running_job_of_another_machine_is_not_removed(directory: Path) -> None:
+def test_running_job_of_another_machine_is_not_removed(directory: Path) -> None:
     jobs = directory.parent
     for job in ("1", "2", "3"):
         (jobs / job).mkdir()
@@ -104,7 +104,7 @@ def test_a_running_job_of_another_machine_is_not_removed(directory: Path) -> Non
     assert {entry.name for entry in jobs.iterdir()} == {"1", "3", directory.name}
 
 
-def test_a_launcher_touches_its_lock_for_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_touches_its_lock_for_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("launcher.history.recorder.TOUCH_INTERVAL_S", 0.0)
     os.utime(directory / LOCK_FILE, (0.0, 0.0))
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
@@ -118,7 +118,7 @@ def test_a_launcher_touches_its_lock_for_other_machines(directory: Path, monkeyp
     asyncio.run(asyncio.wait_for(live(), 60))
 
 
-def test_a_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
     assert lock_is_fresh(directory)
@@ -127,7 +127,7 @@ def test_a_finished_jobs_lock_is_stale_at_once(directory: Path, monkeypatch: pyt
     assert not lock_is_fresh(directory)
 
 
-def test_a_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
+def test_record_has_the_machine_that_its_launcher_runs_on(directory: Path) -> None:
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
     recorder.on_end(None)
     kept = read_record(directory)

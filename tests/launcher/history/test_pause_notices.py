@@ -57,7 +57,7 @@ def announcements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Announceme
     return Announcements(tmp_path)
 
 
-def test_a_pause_is_logged_once_with_its_reason(announcements: Announcements) -> None:
+def test_pause_is_logged_once_with_its_reason(announcements: Announcements) -> None:
     assert announcements.log("early") == ""
     announcements.announce(expires=AT_10_10)
     assert [announcements.log("early") for _ in range(2)] == [EXPIRES.format("10:10")] * 2
@@ -68,7 +68,7 @@ def test_a_pause_is_logged_once_with_its_reason(announcements: Announcements) ->
     assert announcements.log("early") == EXPIRES.format("10:10") + IDLE
 
 
-def test_a_job_that_was_told_learns_of_a_postponement(announcements: Announcements) -> None:
+def test_job_that_was_told_learns_of_a_postponement(announcements: Announcements) -> None:
     announcements.announce(expires=AT_10_10)
     announcements.log("early")
     announcements.announce(expires=AT_11)
@@ -80,20 +80,20 @@ def test_a_job_that_was_told_learns_of_a_postponement(announcements: Announcemen
     assert announcements.log("late") == EXPIRES.format("11:00")
 
 
-def test_a_pause_whose_time_has_passed_is_not_announced(announcements: Announcements) -> None:
+def test_pause_whose_time_has_passed_is_not_announced(announcements: Announcements) -> None:
     announcements.announce(expires=AT_10_10)
     announcements.announce(expires=AT_10_10, at=AT_10_10)
     assert announcements.log("late") == ""
 
 
-def test_a_new_agent_withdraws_what_the_last_one_announced(announcements: Announcements) -> None:
+def test_new_agent_withdraws_what_the_last_one_announced(announcements: Announcements) -> None:
     announcements.announce(idle=AT_10_10)
     announcements.restart_agent()
     announcements.announce()
     assert announcements.log("late") == ""
 
 
-def test_the_job_keeps_its_own_lines(announcements: Announcements) -> None:
+def test_job_keeps_its_own_lines(announcements: Announcements) -> None:
     log = jobs_directory() / "early" / JOB_LOG
     with log.open("ab") as own:
         own.write(b"step 1\n")
@@ -104,7 +104,7 @@ def test_the_job_keeps_its_own_lines(announcements: Announcements) -> None:
     assert log.read_text() == f"step 1\n{EXPIRES.format('10:10')}step 2\n"
 
 
-def test_the_service_logs_pauses_for_open_jobs(announcements: Announcements, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_logs_pauses_for_open_jobs(announcements: Announcements, monkeypatch: pytest.MonkeyPatch) -> None:
     announcements.announce(expires=AT_10_10)
     (jobs_directory() / RECORD.id).mkdir()
     told: list[str] = []
@@ -114,7 +114,7 @@ def test_the_service_logs_pauses_for_open_jobs(announcements: Announcements, mon
     assert told == [RECORD.id]
 
 
-def test_a_log_that_cannot_be_written_is_tried_again(
+def test_log_that_cannot_be_written_is_tried_again(
     announcements: Announcements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announcements.announce(expires=AT_10_10)

@@ -45,7 +45,7 @@ def running(directory: Path) -> Iterator[None]:
     os.close(fd)
 
 
-def test_a_rotated_log_is_followed(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotated_log_is_followed(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_LOG_SIZE", 10)
     log = ProcessLog(str(directory / "rank-0.log"))
     with running(directory):

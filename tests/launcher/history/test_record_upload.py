@@ -19,7 +19,7 @@ def with_aws(cluster: SshCluster, script: str) -> dict[str, str]:
     return {"PATH": f"{aws.parent}:{cluster.environment['PATH']}", "DEEPLEARNING_BUCKET": "b"}
 
 
-def test_a_jobs_record_is_copied_to_the_bucket(cluster: SshCluster, patient_launcher: Path, tmp_path: Path) -> None:
+def test_jobs_record_is_copied_to_the_bucket(cluster: SshCluster, patient_launcher: Path, tmp_path: Path) -> None:
     keep = f'echo "$@" >> {tmp_path}/asked; cat > {tmp_path}/kept'
     patient = replace(cluster, launcher=patient_launcher)
     result = patient.run("-n", "1", "exit 3", environment=with_aws(cluster, keep))
@@ -37,13 +37,13 @@ def test_a_jobs_record_is_copied_to_the_bucket(cluster: SshCluster, patient_laun
         ("exit 1", "aws: exit code 1"),
     ],
 )
-def test_a_failed_upload_is_a_note_and_no_failure(cluster: SshCluster, script: str, reason: str) -> None:
+def test_failed_upload_is_a_note_and_no_failure(cluster: SshCluster, script: str, reason: str) -> None:
     result = cluster.run("-n", "1", "true", environment=with_aws(cluster, script))
     assert result.code == 0
     assert result.stderr.decode() == f"launch: the job's record is not in the bucket: {reason}\n"
 
 
-def test_a_job_runs_without_the_aws_command(cluster: SshCluster) -> None:
+def test_job_runs_without_the_aws_command(cluster: SshCluster) -> None:
     programs = cluster.directory / "programs"
     programs.mkdir()
     (programs / "python3").symlink_to(sys.executable)
@@ -53,7 +53,7 @@ def test_a_job_runs_without_the_aws_command(cluster: SshCluster) -> None:
     assert result.reason == "launch: the job's record is not in the bucket: cannot run aws: No such file or directory"
 
 
-def test_a_hanging_upload_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_upload_ends_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aws = tmp_path / "aws"
     aws.write_text("#!/bin/sh\nexec sleep 1000\n")
     aws.chmod(0o755)

@@ -17,7 +17,7 @@ from launcher.paths import JOBS_DIR
 from tests.launcher.job_records import JOB, RECORD
 
 
-def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     recorder = JobRecorder(JOB, job_id="j", cwd="/")
 
@@ -34,7 +34,7 @@ def test_a_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest
     assert kept.revision.digest == "sha256:d"
 
 
-def test_a_record_is_read_as_it_was_written_and_by_older_releases(tmp_path: Path) -> None:
+def test_record_is_read_as_it_was_written_and_by_older_releases(tmp_path: Path) -> None:
     job = replace(RECORD, logs={"one": ["rank-0.log"]}, revision=Revision(commit="c", dirty=True))
     write_record(tmp_path, job)
     assert read_record(tmp_path) == job
@@ -45,7 +45,7 @@ def test_a_record_is_read_as_it_was_written_and_by_older_releases(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"state": "ODD"}', "null"])
-def test_an_invalid_record_is_skipped(tmp_path: Path, text: str) -> None:
+def test_invalid_record_is_skipped(tmp_path: Path, text: str) -> None:
     (tmp_path / "job.json").write_text(text)
     assert read_record(tmp_path) is None
 
@@ -77,7 +77,7 @@ def test_values_of_variables_are_not_kept(command: tuple[str, ...], kept: tuple[
     assert without_values(command) == kept
 
 
-def test_a_checkouts_revision_is_recorded() -> None:
+def test_checkouts_revision_is_recorded() -> None:
     head = "# branch.oid abc\n# branch.head main\n"
     assert parse_status(head) == Revision(commit="abc", dirty=False)
     assert parse_status(head + "1 .M N... 100644 100644 100644 a b x.py\n") == Revision(commit="abc", dirty=True)
@@ -113,15 +113,13 @@ def hung_git(monkeypatch: pytest.MonkeyPatch) -> HungGit:
     return git
 
 
-def test_a_hanging_git_gives_no_revision(hung_git: HungGit) -> None:
+def test_hanging_git_gives_no_revision(hung_git: HungGit) -> None:
     assert RevisionQuery("/").answer() == Revision()
     assert hung_git.asked == [revision.TIMEOUT_S]
     assert hung_git.killed
 
 
-def test_a_hanging_git_does_not_delay_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung_git: HungGit
-) -> None:
+def test_hanging_git_does_not_delay_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung_git: HungGit) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(recorders, "UPLOAD_AFTER_S", 0.0)
     uploaded: list[list[float | None]] = []

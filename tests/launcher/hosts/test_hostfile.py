@@ -13,7 +13,7 @@ def test_hosts_keep_their_order_without_blanks_and_comments() -> None:
     assert parse_hosts(text, source="f") == (Host(name="deeplearning-worker10"), Host(name="deeplearning-worker2"))
 
 
-def test_a_host_may_have_a_port_and_slots() -> None:
+def test_host_may_have_a_port_and_slots() -> None:
     text = "a:2222\nb slots=4\nc:22 slots=8 # both\na:2223\n"
     assert parse_hosts(text, source="f") == (
         Host(name="a", port=2222),
@@ -49,13 +49,13 @@ def test_wrong_hosts_file_is_a_usage_error(text: str, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_a_hosts_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+def test_hosts_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_bytes(b"\xef\xbb\xbfone\r\ntwo slots=2\r\n")
     assert read_hosts(file) == (Host(name="one"), Host(name="two", slots=2))
 
 
-def test_a_reason_shared_by_many_hosts_is_printed_once() -> None:
+def test_reason_shared_by_many_hosts_is_printed_once() -> None:
     missing = "x: is not a directory"
     errors = [NodeError("a", missing), NodeError("b:22", "silent"), NodeError("c", missing), NodeError("d", missing)]
     assert merge_errors(errors) == "a and 2 more: x: is not a directory; b:22: silent"

@@ -27,14 +27,14 @@ def test_hints_are_given_only_for_unclear_exit_codes(code: int, command: tuple[s
     assert exit_hint(code, command) == output
 
 
-def test_a_missing_module_names_the_setting() -> None:
+def test_missing_module_names_the_setting() -> None:
     tail = [b"Traceback (most recent call last):", b"ModuleNotFoundError: No module named 'humanize.time'"]
     hint = ": no module humanize: the setting requirements installs packages on every node"
     assert exit_hint(1, ("python", "x.py"), tail) == hint
     assert exit_hint(1, ("python", "x.py"), tail[:1]) == ""
 
 
-def test_a_directory_and_a_misspelled_subcommand_get_hints(cluster: SshCluster) -> None:
+def test_directory_and_a_misspelled_subcommand_get_hints(cluster: SshCluster) -> None:
     directory = cluster.run("-n", "1", str(cluster.directory))
     assert directory.code == 126
     assert directory.reason.endswith(f"126: if Python is to run {cluster.directory}: launch python {cluster.directory}")

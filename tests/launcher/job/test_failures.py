@@ -30,14 +30,14 @@ def test_node_of_another_release_is_refused(cluster: SshCluster) -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2, 77, 255])
-def test_the_first_failing_ranks_exit_code_is_the_jobs(cluster: SshCluster, code: int) -> None:
+def test_first_failing_ranks_exit_code_is_the_jobs(cluster: SshCluster, code: int) -> None:
     result = cluster.run(f"if [ $RANK = 1 ]; then echo broken >&2; exit {code}; fi; sleep 1000")
     assert result.code == code
     assert result.reason == f"launch: {SECOND}: rank 1 ended with exit code {code}"
     assert "  | broken" in result.stderr.decode().splitlines()
 
 
-def test_a_killed_rank_has_a_shells_exit_code(cluster: SshCluster) -> None:
+def test_killed_rank_has_a_shells_exit_code(cluster: SshCluster) -> None:
     result = cluster.run("[ $RANK != 2 ] || kill -9 $$; sleep 1000")
     assert result.code == 137
     assert result.reason == f"launch: {THIRD}: rank 2 ended with exit code 137{OUT_OF_MEMORY}"
@@ -131,7 +131,7 @@ def test_unknown_host_key_is_reported_with_its_node(cluster: SshCluster, nodes: 
     assert result.reason == f"launch: cannot reach 1 of 3 nodes, nothing started: {SECOND}: {NO_KEY}"
 
 
-def test_the_error_for_localhost_names_this_machines_host_name(cluster: SshCluster) -> None:
+def test_error_for_localhost_names_this_machines_host_name(cluster: SshCluster) -> None:
     ssh = cluster.program("ssh", "echo 'Host key verification failed.' >&2; exit 255")
     path = f"{ssh.parent}:{cluster.environment['PATH']}"
     result = cluster.run("true", hosts=[FIRST, "localhost"], environment={"PATH": path})
@@ -148,7 +148,7 @@ def test_denied_logins_are_reported_with_their_nodes(cluster: SshCluster, nodes:
     assert f"{SECOND}: no-such-user@{SECOND}: Permission denied (publickey" in result.reason
 
 
-def test_a_background_process_of_ssh_does_not_delay_the_job(cluster: SshCluster, nodes: Path) -> None:
+def test_background_process_of_ssh_does_not_delay_the_job(cluster: SshCluster, nodes: Path) -> None:
     # A shared connection (ControlPersist) keeps ssh's standard error open.
     sharing = cluster.program("ssh", f'sleep 20 >/dev/null </dev/null &\nexec {nodes}/bin/ssh "$@"')
     path = f"{sharing.parent}:{cluster.environment['PATH']}"
@@ -157,7 +157,7 @@ def test_a_background_process_of_ssh_does_not_delay_the_job(cluster: SshCluster,
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_the_error_without_a_common_key_exchange_names_one_to_allow(cluster: SshCluster) -> None:
+def test_error_without_a_common_key_exchange_names_one_to_allow(cluster: SshCluster) -> None:
     output = "Unable to negotiate with 10.0.0.7 port 22: no matching key exchange method found. Their offer: curve25519"
     # OpenSSH prints this only at its default log level.
     ssh = cluster.program("ssh", f"case $* in *LogLevel=INFO*) echo '{output}' >&2;; esac; exit 255")

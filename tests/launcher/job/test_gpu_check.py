@@ -64,7 +64,7 @@ def test_job_starts_if_its_gpus_are_free(cluster: SshCluster, options: list[str]
     assert (result.code, result.stderr) == (0, b"")
 
 
-def test_a_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: SshCluster) -> None:
+def test_node_whose_nvidia_smi_hangs_counts_its_gpus_as_free(cluster: SshCluster) -> None:
     assert cluster.run("-n", "1", "true", environment=with_smi(cluster, HANGS)).code == 0
 
 
@@ -112,17 +112,17 @@ def job(framework: str = "torch", *, visible: str | None = None, command: tuple[
         (job(command=("env", "A=1", "CUDA_VISIBLE_DEVICES=4", "python", "x")), ("4",)),
     ],
 )
-def test_a_job_takes_its_visible_gpus_or_one_per_rank(one: JobSpec, gpus: tuple[str, ...] | None) -> None:
+def test_job_takes_its_visible_gpus_or_one_per_rank(one: JobSpec, gpus: tuple[str, ...] | None) -> None:
     assert select_gpus(one, HOST) == gpus
 
 
-def test_a_single_process_may_take_every_gpu_of_its_node() -> None:
+def test_single_process_may_take_every_gpu_of_its_node() -> None:
     alone = Host(name="a", slots=1)
     assert select_gpus(job(), alone) is None
     assert select_gpus(job(visible="3"), alone) == ("3",)
 
 
-def test_a_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_job_has_the_gpus_of_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     assert select_gpus(replace(job(), is_local=True), HOST) == ("2", "3")
     assert select_gpus(job(), HOST) == ("0", "1")

@@ -31,7 +31,7 @@ def test_killed_part_of_the_runner_leaves_no_process(cluster: SshCluster, host: 
         wait_until_gone(ranks, seconds=60)
 
 
-def test_the_articles_pkill_on_every_host_ends_the_job(cluster: SshCluster) -> None:
+def test_articles_pkill_on_every_host_ends_the_job(cluster: SshCluster) -> None:
     with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         ranks = cluster.ranks()
@@ -57,7 +57,7 @@ def test_no_process_is_left_when_the_launcher_is_killed(cluster: SshCluster) -> 
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_the_job_everywhere(cluster: SshCluster, number: signal.Signals, code: int) -> None:
+def test_signal_ends_the_job_everywhere(cluster: SshCluster, number: signal.Signals, code: int) -> None:
     with cluster.start(CALM) as launcher:
         read_lines(launcher.stdout, 3)
         launcher.send_signal(number)
@@ -81,7 +81,7 @@ def test_ranks_have_time_to_end_after_term(cluster: SshCluster) -> None:
     assert launcher.returncode == 143
 
 
-def test_a_shells_child_gets_the_full_grace(cluster: SshCluster) -> None:
+def test_shells_child_gets_the_full_grace(cluster: SshCluster) -> None:
     # bash dies from TERM immediately; the program for which it waits must still be able to save.
     save = "trap 'sleep 1; echo saved; exit' TERM; echo up; while :; do sleep 0.1; done"
     with cluster.start("-n", "1", f'bash -c "{save}"; echo never') as launcher:

@@ -8,7 +8,7 @@ from launcher.job.login_environment import session_environment
 from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster
 
 
-def test_a_session_has_sshds_variables_and_those_of_etc_environment(tmp_path: Path) -> None:
+def test_session_has_sshds_variables_and_those_of_etc_environment(tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text("# all\nPATH=/bin\nexport DEEPLEARNING_BUCKET=b\n")
     shell = {"HOME": "/h", "PATH": "/mine", "LC_ALL": "C", "DEEPLEARNING_BUCKET": "b", "NCCL_PROTO": "Simple"}
@@ -23,7 +23,7 @@ def test_all_ranks_get_the_same_variables_of_the_launchers_shell(cluster: SshClu
     assert result.lines == [f"{host} [0] Simple none" for host in ADDRESSES]
 
 
-def test_a_local_job_gets_all_variables_of_the_shell(cluster: SshCluster) -> None:
+def test_local_job_gets_all_variables_of_the_shell(cluster: SshCluster) -> None:
     launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "echo ${NCCL_PROTO-none}"]
     environment = cluster.environment | {"NCCL_PROTO": "Simple"}
     ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)

@@ -63,7 +63,7 @@ def node_loss_reason(text: str, hosts: dict[Host, str | None] | None = None) -> 
     (state(node_indexes=[1, 3]), "deeplearning-worker2 was lost"),
     (state(draining=[1]), OWN_END),
 ])  # fmt: skip
-def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | None) -> None:
+def test_node_leaves_when_the_membership_drops_it(text: str, reason: str | None) -> None:
     assert node_loss_reason(text) == reason
 
 
@@ -71,13 +71,13 @@ def test_a_node_leaves_when_the_membership_drops_it(text: str, reason: str | Non
     ("text", "cause"),
     [(state(draining=[3]), FailureCause.PREEMPTION), (state(node_indexes=[1, 2]), FailureCause.NODE_LOSS)],
 )
-def test_a_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, cause: FailureCause) -> None:
+def test_node_with_notice_is_preempted_and_a_missing_one_has_failed(text: str, cause: FailureCause) -> None:
     found = node_loss_failure(HOSTS, parse_cluster_view(text))
     assert found is not None
     assert found.cause is cause
 
 
-def test_a_notice_for_the_launchers_own_node_is_final() -> None:
+def test_notice_for_the_launchers_own_node_is_final() -> None:
     own, other = (node_loss_failure(HOSTS, parse_cluster_view(state(draining=[node_index]))) for node_index in (1, 2))
     assert own is not None
     assert own.permanent
@@ -85,13 +85,13 @@ def test_a_notice_for_the_launchers_own_node_is_final() -> None:
     assert not other.permanent
 
 
-def test_a_node_that_joins_or_changes_its_index_fails_no_job() -> None:
+def test_node_that_joins_or_changes_its_index_fails_no_job() -> None:
     two = {host: instance for host, instance in HOSTS.items() if instance != instance_id(2)}
     assert node_loss_reason(state(node_indexes=[1, 2, 3]), two) is None
     assert node_loss_reason(state(node_indexes=[1, 3], moved=2), two) is None
 
 
-def test_a_replacement_under_the_same_name_is_another_node() -> None:
+def test_replacement_under_the_same_name_is_another_node() -> None:
     assert node_loss_reason(state(), {Host(name="deeplearning-worker2"): "i-old"}) == "deeplearning-worker2 was lost"
 
 
@@ -100,7 +100,7 @@ def test_machines_outside_the_cluster_are_not_watched() -> None:
     assert node_loss_reason(state(), {Host(name="deeplearning-worker9"): None}) == "deeplearning-worker9 was lost"
 
 
-def test_an_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
+def test_unreadable_state_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "node.json"
     reader = NodeStateReader(file)
     assert reader.read() is None
@@ -148,7 +148,7 @@ def test_every_rank_can_save_when_a_node_leaves(cluster_with_state_file: tuple[S
     assert (launcher.returncode, launcher_lines(stderr)) == (1, [f"launch: {THIRD} is draining"])
 
 
-def test_the_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
+def test_job_restarts_without_the_node_that_leaves(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
     cluster, file = cluster_with_state_file
     options = ("--max-restarts", "1", "--min-nodes", "2", "--rejoin-timeout", "0")
     job = f"[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exec echo $RANK of $WORLD_SIZE; {SAVE}"
@@ -165,7 +165,7 @@ def test_the_job_restarts_without_the_node_that_leaves(cluster_with_state_file: 
     assert sorted(stdout.decode().splitlines()) == sorted([*saved, f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"])
 
 
-def test_a_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
+def test_notice_for_the_launchers_own_node_ends_the_job(cluster_with_state_file: tuple[SshCluster, Path]) -> None:
     cluster, file = cluster_with_state_file
     with cluster.start("--max-restarts", "9", SAVE) as launcher:
         read_lines(launcher.stdout, 3)

@@ -59,7 +59,7 @@ def unreachable_dir(cluster: SshCluster, nodes: Path) -> Path:
     return directory
 
 
-def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -> None:
+def test_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -> None:
     show = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $RANK $TORCHELASTIC_RUN_ID $MASTER_PORT"
     end = f"{IN_FIRST_TWO_ATTEMPTS}[ $RANK != 1 ] || exit 3; {IN_FIRST_TWO_ATTEMPTS}sleep 1000"
     result = cluster.run("--max-restarts", "2", f"{show}; {end}")
@@ -82,13 +82,13 @@ def test_a_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster)
     ]
 
 
-def test_a_job_without_restarts_left_ends_with_its_last_exit_code(cluster: SshCluster) -> None:
+def test_job_without_restarts_left_ends_with_its_last_exit_code(cluster: SshCluster) -> None:
     result = cluster.run("--max-restarts", "2", "exit $((40 + TORCHELASTIC_RESTART_COUNT))", hosts=[FIRST])
     assert result.code == 42
     assert result.reason == f"launch: {FIRST}: rank 0 ended with exit code 42"
 
 
-def test_a_job_without_max_restarts_ends_with_its_first_failure(cluster: SshCluster) -> None:
+def test_job_without_max_restarts_ends_with_its_first_failure(cluster: SshCluster) -> None:
     result = cluster.run("echo $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; exit 3", hosts=[FIRST])
     assert (result.code, result.lines) == (3, [f"{FIRST} [0] 0 of 0"])
 
@@ -102,7 +102,7 @@ def test_ranks_on_fewer_nodes_are_numbered_without_a_gap(patient_cluster: SshClu
     assert launcher_lines(result.stderr)[-1] == f"launch: restart 1 of 1 on 2 of 3 nodes: {FIRST}, {THIRD}"
 
 
-def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     job = f"{IN_FIRST_RUN}[ $RANK != 1 ] || touch {gone}; {lose(1)}"
     with cluster.start("--max-restarts", "1", job) as launcher:
@@ -115,7 +115,7 @@ def test_a_node_that_returns_in_time_keeps_its_ranks(cluster: SshCluster, unreac
 
 
 @pytest.mark.parametrize(("arriving", "waits"), [("0", False), ("1", True), (None, True)])
-def test_the_setup_of_a_node_that_never_launches_is_not_waited_for(
+def test_setup_of_a_node_that_never_launches_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arriving: str | None, *, waits: bool
 ) -> None:
     if arriving is not None:
@@ -127,7 +127,7 @@ def test_the_setup_of_a_node_that_never_launches_is_not_waited_for(
     assert deadline.refresh_seconds_left(now=1490) == (10 if waits else -890)
 
 
-def test_a_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.MonkeyPatch) -> None:
     arriving = iter([True, False])
     monkeypatch.setattr(restarts, "node_is_arriving", lambda: next(arriving))
     deadline = restarts.Deadline(RestartPolicy(node_wait_s=600, extra_setup_wait_s=900), now=0)
@@ -144,14 +144,14 @@ def test_job_ends_if_too_few_nodes_return(patient_cluster: SshCluster, unreachab
     assert result.lines == []
 
 
-def test_a_restart_takes_the_first_available_hosts(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_restart_takes_the_first_available_hosts(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / SECOND
     result = cluster.run("-n", "2", "--max-restarts", "1", f"[ $RANK != 1 ] || touch {gone}; {lose(1)}")
     assert result.code == 0
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_a_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
+def test_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
     hosts = cluster.hosts_file([FIRST, SECOND])
     swap = f"printf '%s\\n' {FIRST} {THIRD} > {hosts}.new; mv {hosts}.new {hosts}"
     result = cluster.run(
@@ -161,7 +161,7 @@ def test_a_restart_reads_the_hosts_file_again(cluster: SshCluster) -> None:
     assert result.lines == [f"{FIRST} [0] 0 of 2", f"{THIRD} [0] 1 of 2"]
 
 
-def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_job_waits_for_a_node_that_is_missing_at_the_start(cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
     gone.touch()
     with cluster.start("--max-restarts", "1", "echo $RANK of $WORLD_SIZE") as launcher:
@@ -175,7 +175,7 @@ def test_a_job_waits_for_a_node_that_is_missing_at_the_start(cluster: SshCluster
     assert sorted(stdout.decode().splitlines()) == [f"{host} [0] {rank} of 3" for rank, host in enumerate(ADDRESSES)]
 
 
-def test_a_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
     gone = unreachable_dir / THIRD
     # The processes do not know their attempt, but the unreachable node reveals it.
     fail = f"[ $DMLC_ROLE = worker ] && [ ! -e {gone} ] && {{ touch {gone}; exit 1; }}"
@@ -190,20 +190,20 @@ def test_a_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, u
 
 
 @pytest.mark.parametrize("command", [["no-such-program", "x"], ["no-such-program"], ["/etc/passwd", "x"]])
-def test_a_command_that_cannot_run_is_not_restarted(cluster: SshCluster, command: list[str]) -> None:
+def test_command_that_cannot_run_is_not_restarted(cluster: SshCluster, command: list[str]) -> None:
     result = cluster.run("--max-restarts", "3", *command)
     assert result.code in (126, 127)
     assert b"waiting" not in result.stderr
 
 
-def test_a_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: SshCluster) -> None:
+def test_job_does_not_wait_for_a_host_that_cannot_be_resolved(cluster: SshCluster) -> None:
     result = cluster.run("--max-restarts", "3", "true", hosts=[FIRST, "no-such-host.invalid"])
     assert result.code == 1
     assert result.reason.startswith("launch: cannot reach 1 of 2 nodes, nothing started: no-such-host.invalid: ")
     assert result.stderr.count(b"\n") == 1
 
 
-def test_a_job_without_a_reader_does_not_restart(cluster: SshCluster) -> None:
+def test_job_without_a_reader_does_not_restart(cluster: SshCluster) -> None:
     with cluster.start("--max-restarts", "3", "echo up; sleep 1000") as launcher:
         assert launcher.stdout is not None
         launcher.stdout.readline()
@@ -211,7 +211,7 @@ def test_a_job_without_a_reader_does_not_restart(cluster: SshCluster) -> None:
         assert launcher.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_a_signal_ends_the_wait_for_nodes(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_signal_ends_the_wait_for_nodes(cluster: SshCluster, unreachable_dir: Path) -> None:
     (unreachable_dir / THIRD).touch()
     with cluster.start("--max-restarts", "3", "true") as launcher:
         assert launcher.stderr is not None
@@ -221,7 +221,7 @@ def test_a_signal_ends_the_wait_for_nodes(cluster: SshCluster, unreachable_dir: 
     assert (launcher.returncode, stderr) == (130, b"launch: stopped by SIGINT\n")
 
 
-def test_the_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unreachable_dir: Path) -> None:
+def test_agent_sees_the_grace_only_while_ranks_run(cluster: SshCluster, unreachable_dir: Path) -> None:
     go = cluster.directory / "go"
     rank = f"echo up; until [ -e {go} ]; do sleep 0.1; done; exit 1"
     with cluster.start("--max-restarts", "3", "--grace", "60", rank) as launcher:
@@ -282,7 +282,7 @@ def test_preempted_nodes_use_up_no_restarts(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("short_s", "cause"), [(0.0, FailureCause.PREEMPTION), (60.0, FailureCause.NODE_LOSS)])
-def test_a_node_preempted_soon_after_the_start_uses_up_a_restart(
+def test_node_preempted_soon_after_the_start_uses_up_a_restart(
     monkeypatch: pytest.MonkeyPatch, short_s: float, cause: FailureCause
 ) -> None:
     """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""

@@ -80,7 +80,7 @@ def test_arguments_reach_the_command_unchanged(cluster: SshCluster, word: str) -
     assert result.lines == [f"{host} [0] {[word, '--gpus']!r}" for host in ADDRESSES]
 
 
-def test_a_single_word_is_run_by_the_shell(cluster: SshCluster) -> None:
+def test_single_word_is_run_by_the_shell(cluster: SshCluster) -> None:
     result = cluster.run("-n", "1", "A='x  y'; echo \"$A\" | tr x z")
     assert result.lines == [f"{FIRST} [0] z  y"]
 
@@ -119,7 +119,7 @@ def test_binary_output_arrives_as_it_left(cluster: SshCluster) -> None:
         assert b"\n".join(mine) == data
 
 
-def test_a_hundred_megabytes_of_output_arrive_complete(cluster: SshCluster) -> None:
+def test_hundred_megabytes_of_output_arrive_complete(cluster: SshCluster) -> None:
     lines = 340_000
     result = cluster.run(f"seq -f %099.0f 1 {lines}", timeout=300)
     expected = [b"%099d" % number for number in range(1, lines + 1)]
@@ -160,7 +160,7 @@ def test_slots_in_the_hosts_file_set_the_number_of_ranks(cluster: SshCluster) ->
     assert result.lines == [f"{FIRST} [0] 0 of 3", f"{FIRST} [1] 1 of 3", f"{SECOND} [0] 2 of 3"]
 
 
-def test_a_host_may_be_an_alias_of_sshs_configuration(cluster: SshCluster, nodes: Path) -> None:
+def test_host_may_be_an_alias_of_sshs_configuration(cluster: SshCluster, nodes: Path) -> None:
     path = cluster.path_with_ssh(nodes, "Host d1 127.*\n  HostName 127.0.0.2\n")
     result = cluster.run("echo $MASTER_ADDR", hosts=["d1"], environment={"PATH": path})
     assert result.lines == ["d1 [0] 127.0.0.2"]
@@ -169,7 +169,7 @@ def test_a_host_may_be_an_alias_of_sshs_configuration(cluster: SshCluster, nodes
     assert {line.split("] ")[1] for line in servers.lines} == {"127.0.0.2 127.0.0.2"}
 
 
-def test_a_local_job_needs_no_hosts_file_and_no_ssh(cluster: SshCluster) -> None:
+def test_local_job_needs_no_hosts_file_and_no_ssh(cluster: SshCluster) -> None:
     launch = [sys.executable, str(LAUNCHER), "--launcher", "local", "-n", "2", "echo $RANK $MASTER_ADDR"]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(cluster.directory)}
     ended = subprocess.run(launch, env=environment, capture_output=True, timeout=60, check=False)
@@ -189,7 +189,7 @@ def test_parallel_jobs_use_different_ports(cluster: SshCluster, tmp_path: Path) 
     assert (first.returncode, second.returncode) == (0, 0)
 
 
-def test_the_launcher_has_one_thread(cluster: SshCluster) -> None:
+def test_launcher_has_one_thread(cluster: SshCluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         threads = len(list(Path(f"/proc/{launcher.pid}/task").iterdir()))
@@ -210,7 +210,7 @@ def test_wrong_command_line_exits_with_2_and_one_line(cluster: SshCluster) -> No
     assert result.stderr.count(b"\n") == 1
 
 
-def test_a_job_with_a_closed_standard_output_runs(cluster: SshCluster, tmp_path: Path) -> None:
+def test_job_with_a_closed_standard_output_runs(cluster: SshCluster, tmp_path: Path) -> None:
     hosts, seen = cluster.hosts_file(ADDRESSES[:1]), tmp_path / "seen"
     launch = [sys.executable, str(LAUNCHER), "-H", str(hosts), "touch", str(seen)]
     closed = ["bash", "-c", 'exec "$@" >&-', "closed", *launch]

@@ -48,7 +48,7 @@ def test_nodes_of_one_setup_may_train(states: tuple[str, ...]) -> None:
     check_setup([*zip(HOSTS, states, strict=True)])
 
 
-def test_the_node_reports_what_its_service_wrote(tmp_path: Path) -> None:
+def test_node_reports_what_its_service_wrote(tmp_path: Path) -> None:
     assert SETUP_STATE == contract.SETUP_STATE
     file = tmp_path / "setup.json"
     assert read_setup_state(str(file)) == ""

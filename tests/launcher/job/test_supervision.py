@@ -71,7 +71,7 @@ def test_node_with_a_notice_answers_and_a_crashed_one_does_not(
     assert outcome.cause is cause
 
 
-def test_a_node_without_processes_is_not_lost(tmp_path: Path) -> None:
+def test_node_without_processes_is_not_lost(tmp_path: Path) -> None:
     # On the other nodes of an mpirun job, the job waits for no process.
     assert (
         preemption_as_node_loss_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE

@@ -80,7 +80,7 @@ def names(found: JobSpec) -> list[str]:
     ],
     ids=["all free", "next", "next two", "too few", "all nodes"],
 )
-def test_a_job_gets_the_first_free_nodes(
+def test_job_gets_the_first_free_nodes(
     source: HostSource, taken: tuple[str, ...], nodes: int, chosen: list[str]
 ) -> None:
     assert names(select_free_nodes(job(source, nodes=nodes), RECORD, [other(*taken)])) == chosen
@@ -91,19 +91,17 @@ def test_mpirun_keeps_its_own_machine_as_the_first_of_several(source: HostSource
     assert names(select_free_nodes(mpi, RECORD, [other("one")])) == ["one", "two"]
 
 
-def test_a_node_with_free_gpus_is_free(source: HostSource) -> None:
+def test_node_with_free_gpus_is_free(source: HostSource) -> None:
     half = other("one", gpus={"one": ["2", "3"]})
     assert names(select_free_nodes(job(source, nodes=1), RECORD, [half])) == ["one"]
 
 
-def test_the_users_own_hosts_keep_their_order(source: HostSource) -> None:
+def test_users_own_hosts_keep_their_order(source: HostSource) -> None:
     own = replace(source, of_cluster=False)
     assert names(select_free_nodes(job(own, nodes=1), RECORD, [other("one")])) == ["one"]
 
 
-def test_a_job_without_wait_takes_free_nodes_only_if_no_job_waits(
-    source: HostSource, jobs: Path, others: Others
-) -> None:
+def test_job_without_wait_takes_free_nodes_only_if_no_job_waits(source: HostSource, jobs: Path, others: Others) -> None:
     small = replace(job(source, nodes=1), has_gpus=True)
     others(other("one"))
     assert names(select_nodes(small, ME, jobs=jobs)) == ["two"]
@@ -169,7 +167,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
     ],
     ids=["shares", "GPUs", "waited", "force"],
 )
-def test_a_restart_tries_the_jobs_own_nodes_then_free_ones(
+def test_restart_tries_the_jobs_own_nodes_then_free_ones(
     source: HostSource, jobs: Path, others: Others, change: dict[str, Any], tried: list[str], left_out: int
 ) -> None:
     others(other("one"), own=("three",))
@@ -189,7 +187,7 @@ def test_a_restart_tries_the_jobs_own_nodes_then_free_ones(
     ],
     ids=["another node", "its own machine", "shares"],
 )
-def test_a_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own_machine(
+def test_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own_machine(
     source: HostSource,
     jobs: Path,
     others: Others,
@@ -208,7 +206,7 @@ def test_a_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own
 
 
 @pytest.mark.parametrize("has_gpus", [True, False], ids=["GPUs", "shares"])
-def test_a_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
+def test_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
     source: HostSource, jobs: Path, others: Others, *, has_gpus: bool
 ) -> None:
     others(own=("one", "two"))
@@ -220,7 +218,7 @@ def test_a_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
     assert [host.name for host in by_torch] == ["two", "three"]
 
 
-def test_a_restart_does_not_take_its_own_node_back_from_another_job(
+def test_restart_does_not_take_its_own_node_back_from_another_job(
     source: HostSource, jobs: Path, others: Others
 ) -> None:
     others(other("one"), own=("one",))
@@ -234,7 +232,7 @@ def test_a_restart_does_not_take_its_own_node_back_from_another_job(
 
 
 @pytest.mark.parametrize(("node_wait_s", "left"), [(60, NODES), (0, NODES[1:])], ids=["in time", "at the deadline"])
-def test_a_restart_whose_nodes_another_job_takes_first_tries_again(
+def test_restart_whose_nodes_another_job_takes_first_tries_again(
     source: HostSource, monkeypatch: pytest.MonkeyPatch, node_wait_s: int, left: tuple[str, ...]
 ) -> None:
     class Allocator:

@@ -67,7 +67,7 @@ def test_starting_job_keeps_its_nodes_in_any_order() -> None:
     assert jobs_overtaken_by(job(5, JobState.PENDING, waits=False), [*starting, job(8)]) == starting
 
 
-def test_a_job_without_wait_overtakes_no_job_on_its_nodes() -> None:
+def test_job_without_wait_overtakes_no_job_on_its_nodes() -> None:
     me = job(5, JobState.PENDING, waits=False)
     others = [job(4), job(6), job(3, hosts=("three",)), job(2, JobState.PENDING, waits=False)]
     assert ids(jobs_overtaken_by(me, others)) == ["04"]

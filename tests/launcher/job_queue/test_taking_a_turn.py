@@ -191,7 +191,7 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
     assert found == [False]
 
 
-def test_a_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begin, tmp_path: Path) -> None:
+def test_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begin, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("one\ntwo\nthree\n")
     source = HostSource(path=tmp_path / "hosts", slots=None, default_slots=1, of_cluster=True)
     policy = QueuePolicy(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=(1, 1))

@@ -111,7 +111,7 @@ def test_queued_job_leaves_at_ctrl_c_stop_and_death(cluster: SshCluster) -> None
         holder.communicate(timeout=60)
 
 
-def test_a_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: SshCluster, tmp_path: Path) -> None:
+def test_job_waits_for_another_users_process_and_ends_at_its_deadline(cluster: SshCluster, tmp_path: Path) -> None:
     busy = tmp_path / "busy"
     busy.touch()
     smi = f"""[ -e {busy} ] || exit 0

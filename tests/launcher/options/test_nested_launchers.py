@@ -30,12 +30,12 @@ def environ(tmp_path: Path) -> dict[str, str]:
         ("-n 2 -- torchrun --nproc-per-node 2 x.py", "-n 2 --nproc-per-node 2 python -u x.py"),
     ],
 )
-def test_the_word_torchrun_is_dropped(line: str, meant: str, environ: dict[str, str]) -> None:
+def test_word_torchrun_is_dropped(line: str, meant: str, environ: dict[str, str]) -> None:
     job, same = parse(line, environ), parse(meant, environ)
     assert (job.command, job.hosts, job.restart_policy) == (same.command, same.hosts, same.restart_policy)
 
 
-def test_the_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) -> None:
+def test_word_torchrun_is_dropped_in_a_quoted_line(environ: dict[str, str]) -> None:
     job = parse_options(["torchrun --nproc-per-node 4 x.py --name 'a b'"], environ=environ)
     assert job.command == ("python", "-u", "x.py", "--name", "a b")
     assert [host.slots for host in job.hosts] == [4, 4, 4]
@@ -102,7 +102,7 @@ def test_shell_line_that_starts_ranks_is_refused(line: str, environ: dict[str, s
         "-n 1 deepspeed t.py",
     ],
 )
-def test_a_command_without_ranks_or_of_one_process_is_unchanged(line: str, environ: dict[str, str]) -> None:
+def test_command_without_ranks_or_of_one_process_is_unchanged(line: str, environ: dict[str, str]) -> None:
     words = line.removeprefix("-n 1 ").split()
     assert parse(line, environ).command == tuple(words)
     assert set(slots(line, environ)) == {1}

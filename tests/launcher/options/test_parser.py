@@ -22,7 +22,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {PATH: str(workers), COUNT: "3", GPUS: "0"}
 
 
-def test_the_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:
+def test_nodes_variables_fill_in_what_is_left_out(environ: dict[str, str]) -> None:
     job = parse("python train.py", environ)
     assert job.hosts == tuple(Host(name=f"deeplearning-worker{slot}", slots=1) for slot in (1, 2, 3))
     assert not job.is_local
@@ -41,7 +41,7 @@ def test_slots_override_gpus_and_the_command_line_overrides_slots(environ: dict[
     assert slots(f"-H {own} --nproc-per-node 3 python x", environ) == [3, 3]
 
 
-def test_a_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
+def test_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> None:
     assert parse("--launcher local -n 4 python x", environ).hosts == (Host(name="localhost", slots=4),)
     assert parse("--launcher local python x", {GPUS: "2"}).hosts == (Host(name="localhost", slots=2),)
     assert parse("--launcher local python x", {}).is_local
@@ -120,13 +120,13 @@ def test_two_dashes_end_launchs_options(environ: dict[str, str]) -> None:
     assert parse("-n 1 -- python x", environ).command == ("python", "x")
 
 
-def test_a_job_takes_all_hosts_of_its_hosts_file(environ: dict[str, str], tmp_path: Path) -> None:
+def test_job_takes_all_hosts_of_its_hosts_file(environ: dict[str, str], tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("one\ntwo\n")
     assert [host.name for host in parse(f"-H {own} hostname x", environ).hosts] == ["one", "two"]
 
 
-def test_the_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None:
+def test_clusters_hosts_file_is_the_default(environ: dict[str, str]) -> None:
     assert len(parse("hostname x", {PATH: environ[PATH]}).hosts) == 3
 
 
@@ -139,7 +139,7 @@ def test_restart_options_set_restarts_and_minimum_nodes(environ: dict[str, str])
     assert asked.grace_s == 600
 
 
-def test_a_restart_waits_as_long_as_a_replacements_setup_may_take(
+def test_restart_waits_as_long_as_a_replacements_setup_may_take(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "node.json"
@@ -244,7 +244,7 @@ def test_machine_outside_a_cluster_is_reported_with_advice(tmp_path: Path) -> No
     )
 
 
-def test_the_hosts_file_overrides_an_outdated_shell_variable(environ: dict[str, str]) -> None:
+def test_hosts_file_overrides_an_outdated_shell_variable(environ: dict[str, str]) -> None:
     for stale in ("1", "5"):
         assert len(parse("x y", environ | {COUNT: stale}).hosts) == 3
 

@@ -40,7 +40,7 @@ def torchruns(line: str) -> tuple[Any, list[str]]:
     return config, ["python" if program == sys.executable else str(program), *words]
 
 
-def test_a_torchrun_line_is_parsed_as_torchrun_parses_it(
+def test_torchrun_line_is_parsed_as_torchrun_parses_it(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # otherwise torchrun sets it, in this process
@@ -97,11 +97,11 @@ def test_python_file_is_run_by_python_with_any_options(environ: dict[str, str]) 
 
 
 @pytest.mark.parametrize("line", ["python x.py", "cd $HOME; ./x.py", "$HOME/x.py", "x.py|y.py"])
-def test_a_shell_line_is_not_run_by_python(environ: dict[str, str], line: str) -> None:
+def test_shell_line_is_not_run_by_python(environ: dict[str, str], line: str) -> None:
     assert parse_options([line], environ=environ).command == ("/bin/bash", "-c", line)
 
 
-def test_a_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> None:
+def test_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> None:
     def notes(line: str) -> tuple[str, ...]:
         job: JobSpec = parse(line, environ)
         return job.notes
@@ -112,7 +112,7 @@ def test_a_note_names_ignored_rendezvous_options(environ: dict[str, str]) -> Non
     )
 
 
-def test_a_note_names_ignored_role_and_log_options(environ: dict[str, str]) -> None:
+def test_note_names_ignored_role_and_log_options(environ: dict[str, str]) -> None:
     assert parse("--role default x.py", environ).notes == ()
     assert parse("--role t -r 3 --tee=3 --log_dir logs x.py", environ).notes == (
         "ignored: --role t (every rank has the role default)",
@@ -129,14 +129,14 @@ def test_local_ranks_filter_limits_the_shown_output_and_not_the_logs(cluster: Ss
     assert kept.read_text() == "1\nx\n"
 
 
-def test_a_hidden_ranks_failure_is_reported(cluster: SshCluster) -> None:
+def test_hidden_ranks_failure_is_reported(cluster: SshCluster) -> None:
     fail = "echo why; exit $((LOCAL_RANK * 3))"
     result = cluster.run("-n", "1", "--nproc-per-node", "2", "--local-ranks-filter", "0", fail)
     assert result.code == 3
     assert b"  | why\n" in result.stderr
 
 
-def test_a_note_about_ignored_options_is_printed_once(cluster: SshCluster) -> None:
+def test_note_about_ignored_options_is_printed_once(cluster: SshCluster) -> None:
     result = cluster.run("--nnodes=3", "--rdzv-id=7", "--no-python", "sh", "-c", "echo $WORLD_SIZE")
     assert (result.code, len(result.lines)) == (0, 3)
     expected = "launch: ignored: --rdzv-id (launch sets up the rendezvous, and starts every node)\n"
@@ -144,7 +144,7 @@ def test_a_note_about_ignored_options_is_printed_once(cluster: SshCluster) -> No
 
 
 @pytest.mark.parametrize("count", [3, 1])
-def test_a_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int) -> None:
+def test_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int) -> None:
     few = tmp_path / "few"
     few.write_text("".join(f"node{number}\n" for number in range(count)))
     assert slots("--nnodes 1:8 train.py", {PATH: str(few)}) == [1] * count
@@ -206,7 +206,7 @@ def test_every_torchrun_option_is_known(environ: dict[str, str]) -> None:
     assert [option for option in options if option not in ("-h", "--help") and unknown(option)] == []
 
 
-def test_an_executable_script_runs_by_its_first_line(
+def test_executable_script_runs_by_its_first_line(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -36,7 +36,7 @@ def test_lines_are_complete_and_streams_do_not_mix(sink: tuple[ProcessOutput, Re
     assert read().endswith(b"n [0] \nn [0] next\n")
 
 
-def test_an_endless_line_is_broken(sink: tuple[ProcessOutput, Read]) -> None:
+def test_endless_line_is_broken(sink: tuple[ProcessOutput, Read]) -> None:
     output, read = sink
     asyncio.run(output.write(FrameType.STDOUT, b"x" * (MAX_LINE + 1)))
     assert read() == b"n [0] " + b"x" * (MAX_LINE + 1) + b"\n"

@@ -32,13 +32,13 @@ def test_report_idle_fails_without_a_reader() -> None:
     assert not report_idle(sink=sink)
 
 
-def test_an_idle_runner_stops_waiting_at_its_deadline() -> None:
+def test_idle_runner_stops_waiting_at_its_deadline() -> None:
     (source, _), (_, sink) = os.pipe(), os.pipe()
     assert not wait_for_wake(RunnerChannel(source=source, sink=sink), seconds=0.01)
 
 
 @pytest.mark.parametrize("name", [".bashrc", ".profile", ".pam_environment", ".ssh/rc", ".ssh/environment"])
-def test_a_changed_login_file_changes_the_session_fingerprint(
+def test_changed_login_file_changes_the_session_fingerprint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -55,7 +55,7 @@ def test_a_changed_login_file_changes_the_session_fingerprint(
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "/etc/environment", "/etc/profile.d", "/etc/security", "/etc/ssh"])
-def test_the_machines_own_files_are_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_machines_own_files_are_in_the_fingerprint(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before = session_fingerprint()
     stat = os.stat
 

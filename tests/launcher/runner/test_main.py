@@ -41,7 +41,7 @@ def with_python(directory: Path) -> NodeSpec:
     return dataclasses.replace(SPEC, path_prefix=[str(directory)])
 
 
-def test_a_runner_imports_no_slow_module(tmp_path: Path) -> None:
+def test_runner_imports_no_slow_module(tmp_path: Path) -> None:
     # The runner starts on every node of every job; importing json alone takes as long as starting Python.
     command = [sys.executable, "-I", "-S", "-X", "importtime", str(RUNNER)]
     spec = dataclasses.replace(SPEC, processes=(), peer="127.0.0.1").to_line()
@@ -63,15 +63,15 @@ def routed_interface(address: str) -> str | None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.3.2.1", "198.51.100.7", "10.1.2.3"])
-def test_the_interface_is_the_one_on_the_kernels_route(address: str) -> None:
+def test_interface_is_the_one_on_the_kernels_route(address: str) -> None:
     assert interface_to(address) == routed_interface(address)
 
 
-def test_a_peer_without_a_route_has_no_interface() -> None:
+def test_peer_without_a_route_has_no_interface() -> None:
     assert interface_to("240.0.0.1") == routed_interface("240.0.0.1")
 
 
-def test_a_spec_is_parsed_as_it_was_written() -> None:
+def test_spec_is_parsed_as_it_was_written() -> None:
     process = ProcessSpec(name="n", label="l", command=("\udcff\n", "ü"), environment={}, is_required=False)
     odd = NodeSpec(job_id="j", host="n", processes=(process, RANK), cwd="/a b", environment={"K": ""}, peer="::")
     for spec in (SPEC, odd):
@@ -81,7 +81,7 @@ def test_a_spec_is_parsed_as_it_was_written() -> None:
     assert odd.to_line().count(b"\n") == 1
 
 
-def test_the_process_overrides_the_jobs_and_the_nodes_variables(tmp_path: Path) -> None:
+def test_process_overrides_the_jobs_and_the_nodes_variables(tmp_path: Path) -> None:
     base = {"PATH": "/bin", "RANK": "9", "USER_SET": "0", "GLOO_SOCKET_IFNAME": "docker0", "KEPT": "k"}
     environment = process_environment(with_python(tmp_path), RANK, base=base, cwd="/work", interface="ens5")
     assert environment == {
@@ -96,7 +96,7 @@ def test_the_process_overrides_the_jobs_and_the_nodes_variables(tmp_path: Path) 
     }
 
 
-def test_a_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
+def test_node_without_pytorch_keeps_its_path(tmp_path: Path) -> None:
     environment = process_environment(
         with_python(tmp_path / "no"), RANK, base={"PATH": "/bin"}, cwd="/", interface=None
     )
@@ -109,7 +109,7 @@ def test_ranks_fall_back_to_the_home_directory(tmp_path: Path) -> None:
     assert working_directory(str(tmp_path / "gone"), home="/home/u") == ("/home/u", True)
 
 
-def test_a_rank_cannot_reach_the_users_ssh_agent() -> None:
+def test_rank_cannot_reach_the_users_ssh_agent() -> None:
     base = {"PATH": "/bin", "SSH_AUTH_SOCK": "/run/agent"}
     assert "SSH_AUTH_SOCK" not in process_environment(SPEC, RANK, base=base, cwd="/", interface=None)
 
@@ -119,7 +119,7 @@ def test_interface_lists_and_prefixes_of_nccl_are_accepted(value: str) -> None:
     check_interfaces({"NCCL_SOCKET_IFNAME": value}, INTERFACES, routed="eth9", present=lambda: ["lo", "ens5"])
 
 
-def test_the_interface_of_the_route_is_not_looked_up() -> None:
+def test_interface_of_the_route_is_not_looked_up() -> None:
     check_interfaces({"NCCL_SOCKET_IFNAME": "ens5"}, INTERFACES, routed="ens5", present=lambda: pytest.fail("asked"))
 
 
@@ -129,7 +129,7 @@ def test_missing_network_interface_is_reported() -> None:
     assert str(caught.value) == "GLOO_SOCKET_IFNAME must name an interface of lo, ens5, got 'eth0'"
 
 
-def test_a_port_is_claimed_even_if_outgoing_connections_may_use_all(tmp_path: Path) -> None:
+def test_port_is_claimed_even_if_outgoing_connections_may_use_all(tmp_path: Path) -> None:
     given = tmp_path / "ip_local_port_range"
     given.write_text("1024\t65535\n")
     claim = claim_port(str(given))

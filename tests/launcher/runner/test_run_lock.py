@@ -23,7 +23,7 @@ def channel() -> RunnerChannel:
     return RunnerChannel(source=ours.detach(), sink=theirs.detach())
 
 
-def test_a_run_does_not_start_while_the_previous_one_has_processes(
+def test_run_does_not_start_while_the_previous_one_has_processes(
     tmp_path: Path, channel: RunnerChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_lock, "AFTER_GRACE_S", 0.2)

@@ -38,7 +38,7 @@ def launcher() -> Iterator[Launcher]:
             continue
 
 
-def test_the_channel_sends_heartbeats_only_while_it_sends_nothing_else(launcher: Launcher) -> None:
+def test_channel_sends_heartbeats_only_while_it_sends_nothing_else(launcher: Launcher) -> None:
     assert launcher.channel.keep_alive() == HEARTBEAT_INTERVAL_S
     launcher.now[0] += 3
     launcher.channel.send(FrameType.STDOUT, b"x")
@@ -61,7 +61,7 @@ def test_silent_launcher_counts_as_lost_at_the_deadline(launcher: Launcher) -> N
     assert launcher.channel.stop_requested
 
 
-def test_a_launcher_that_closes_its_end_still_reads(launcher: Launcher) -> None:
+def test_launcher_that_closes_its_end_still_reads(launcher: Launcher) -> None:
     os.close(launcher.sends)
     launcher.channel.receive()
     assert (launcher.channel.stop_requested, launcher.channel.reader_gone) == (True, False)
@@ -69,7 +69,7 @@ def test_a_launcher_that_closes_its_end_still_reads(launcher: Launcher) -> None:
     assert launcher.read().endswith(b"last")
 
 
-def test_a_slow_launcher_gets_everything_and_the_runner_does_not_block(launcher: Launcher) -> None:
+def test_slow_launcher_gets_everything_and_the_runner_does_not_block(launcher: Launcher) -> None:
     payload = bytes(1 << 16)
     for _ in range(40):
         launcher.channel.send(FrameType.STDOUT, payload)
@@ -85,7 +85,7 @@ def test_a_slow_launcher_gets_everything_and_the_runner_does_not_block(launcher:
     assert read == 40 * (HEADER.size + len(payload))
 
 
-def test_the_channel_discards_frames_after_the_launchers_end(launcher: Launcher) -> None:
+def test_channel_discards_frames_after_the_launchers_end(launcher: Launcher) -> None:
     os.close(launcher.reads)
     launcher.channel.send(FrameType.STDOUT, b"x")
     assert launcher.channel.reader_gone

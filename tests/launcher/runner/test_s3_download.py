@@ -61,7 +61,7 @@ def run(directory: Path) -> dict[str, object]:
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_large_file_that_waits_for_the_disk_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_that_waits_for_the_disk_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[bool] = []
     monkeypatch.setattr(os, "fsync", lambda _: waited.append(Instant.small_taken_in.wait(20)))
     assert run(tmp_path) == {"files": 2, "bytes": 30, "total": 30}

@@ -76,7 +76,7 @@ def test_leftovers_are_deleted_a_day_after_their_last_change(
 
 
 @pytest.mark.usefixtures("old")
-def test_a_part_that_another_download_has_stays_with_its_journal(tmp_path: Path) -> None:
+def test_part_that_another_download_has_stays_with_its_journal(tmp_path: Path) -> None:
     file = RangedFile(f"{tmp_path}/large", LARGE)
     file.open()
     small = create_part(tmp_path / "small")
@@ -121,7 +121,7 @@ def run_download(directory: Path, objects: dict[str, bytes], monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("old")
-def test_a_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_deletes_leftovers_where_it_has_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "Workers", Idle)
     (tmp_path / "there").mkdir()
     (tmp_path / "there/x").write_text("x")

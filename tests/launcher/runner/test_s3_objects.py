@@ -58,7 +58,7 @@ THROTTLED = {
 
 
 @pytest.mark.parametrize("answer", THROTTLED.values(), ids=THROTTLED)
-def test_a_throttled_request_uses_up_no_attempt(
+def test_throttled_request_uses_up_no_attempt(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     pauses: list[float] = []
@@ -73,7 +73,7 @@ def test_a_throttled_request_uses_up_no_attempt(
 
 
 @pytest.mark.parametrize("answer", THROTTLED.values(), ids=THROTTLED)
-def test_a_throttled_listing_continues_after_the_last_key(bucket: Bucket, answer: Answer) -> None:
+def test_throttled_listing_continues_after_the_last_key(bucket: Bucket, answer: Answer) -> None:
     bucket.objects = {str(number): b"x" for number in range(5)}
     faults = [answer] * 20
     bucket.listing_fault = lambda after: faults.pop() if faults and after == "1" else None
@@ -81,7 +81,7 @@ def test_a_throttled_listing_continues_after_the_last_key(bucket: Bucket, answer
     assert not faults
 
 
-def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) -> None:
+def test_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) -> None:
     faults = [Answer(400, b"<Error><Code>RequestTimeout</Code></Error>")] * 5
     bucket.fault = lambda key, wanted: faults.pop() if faults else None
     file = open_file(tmp_path / "x")
@@ -89,7 +89,7 @@ def test_a_request_that_times_out_is_repeated(bucket: Bucket, tmp_path: Path) ->
     os.close(file)
 
 
-def test_the_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -102,7 +102,7 @@ def test_the_roles_credentials_are_asked_for_again(bucket: Bucket, monkeypatch: 
 
 
 @pytest.mark.parametrize("has_crc", [True, False], ids=["CRC-32", "MD5"])
-def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path, *, has_crc: bool) -> None:
+def test_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Path, *, has_crc: bool) -> None:
     bucket.damaged, bucket.has_crc = {"x"}, has_crc
     file = open_file(tmp_path / "x")
     with pytest.raises(LaunchError, match="s3://bucket/x: arrived damaged, 6 attempts"):
@@ -115,7 +115,7 @@ def test_an_object_that_arrives_damaged_is_an_error(bucket: Bucket, tmp_path: Pa
     [('"781e5e245d69b566979b86e28d23f2c7-1"', "AES256"), ('"781e5e245d69b566979b86e28d23f2c8"', "aws:kms")],
     ids=["parts", "KMS"],
 )
-def test_an_entity_tag_that_is_not_the_md5_is_not_compared(
+def test_entity_tag_that_is_not_the_md5_is_not_compared(
     bucket: Bucket, tmp_path: Path, etag: str, encryption: str
 ) -> None:
     bucket.etags["x"], bucket.encryption, bucket.has_crc = etag, encryption, False
@@ -124,7 +124,7 @@ def test_an_entity_tag_that_is_not_the_md5_is_not_compared(
     os.close(file)
 
 
-def test_a_range_of_a_replaced_object_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+def test_range_of_a_replaced_object_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     file = open_file(tmp_path / "x")
     reader(bucket).read_range("x", file, start=2, stop=5, etag=bucket.etag("x"))
     with pytest.raises(LaunchError, match="s3://bucket/x: was replaced while it was fetched"):
@@ -133,7 +133,7 @@ def test_a_range_of_a_replaced_object_is_an_error(bucket: Bucket, tmp_path: Path
     assert (tmp_path / "x").read_bytes() == b"\0\x00234"
 
 
-def test_a_small_object_that_was_replaced_after_it_was_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+def test_small_object_that_was_replaced_after_it_was_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     listed = bucket.etag("x")
     bucket.objects["x"] = b"9876543210"
     file = open_file(tmp_path / "x")
@@ -142,7 +142,7 @@ def test_a_small_object_that_was_replaced_after_it_was_listed_is_an_error(bucket
     os.close(file)
 
 
-def test_a_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranged_file_continues_only_for_the_same_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranged_file, "RANGE_SIZE", 10)
     file = RangedFile(f"{tmp_path}/large", LARGE)
     assert file.open() == [(0, 10), (10, 20), (20, 25)]
@@ -188,7 +188,7 @@ def test_file_that_another_download_writes_is_refused(tmp_path: Path) -> None:
     os.close(create_part(path))
 
 
-def test_a_stale_part_is_replaced_and_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_stale_part_is_replaced_and_a_link_is_not_followed(tmp_path: Path) -> None:
     path, mine = tmp_path / "x", tmp_path / "mine"
     mine.write_text("mine")
     temporary_path(path).symlink_to(mine)
@@ -200,7 +200,7 @@ def test_a_stale_part_is_replaced_and_a_link_is_not_followed(tmp_path: Path) -> 
     assert mine.read_text() == "mine"
 
 
-def test_a_ranged_file_starts_over_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranged_file_starts_over_after_a_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranged_file, "RANGE_SIZE", 10)
     file = RangedFile(f"{tmp_path}/large", LARGE)
     file.open()

@@ -66,7 +66,7 @@ def test_secret_value_arrives_unchanged_after_one_call(service: Service) -> None
     assert "'--secret-id=team/hub'" in words[1]
 
 
-def test_the_nodes_role_reads_and_not_the_users_keys(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_role_reads_and_not_the_users_keys(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.setenv(name, "the-users")
     read_secrets({"A": "ssm:wandb"})

@@ -42,7 +42,7 @@ def directory(cluster: SshCluster, job: JobRecord) -> Path:
 # ---- foreground jobs ----
 
 
-def test_a_finished_job_is_recorded_in_full(cluster: SshCluster, patient_launcher: Path, tmp_path: Path) -> None:
+def test_finished_job_is_recorded_in_full(cluster: SshCluster, patient_launcher: Path, tmp_path: Path) -> None:
     place = tmp_path / "code"
     place.mkdir()
     git = ["git", "-c", "user.name=u", "-c", "user.email=e", "-C", str(place)]
@@ -62,14 +62,14 @@ def test_a_finished_job_is_recorded_in_full(cluster: SshCluster, patient_launche
     assert directory(cluster, job).joinpath("job.json").stat().st_mode & 0o077 == 0
 
 
-def test_a_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: SshCluster) -> None:
+def test_failed_job_is_recorded_with_its_exit_code_and_reason(cluster: SshCluster) -> None:
     cluster.run("[ $RANK != 1 ] || exit 3; sleep 1000")
     job = record(cluster)
     reason = f"{SECOND}: rank 1 ended with exit code 3"
     assert (job.state, job.exit_code, job.reason, job.failed_rank) == (JobState.FAILED, 3, reason, 1)
 
 
-def test_a_job_that_did_not_start_is_recorded_as_failed(cluster: SshCluster) -> None:
+def test_job_that_did_not_start_is_recorded_as_failed(cluster: SshCluster) -> None:
     cluster.run("true", hosts=[FIRST, "127.0.0.77"])
     job = record(cluster)
     assert (job.state, job.exit_code, job.failed_rank, job.logs) == (JobState.FAILED, 1, None, {})
@@ -106,7 +106,7 @@ def test_stop_ends_a_foreground_job_everywhere(cluster: SshCluster) -> None:
     assert (job.state, job.reason) == (JobState.CANCELLED, "stopped by SIGTERM")
 
 
-def test_a_job_whose_launcher_was_killed_is_shown_as_failed(cluster: SshCluster) -> None:
+def test_job_whose_launcher_was_killed_is_shown_as_failed(cluster: SshCluster) -> None:
     with cluster.start("echo up; sleep 1000") as launcher:
         read_lines(launcher.stdout, 3)
         ranks = cluster.ranks()
@@ -158,7 +158,7 @@ def test_jobs_are_listed_with_the_latest_last(cluster: SshCluster) -> None:
     assert second.endswith("echo 'a [31m b'; exit 1")
 
 
-def test_a_job_is_listed_and_found_by_its_name(cluster: SshCluster) -> None:
+def test_job_is_listed_and_found_by_its_name(cluster: SshCluster) -> None:
     assert cluster.run("-n", "1", "--name", "baseline", "true").code == 0
     head, line = run_subcommand(cluster, "list").stdout.decode().splitlines()
     assert head.split()[5:] == ["BY", "NAME", "COMMAND"]
@@ -206,7 +206,7 @@ def test_wrong_line_of_a_subcommand_is_a_usage_error(cluster: SshCluster, words:
     assert result.reason.startswith(reason)
 
 
-def test_a_command_named_as_a_subcommand_runs_after_two_dashes(cluster: SshCluster) -> None:
+def test_command_named_as_a_subcommand_runs_after_two_dashes(cluster: SshCluster) -> None:
     cluster.program("list", "echo a program of mine")
     path = f"{cluster.directory}/bin:{cluster.environment['PATH']}"
     result = cluster.run("-n", "1", "--", "list", "all", environment={"PATH": path})

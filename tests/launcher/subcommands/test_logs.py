@@ -36,7 +36,7 @@ def test_both_streams_of_every_rank_are_kept_on_its_node(cluster: SshCluster, no
     assert (homes[FIRST] / directory).stat().st_mode & 0o077 == 0
 
 
-def test_a_job_runs_without_logs_if_none_can_be_written(cluster: SshCluster, tmp_path: Path) -> None:
+def test_job_runs_without_logs_if_none_can_be_written(cluster: SshCluster, tmp_path: Path) -> None:
     (tmp_path / ".local").write_text("no directory")
     result = cluster.run("-n", "1", "echo hello")
     assert (result.code, result.lines) == (0, [f"{FIRST} [0] hello"])
@@ -45,7 +45,7 @@ def test_a_job_runs_without_logs_if_none_can_be_written(cluster: SshCluster, tmp
     assert record.startswith(f"launch: no record of the job is kept: {tmp_path}/.local/")
 
 
-def test_the_oldest_jobs_are_removed_unless_they_run(tmp_path: Path) -> None:
+def test_oldest_jobs_are_removed_unless_they_run(tmp_path: Path) -> None:
     jobs = tmp_path / JOBS_DIR
     for number in range(KEPT_JOBS + 5):
         (jobs / f"2026{number:04d}").mkdir(parents=True)
@@ -65,9 +65,7 @@ def test_the_oldest_jobs_are_removed_unless_they_run(tmp_path: Path) -> None:
     assert names(elsewhere) == ["kept"]
 
 
-def test_a_log_keeps_the_last_output_and_does_not_grow_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_keeps_the_last_output_and_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_LOG_SIZE", 10)
     log = JobLogs(tmp_path, "j").open(RANK)
     for word in (b"first6", b"second", b"third6", b"last"):
@@ -84,7 +82,7 @@ def open_files() -> set[str]:
     return {str(fd.readlink()) for fd in directory.iterdir() if fd.is_symlink()}
 
 
-def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
+def test_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
     (tmp_path / JOBS_DIR / "j").mkdir(parents=True)
     (tmp_path / JOBS_DIR / "j" / "rank-3.log").symlink_to("/dev/full")
     log = JobLogs(tmp_path, "j").open(RANK)
@@ -93,7 +91,7 @@ def test_a_full_disk_ends_the_log_and_not_the_job(tmp_path: Path) -> None:
     assert "/dev/full" not in open_files()
 
 
-def test_a_restarted_job_appends_to_its_log(cluster: SshCluster) -> None:
+def test_restarted_job_appends_to_its_log(cluster: SshCluster) -> None:
     result = cluster.run("--max-restarts", "1", "echo attempt $TORCHELASTIC_RESTART_COUNT; exit 3", hosts=[FIRST])
     (log,) = re.findall(rb":~/(\S+)", result.stderr)
     kept = (Path(cluster.environment["HOME"]) / log.decode()).read_text()

@@ -28,7 +28,7 @@ class Site(SshCluster):
 
 
 def tree(directory: Path) -> dict[str, str]:
-    """Read a directory: text of files, targets of links, None for directories."""
+    """Read a directory: text of files, targets of links, and an empty string for directories."""
     return {str(path.relative_to(directory)): _content(path) for path in sorted(directory.rglob("*"))}
 
 

@@ -101,7 +101,7 @@ def test_node_refuses_keeps_or_overwrites_changed_files(
     assert result.read_text() == "newer, of a job"
 
 
-def test_a_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
+def test_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
     site.write("runs/result", "pulled")
     # On its restart, the job finds what it wrote.
     job = "[ $RANK != 0 ] || grep -q newer runs/result || { echo newer > runs/result; exit 1; }"

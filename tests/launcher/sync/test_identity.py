@@ -85,7 +85,7 @@ def test_peers_without_the_key_are_rejected_without_delay(identity: str, listene
     assert got == [b"file"]
 
 
-def test_a_node_sends_nothing_to_a_peer_without_the_key(identity: str, listener: socket.socket) -> None:
+def test_node_sends_nothing_to_a_peer_without_the_key(identity: str, listener: socket.socket) -> None:
     other, got = new_sync_key(), list[bytes]()
 
     def serve() -> None:

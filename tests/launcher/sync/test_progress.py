@@ -33,7 +33,7 @@ def read_until(terminal: int, end: bytes) -> bytes:
     return printed.removesuffix(end)
 
 
-def test_a_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_gets_a_bar_that_is_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "REDRAW_INTERVAL_S", 0.01)
     ours, terminal = pty.openpty()
     show(terminal)
@@ -56,7 +56,7 @@ def test_progress_in_a_log_is_a_line_at_intervals(monkeypatch: pytest.MonkeyPatc
     assert first.startswith("launch: 200.0 MB of 400.0 MB sent to 8 nodes, ")
 
 
-def test_a_fetch_adds_up_what_the_nodes_report() -> None:
+def test_fetch_adds_up_what_the_nodes_report() -> None:
     ours = FetchProgress(nodes=2)
     ours.update(0, {"files": 1, "bytes": 1_000_000, "total": 4_000_000})
     ours.update(1, {"files": 1, "bytes": 2_000_000, "total": 2_000_000})

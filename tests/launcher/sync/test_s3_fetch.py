@@ -97,7 +97,7 @@ def test_nodes_with_one_file_system_may_see_all_shares(tmp_path: Path, monkeypat
         assert found.files_of_other_shards == files_of_other_shards
 
 
-def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp_path: Path) -> None:
+def test_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp_path: Path) -> None:
     content = os.urandom(RANGE_SIZE) + os.urandom(RANGE_SIZE) + b"end"
     bucket.objects = {"set/large": content}
     last = f"bytes={2 * RANGE_SIZE}-{2 * RANGE_SIZE + 2}"
@@ -121,7 +121,7 @@ def test_a_large_file_continues_where_an_earlier_fetch_ended(bucket: Bucket, tmp
     assert names(tmp_path / "data") == {"large"}
 
 
-def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+def test_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"^s3://bucket/set is empty$"):
         fetch_to(tmp_path / "data")
     absent = Answer(404, b"<Error><Code>NoSuchBucket</Code><Message>None.</Message></Error>")
@@ -138,7 +138,7 @@ def test_a_listing_that_is_refused_or_empty_is_an_error(bucket: Bucket, tmp_path
         ("s3:Get with an explicit deny", "a policy denies it to this node: not authorized to perform: s3:Get with an "),
     ],
 )
-def test_a_refusal_names_the_setting_that_would_allow_it(
+def test_refusal_names_the_setting_that_would_allow_it(
     bucket: Bucket, tmp_path: Path, action: str, advice: str
 ) -> None:
     message = f"User: arn:aws:sts::1:assumed-role/r/i-1 is not authorized to perform: {action}"
@@ -175,7 +175,7 @@ def test_no_object_is_written_outside_of_the_directory_or_in_anothers_place(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_path: Path) -> None:
+def test_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/x": b"x"}
     bucket.fault = lambda key, wanted: DENIED
     with pytest.raises(LaunchError, match="s3://bucket/set/x: this node may not read it"):
@@ -183,7 +183,7 @@ def test_a_refused_object_is_an_error_and_leaves_no_file(bucket: Bucket, tmp_pat
     assert names(tmp_path / "data") == set()
 
 
-def test_the_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucket, tmp_path: Path) -> None:
+def test_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/a": b"a"}
     bucket.fault = lambda key, wanted: Answer(503, b"<Error><Code>SlowDown</Code></Error>")
     late = r"^s3://bucket/set: not fetched in time \(--sync-timeout\); .*; S3 asks for fewer requests: SlowDown$"
@@ -195,7 +195,7 @@ def test_the_code_with_which_s3_throttles_is_named_at_the_deadline(bucket: Bucke
     raise AssertionError(str(caught.value))
 
 
-def test_an_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
+def test_object_of_another_length_than_listed_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     bucket.objects = {"set/x": b"listed"}
     bucket.fault = lambda key, wanted: Answer(200, b"new")
     with pytest.raises(LaunchError, match=r"data/x: 3 bytes arrived of 6; run the same line again"):

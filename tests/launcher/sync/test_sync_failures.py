@@ -156,7 +156,7 @@ def wait_for_part(home: Path, launcher: "subprocess.Popen[bytes]") -> None:
         time.sleep(0.01)
 
 
-def test_a_launcher_killed_during_the_sync_leaves_no_process(site: Site, stalling_launcher: Path) -> None:
+def test_launcher_killed_during_the_sync_leaves_no_process(site: Site, stalling_launcher: Path) -> None:
     (site.source / "large").write_bytes(os.urandom(LARGE))
     with replace(site, launcher=stalling_launcher).start("--sync-dst-dir", "code", "true", cwd=site.source) as launcher:
         wait_for_part(site.homes[THIRD], launcher)
@@ -217,7 +217,7 @@ def test_sync_that_takes_too_long_starts_nothing(site: Site) -> None:
     assert "(--sync-timeout)" in result.reason
 
 
-def test_a_restart_whose_sync_fails_is_repeated(site: Site) -> None:
+def test_restart_whose_sync_fails_is_repeated(site: Site) -> None:
     (site.source / "train.sh").write_text("[ $TORCHELASTIC_RESTART_COUNT -ge 2 ]\n")
     swap = "[ $RANK != 1 ] || { cd; mv code away; touch code; exit 1; }"
     block = f"[ $TORCHELASTIC_RESTART_COUNT != 0 ] || {{ {swap}; sleep 1000; }}; sh train.sh"

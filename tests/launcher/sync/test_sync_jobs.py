@@ -25,7 +25,7 @@ def sent_counts(output: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[3])) if match else None
 
 
-def test_the_command_runs_in_a_copy_of_the_current_directory_on_every_node(site: Site) -> None:
+def test_command_runs_in_a_copy_of_the_current_directory_on_every_node(site: Site) -> None:
     site.write("train.py", "print('trained')")
     site.write("pack age/deep/data.txt", "words")
     result = site.run("--sync-dst-dir", "my code", "pwd; python train.py", cwd=site.source)
@@ -83,7 +83,7 @@ def test_each_node_receives_only_missing_files(site: Site) -> None:
     assert all(tree(home / "code") == tree(site.source) for home in site.homes.values())
 
 
-def test_a_changed_mode_sends_no_file(site: Site) -> None:
+def test_changed_mode_sends_no_file(site: Site) -> None:
     script = site.write("run", "x")
     launch_with_sync(site)
     script.chmod(0o755)
@@ -153,7 +153,7 @@ def test_destination_may_be_the_source_on_its_own_node(site: Site) -> None:
     assert (site.source / "a").stat().st_ino == inode
 
 
-def test_a_destination_within_the_current_directory_is_not_sent_along(site: Site) -> None:
+def test_destination_within_the_current_directory_is_not_sent_along(site: Site) -> None:
     home = site.homes[ADDRESSES[0]]
     (home / "a").write_text("a")
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_a_destination_within_the_current_directory_is_not_sent_along(site: Site
     assert [sorted(tree(path / "copy")) for path in site.homes.values()] == [[".local", ".local/state", "a"]] * 3
 
 
-def test_a_local_job_runs_in_its_copy(site: Site) -> None:
+def test_local_job_runs_in_its_copy(site: Site) -> None:
     site.write("a", "a")
     result = site.run("--sync-dst-dir", "code", "cat a", hosts=["127.0.0.1"], cwd=site.source)
     assert result.lines == ["127.0.0.1 [0] a"]
@@ -201,7 +201,7 @@ def test_nothing_starts_while_a_file_keeps_changing(site: Site) -> None:
 
 
 @pytest.mark.parametrize("directory", ["~", "~/"])
-def test_a_relative_destination_is_in_the_nodes_home_directory(site: Site, directory: str) -> None:
+def test_relative_destination_is_in_the_nodes_home_directory(site: Site, directory: str) -> None:
     site.write("a", "a")
     result = site.run("--sync-dst-dir", directory, "pwd", cwd=site.source)
     assert result.lines == [f"{host} [0] {site.homes[host]}" for host in ADDRESSES]

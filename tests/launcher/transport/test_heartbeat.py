@@ -73,7 +73,7 @@ def test_disconnected_node_ends_its_ranks_and_the_job(short_timeout_cluster: Ssh
             wait_until_gone(everything, seconds=60)
 
 
-def test_a_hanging_runner_fails_the_job(short_timeout_cluster: SshCluster) -> None:
+def test_hanging_runner_fails_the_job(short_timeout_cluster: SshCluster) -> None:
     with short_timeout_cluster.start("echo $$; sleep 1000") as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(parent(ranks[SECOND])):
@@ -83,14 +83,14 @@ def test_a_hanging_runner_fails_the_job(short_timeout_cluster: SshCluster) -> No
         wait_until_gone(list(ranks.values()), seconds=60)
 
 
-def test_a_hanging_launcher_leaves_no_rank(short_timeout_cluster: SshCluster) -> None:
+def test_hanging_launcher_leaves_no_rank(short_timeout_cluster: SshCluster) -> None:
     with short_timeout_cluster.start("echo $$; sleep 1000") as launcher:
         ranks = ranks_by_host(launcher, 3)
         with stopped(launcher.pid):
             wait_until_gone(list(ranks.values()), seconds=60)
 
 
-def test_a_job_without_output_is_not_ended(short_timeout_cluster: SshCluster) -> None:
+def test_job_without_output_is_not_ended(short_timeout_cluster: SshCluster) -> None:
     result = short_timeout_cluster.run(f"sleep {LONGER_S}; echo done")
     assert result.lines == [f"{host} [0] done" for host in ADDRESSES]
 
@@ -118,7 +118,7 @@ def test_ctrl_z_does_not_stop_the_heartbeats(short_timeout_cluster: SshCluster) 
     assert launcher.returncode == 0
 
 
-def test_a_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster: SshCluster) -> None:
+def test_node_restarts_once_the_previous_attempt_has_ended(short_timeout_cluster: SshCluster) -> None:
     # A process that ignores TERM there is still running when the others have ended and the job restarts.
     asleep = f"sleep 98766.{uuid.uuid4().int}"
     stubborn = f"echo $$; [ $RANK = 2 ] || exec sleep 1000; trap '' TERM; {asleep} & wait; {asleep}"
@@ -134,7 +134,7 @@ def test_a_node_restarts_once_the_previous_attempt_has_ended(short_timeout_clust
 
 
 @pytest.mark.parametrize("host", [FIRST, SECOND])
-def test_a_grace_may_exceed_the_heartbeat_timeout(short_timeout_cluster: SshCluster, host: str) -> None:
+def test_grace_may_exceed_the_heartbeat_timeout(short_timeout_cluster: SshCluster, host: str) -> None:
     trap = f"trap 'sleep {LONGER_S}; echo saved; exit 7' TERM; echo up; while :; do sleep 0.1; done"
     with short_timeout_cluster.start("--grace", "60", trap, hosts=[host]) as launcher:
         read_lines(launcher.stdout, 1)

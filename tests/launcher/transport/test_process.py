@@ -15,14 +15,14 @@ def open_descriptors() -> set[str]:
     return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
-def test_a_missing_program_leaves_no_descriptor_open() -> None:
+def test_missing_program_leaves_no_descriptor_open() -> None:
     before = open_descriptors()
     with pytest.raises(FileNotFoundError):
         PipedProcess.start(["/nowhere/ssh"])
     assert open_descriptors() == before
 
 
-def test_a_lack_of_descriptors_leaves_none_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lack_of_descriptors_leaves_none_open(monkeypatch: pytest.MonkeyPatch) -> None:
     before, pipe, left = open_descriptors(), os.pipe, [1, 1]
 
     def scarce() -> tuple[int, int]:

@@ -155,7 +155,7 @@ def answers(faults: ApiFaults, *, times: int = 30) -> list[bool]:
     return [faults.response(ApiRequest(SIGNED, b""), instance_id="i-1") is not None for _ in range(times)]
 
 
-def test_a_seed_fails_the_same_calls_again(tmp_path: Path) -> None:
+def test_seed_fails_the_same_calls_again(tmp_path: Path) -> None:
     write_faults(tmp_path / "one", [ApiFault(kind="throttle", fraction=0.4, seed=9)])
     write_faults(tmp_path / "two", [ApiFault(kind="throttle", fraction=0.4, seed=10)])
     first, again, other = (answers(ApiFaults(tmp_path / name)) for name in ("one", "one", "two"))
@@ -163,7 +163,7 @@ def test_a_seed_fails_the_same_calls_again(tmp_path: Path) -> None:
     assert first != other
 
 
-def test_an_unchanged_fault_continues_its_sequence(tmp_path: Path) -> None:
+def test_unchanged_fault_continues_its_sequence(tmp_path: Path) -> None:
     fault, other = ApiFault(kind="throttle", fraction=0.4, seed=9), ApiFault(kind="error", service="s3")
     write_faults(tmp_path / "one", [fault])
     faults = ApiFaults(tmp_path / "one")

@@ -19,7 +19,7 @@ def credentials(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> AccountReader:
     return AccountReader(boto3.Session(region_name=REGION))
 
 
-def test_an_instance_has_the_role_of_its_profile(aws: Aws, credentials: AccountReader) -> None:
+def test_instance_has_the_role_of_its_profile(aws: Aws, credentials: AccountReader) -> None:
     iam = aws.client("iam")
     arn = iam.create_instance_profile(InstanceProfileName="node")["InstanceProfile"]["Arn"]
     assert credentials.role(arn) is None
@@ -30,5 +30,5 @@ def test_an_instance_has_the_role_of_its_profile(aws: Aws, credentials: AccountR
     assert (role["RoleName"], role["Arn"]) == ("trainer", made)
 
 
-def test_an_instance_without_a_profile_has_no_role(credentials: AccountReader) -> None:
+def test_instance_without_a_profile_has_no_role(credentials: AccountReader) -> None:
     assert credentials.role(None) is None

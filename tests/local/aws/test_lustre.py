@@ -63,7 +63,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
         yield Network(fsx=fsx, ec2=ec2, vpc_id=vpc_id, subnet=subnet, group=group)
 
 
-def test_a_file_system_is_served_once_it_is_available(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_is_served_once_it_is_available(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     network.allow(IpRanges=[{"CidrIp": BLOCK}])
     monkeypatch.setattr(lustre, "CREATING_S", 3600.0)
     assert network.create()["Lifecycle"] == "CREATING"
@@ -90,7 +90,7 @@ def test_a_file_system_is_served_once_it_is_available(network: Network, monkeypa
         network.ec2.describe_network_interfaces(NetworkInterfaceIds=made["NetworkInterfaceIds"])
 
 
-def test_the_first_generation_has_one_mount_name_for_all(network: Network) -> None:
+def test_first_generation_has_one_mount_name_for_all(network: Network) -> None:
     network.allow(UserIdGroupPairs=[{"GroupId": network.group}])
     made = network.create(LustreConfiguration={})
     assert made["LustreConfiguration"] == {"DeploymentType": "SCRATCH_1", "MountName": "fsx"}
@@ -106,7 +106,7 @@ def test_the_first_generation_has_one_mount_name_for_all(network: Network) -> No
         ({"SecurityGroupIds": ["sg-01234567"]}, {}, "The security group 'sg-01234567' does not exist in the VPC"),
     ],
 )
-def test_a_network_that_does_not_suit_is_refused(
+def test_network_that_does_not_suit_is_refused(
     network: Network, changes: dict[str, Any], allowed: dict[str, Any], message: str
 ) -> None:
     if allowed:

@@ -100,7 +100,7 @@ def test_preflight_names_each_endpoint_that_calls_need(network: Network) -> None
         network.ids.update(network.endpoints.create([missing]))
 
 
-def test_an_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: Network) -> None:
+def test_endpoint_without_ingress_drops_calls_despite_a_nat_gateway(network: Network) -> None:
     made, group = network.endpoints, network.endpoints.security_group_id
     made.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=https_from(BLOCK))
     # As AWS's default group does: only its own members, which nodes are not.
@@ -129,7 +129,7 @@ def test_without_an_endpoint_a_call_needs_the_internet(network: Network) -> None
     assert not network.is_reachable("sts"), "the service's own name does not lead to the endpoint"
 
 
-def test_a_call_that_does_not_arrive_is_never_answered(aws: Aws, role: Role) -> None:
+def test_call_that_does_not_arrive_is_never_answered(aws: Aws, role: Role) -> None:
     ec2 = aws.client("ec2")
     vpc_id = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc_id, CidrBlock=BLOCK, AvailabilityZone="us-east-1a")["Subnet"]["SubnetId"]

@@ -20,7 +20,7 @@ WAITS = "launch: w2: lost: silent for 20 s; waiting at most 5 s for 3 nodes"
 RESTARTS = "launch: restart 1 of 3 on 2 of 3 nodes: w1, w3"
 
 
-def test_a_seed_gives_the_same_cases() -> None:
+def test_seed_gives_the_same_cases() -> None:
     assert draw_faults(7, cases=10, node_indexes=[1, 2, 3]) == draw_faults(7, cases=10, node_indexes=[1, 2, 3])
     assert draw_faults(7, cases=10, node_indexes=[1, 2, 3]) != draw_faults(8, cases=10, node_indexes=[1, 2, 3])
 
@@ -164,7 +164,7 @@ def test_lost_session_excuses_only_connecting_jobs() -> None:
     ("connecting", None, True),
     ("connecting", "PENDING", False),
 ])  # fmt: skip
-def test_a_job_whose_launchers_node_restarts_has_failed(phase: str, state: str | None, is_right: bool) -> None:
+def test_job_whose_launchers_node_restarts_has_failed(phase: str, state: str | None, is_right: bool) -> None:
     gone = make_outcome(code=255, state=state, recorded_code=None)
     assert (verdict(gone, "all", node_index=1, kind="reboot", phase=phase) == []) is is_right
 

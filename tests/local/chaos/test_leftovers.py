@@ -76,7 +76,7 @@ def test_ranks_started_before_a_moment_are_distinguished() -> None:
         assert find_ranks(f"{job}.2") == []
 
 
-def test_a_connection_counts_unless_a_daemon_holds_it() -> None:
+def test_connection_counts_unless_a_daemon_holds_it() -> None:
     ssh = ["bash", "-c", f'exec -a ssh bash -c "echo; read -r _" {RUNNER}']
     with running(*ssh) as connection:
         assert is_listed(connection)

@@ -13,7 +13,7 @@ def plan_of(seed: int, *, count: int = 40, targets: list[PlannedTarget] | None =
     return make_plan(seed, count=count, within_s=300, targets=targets or TARGETS, min_per_kind=2)
 
 
-def test_a_seed_gives_one_plan() -> None:
+def test_seed_gives_one_plan() -> None:
     assert plan_of(7) == plan_of(7)
     assert str(plan_of(7)) == str(plan_of(7))
     assert plan_of(7) != plan_of(8)

@@ -22,8 +22,8 @@ class FakeFaults:
     def __init__(self, recorded: list[Any]) -> None:
         self._recorded = recorded
 
-    def heal(self) -> None:
-        self._recorded.append(("heal", (), {}))
+    def undo_all(self) -> None:
+        self._recorded.append(("undo_all", (), {}))
 
     def target(self, name: str) -> FaultTarget:
         return FaultTarget(instance_id=f"i-{name}", alias=name, address="10.0.1.4")
@@ -56,7 +56,7 @@ def test_fault_of_one_node_is_ended_by_its_name(fault: str, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("line", "call"),
     [
-        ("heal", ("heal", (), {})),
+        ("heal", ("undo_all", (), {})),
         ("partition worker2", ("partition", ("i-worker2", None), {})),
         ("end partition worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
         ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),

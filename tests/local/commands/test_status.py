@@ -27,7 +27,7 @@ def node(directory: Path) -> NodeHandle:
     return NodeHandle(instance_id="i-1", directory=directory / "i-1", cgroup=directory / "cgroup")
 
 
-def test_a_node_waits_then_boots_then_is_ready(tmp_path: Path) -> None:
+def test_node_waits_then_boots_then_is_ready(tmp_path: Path) -> None:
     assert node_state(node(tmp_path)) == "waiting"
     finished = tmp_path / "i-1/disk/upper/var/lib/cloud/instances/i-1/boot-finished"
     (tmp_path / "i-1").mkdir()
@@ -37,7 +37,7 @@ def test_a_node_waits_then_boots_then_is_ready(tmp_path: Path) -> None:
     assert node_state(node(tmp_path)) == "ready"
 
 
-def test_a_node_that_hangs_is_frozen(tmp_path: Path) -> None:
+def test_node_that_hangs_is_frozen(tmp_path: Path) -> None:
     (tmp_path / "i-1").mkdir()
     (tmp_path / "cgroup").mkdir()
     events = tmp_path / "cgroup/cgroup.events"

@@ -42,7 +42,7 @@ def test_passes_are_periodic_without_a_change(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("action", "changes"), [("DescribeFileSystems", False), ("CreateFileSystem", True)])
-def test_a_json_request_names_its_action_in_a_header(action: str, changes: bool) -> None:
+def test_json_request_names_its_action_in_a_header(action: str, changes: bool) -> None:
     assert may_change("fsx", b"{}", target=f"AWSSimbaAPIService_v20180301.{action}") is changes
 
 

@@ -47,12 +47,12 @@ def test_public_address_leads_to_its_instance_and_workers_leave_through_the_nat_
     assert "198.18.0.6" not in rules, "no route leads from the gateway to this subnet"
 
 
-def test_a_node_without_a_route_cannot_leave(rules: str) -> None:
+def test_node_without_a_route_cannot_leave(rules: str) -> None:
     assert "set connected { type ipv4_addr; elements = { 10.0.0.4, 10.0.0.5 }; }" in rules
     assert "ip saddr @nodes oifname igw ip saddr != @connected drop" in rules
 
 
-def test_a_node_without_a_route_reaches_the_api_alone_where_its_vpc_has_endpoints() -> None:
+def test_node_without_a_route_reaches_the_api_alone_where_its_vpc_has_endpoints() -> None:
     lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
     rules = render_rules(Inventory(instances=(lonely,), groups=()), "vpc-1", endpoint_source="192.0.2.129")
     allowed = f"ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"

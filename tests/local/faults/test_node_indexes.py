@@ -22,7 +22,7 @@ def test_malformed_node_name_is_refused(name: str) -> None:
         index_of_alias(name)
 
 
-def test_an_instance_id_means_itself_and_a_name_the_instance_with_its_index() -> None:
+def test_instance_id_means_itself_and_a_name_the_instance_with_its_index() -> None:
     assert resolve("i-0f", {}) == "i-0f"
     assert resolve("worker2", CLUSTERS) == "i-2"
 
@@ -39,5 +39,5 @@ def test_state_with_the_latest_generation_is_used() -> None:
     assert newest([]) is None
 
 
-def test_an_instance_is_called_after_its_node_index() -> None:
+def test_instance_is_called_after_its_node_index() -> None:
     assert aliases(CLUSTERS) == {"i-1": "master", "i-2": "worker2", "i-5": "master"}

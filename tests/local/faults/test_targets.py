@@ -25,13 +25,13 @@ def instance_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield run["Instances"][0]["InstanceId"]
 
 
-def test_a_node_is_shown_with_its_index_its_instance_and_its_address(instance_id: str) -> None:
+def test_node_is_shown_with_its_index_its_instance_and_its_address(instance_id: str) -> None:
     clusters = {"one": {1: "i-1", 2: instance_id}}
     for name in ("worker2", "deeplearning-worker2", instance_id):
         assert str(describe_target(name, clusters)) == f"worker2 ({instance_id}, 172.31.0.9)"
 
 
-def test_an_instance_without_a_node_index_is_shown_too(instance_id: str) -> None:
+def test_instance_without_a_node_index_is_shown_too(instance_id: str) -> None:
     assert str(describe_target(instance_id, {})) == f"{instance_id} (172.31.0.9)"
 
 

@@ -91,7 +91,7 @@ def test_public_address_without_a_route_is_not_reachable() -> None:
     assert (instance.public_address, instance.internet_address) == ("198.18.0.4", None)
 
 
-def test_a_vpc_whose_endpoints_are_going_has_none() -> None:
+def test_vpc_whose_endpoints_are_going_has_none() -> None:
     assert read(ControlPlane(item(GOOD))).vpcs_with_endpoints == {"vpc-1"}
 
 

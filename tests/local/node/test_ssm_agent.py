@@ -50,7 +50,7 @@ def agent(tokens: set[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         server.shutdown()
 
 
-def test_the_agent_reads_metadata_after_its_token_has_expired(agent: Any, tokens: set[str]) -> None:
+def test_agent_reads_metadata_after_its_token_has_expired(agent: Any, tokens: set[str]) -> None:
     assert agent.region == "placement/region"
     tokens.clear()
     assert agent.metadata("instance-id") == "instance-id"

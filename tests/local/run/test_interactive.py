@@ -100,7 +100,7 @@ def test_signal_keys_reach_only_the_command(shell: Terminal) -> None:
     shell.expect("code 0")
 
 
-def test_a_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
+def test_script_has_its_terminal_back_after_a_shell(shell: Terminal) -> None:
     shell.type("stty -echo; exit 3\n")
     shell.expect("code 0")
     shell.expect("\necho ")
@@ -240,7 +240,7 @@ def test_error_inside_is_one_line_and_exit_code_2(tmp_path: Path, line: str, err
     assert "python -m local" not in result.stderr
 
 
-def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
+def test_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
     helped = inside(tmp_path, "--help").stdout
     assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,block}")
     assert "demo" not in helped
@@ -250,7 +250,7 @@ def test_the_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
     ("subcommand", "usage"),
     [("enter", "enter [-h] [RUN] [-- COMMAND ...]\n"), ("run", "run [-h] [--engines] -- COMMAND ...\n")],
 )
-def test_the_help_outside_names_the_command_to_run(subcommand: str, usage: str) -> None:
+def test_help_outside_names_the_command_to_run(subcommand: str, usage: str) -> None:
     command = [sys.executable, "-m", "local", subcommand, "--help"]
     assert subprocess.check_output(command, cwd=REPOSITORY, text=True).startswith(f"usage: python -m local {usage}")
 

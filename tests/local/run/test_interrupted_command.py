@@ -30,7 +30,7 @@ def entered(directory: Path, script: str) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_a_command_that_asks_after_an_interrupt_gets_its_answer(tmp_path: Path) -> None:
+def test_command_that_asks_after_an_interrupt_gets_its_answer(tmp_path: Path) -> None:
     asks = "trap 'read -r answer; sleep 0.5; echo is $answer; exit 130' INT; echo begun; sleep 60 & wait"
     with entered(tmp_path, asks) as terminal:
         terminal.type(CTRL_C)
@@ -40,7 +40,7 @@ def test_a_command_that_asks_after_an_interrupt_gets_its_answer(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("script", ["echo begun; exec sleep 60", "echo begun; sleep 60"])
-def test_a_command_without_a_handler_ends(tmp_path: Path, script: str) -> None:
+def test_command_without_a_handler_ends(tmp_path: Path, script: str) -> None:
     with entered(tmp_path, script) as terminal:
         terminal.type(CTRL_C)
         terminal.expect("code 130\n", timeout_s=20)

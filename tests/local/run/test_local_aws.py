@@ -46,7 +46,7 @@ def local_aws(tmp_path: Path) -> Iterator[LocalAws]:
         sandbox.stdin.close()
 
 
-def test_a_command_sees_a_file_that_was_replaced_outside_and_the_runs_own_changes(local_aws: LocalAws) -> None:
+def test_command_sees_a_file_that_was_replaced_outside_and_the_runs_own_changes(local_aws: LocalAws) -> None:
     for name in ("cdk.json", "own"):
         replace(local_aws.checkout / name, "second\n")
     (local_aws.checkout / "new").write_text("third\n")
@@ -56,7 +56,7 @@ def test_a_command_sees_a_file_that_was_replaced_outside_and_the_runs_own_change
     assert (entered.stdout, entered.stderr) == ("second\ninside\nthird\n", "")
 
 
-def test_the_next_command_of_a_shell_sees_it_too(local_aws: LocalAws) -> None:
+def test_next_command_of_a_shell_sees_it_too(local_aws: LocalAws) -> None:
     shell = local_aws.command_inside(["bash", "--noprofile", "--rcfile", str(BASHRC), "-i"])
     terminal = Terminal(shell, directory=local_aws.checkout, environment=local_aws.environment(os.environ))
     terminal.type("cat cdk.json; false\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from local.errors import LocalError
-from local.run.processes import read_process, record_process, wait_for_end
+from local.run.processes import read_process, record_process, wait_for_exit
 from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[3]
@@ -34,12 +34,12 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_running_process_is_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+def test_running_process_is_found(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     record_process(tmp_path / "owner", process.pid)
     assert read_process(tmp_path / "owner") == process.pid
 
 
-def test_a_process_has_ended_before_its_parent_notices(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
+def test_process_has_ended_before_its_parent_notices(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     record_process(tmp_path / "owner", process.pid)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -61,10 +61,10 @@ def test_fails_in_plain_words_when_a_local_aws_ends_slowly(process: subprocess.P
     with pytest.raises(
         LocalError, match=r"^waited 0 s for the local AWS to end; it is still shutting down in the background"
     ):
-        wait_for_end(process, timeout_s=0.01)
+        wait_for_exit(process, timeout_s=0.01)
     assert process.poll() is None
     process.kill()
-    wait_for_end(process, timeout_s=10)
+    wait_for_exit(process, timeout_s=10)
 
 
 def test_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:

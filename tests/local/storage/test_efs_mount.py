@@ -36,6 +36,6 @@ def test_efs_is_mounted(outcomes: dict[str, Any], case: str) -> None:
     assert outcomes[case][:3] == ["", 0, [FILE]]
 
 
-def test_a_slow_mount_target_delays_the_mount(outcomes: dict[str, Any]) -> None:
+def test_slow_mount_target_delays_the_mount(outcomes: dict[str, Any]) -> None:
     *_, took_s = outcomes["slow"]
     assert took_s >= SLOW_S

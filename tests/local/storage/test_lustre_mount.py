@@ -26,7 +26,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return directory, outcomes_in(MODULE, directory)
 
 
-def test_a_second_mount_waits_for_the_port_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_mount_waits_for_the_port_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("", 0)) as first:
         monkeypatch.setattr(lustre_mount_helper, "PORT", first.getsockname()[1])
         Timer(0.3, first.close).start()

@@ -47,7 +47,7 @@ def template(*, mount_target: bool, **properties: Any) -> dict[str, Any]:
     return {"Resources": parts | ({"Target": target} if mount_target else {})}
 
 
-def test_a_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
+def test_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
     efs, fsx, ec2 = (aws.client(service) for service in ("efs", "fsx", "ec2"))
     stacks.create(template(mount_target=True))
     [target] = read_mount_targets(efs, fsx, ec2, faults=StorageFaults(slow_s=2.0))
@@ -79,7 +79,7 @@ def file_system(aws: Aws) -> Iterator[str]:  # noqa: F811
     ec2.delete_vpc(VpcId=vpc_id)
 
 
-def test_the_latest_policy_decides_who_may_mount(aws: Aws, file_system: str) -> None:  # noqa: F811
+def test_latest_policy_decides_who_may_mount(aws: Aws, file_system: str) -> None:  # noqa: F811
     efs, fsx, ec2 = (aws.client(service) for service in ("efs", "fsx", "ec2"))
 
     def admitted() -> tuple[bool, bool]:
@@ -119,11 +119,11 @@ def test_anonymous_clients_mount_if_a_statement_for_everybody_lets_them(
     assert resource_policy.allows(document, MOUNT, NODE) is with_tls
 
 
-def test_a_policy_about_another_file_system_admits_nobody() -> None:
+def test_policy_about_another_file_system_admits_nobody() -> None:
     assert not admits(policy(allow(Resource=f"{ARN}4")), ARN, encrypted=True)
 
 
-def test_an_update_changes_tags_and_policy_and_nothing_else(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
+def test_update_changes_tags_and_policy_and_nothing_else(aws: Aws, stacks: Stacks) -> None:  # noqa: F811
     efs = aws.client("efs")
     stacks.create(template(mount_target=False, FileSystemTags=[{"Key": "team", "Value": "vision"}]))
     system = stacks.physical_id("System")

@@ -21,7 +21,7 @@ def find(name: str) -> str | None:
     return "10.0.1.9" if name == HOST else None
 
 
-def test_a_mount_target_has_an_address_under_its_name_in_any_case() -> None:
+def test_mount_target_has_an_address_under_its_name_in_any_case() -> None:
     for name in (HOST, HOST.upper()):
         response = answer(query(name), find)
         assert response is not None
@@ -41,7 +41,7 @@ def test_malformed_dns_query_gets_no_answer(garbage: bytes) -> None:
     assert answer(garbage, find) is None
 
 
-def test_the_nfs_client_makes_the_call_that_the_server_answers() -> None:
+def test_nfs_client_makes_the_call_that_the_server_answers() -> None:
     assert call(1) == CALL
     message = reply(CALL[4:], "fs-0123")
     assert message is not None

@@ -150,7 +150,7 @@ def node(target: MountTarget, tmp_path: Path) -> Iterator[Node]:
     node.end(tmp_path / "one", tmp_path / "two")
 
 
-def test_a_mounted_file_system_is_used_like_a_directory(node: Node, tmp_path: Path) -> None:
+def test_mounted_file_system_is_used_like_a_directory(node: Node, tmp_path: Path) -> None:
     assert node.mount(tmp_path / "one") == (0, "")
     assert node.run(USE.format(tmp_path / "one")) == "ONEtwo"
     kind, source, options = node.run(f"findmnt -n -o FSTYPE,SOURCE,OPTIONS {tmp_path}/one").split()

@@ -58,7 +58,7 @@ def size(group: str, least: int, most: int) -> dict[str, Any]:
     return {"AutoScalingGroupName": group, "MinSize": least, "MaxSize": most, "DesiredCapacity": most}
 
 
-def test_the_deploy_starts_no_node_and_the_schedules_start_and_end_all(make: Make) -> None:
+def test_deploy_starts_no_node_and_the_schedules_start_and_end_all(make: Make) -> None:
     _, template = make(min_workers=1)
     for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
         found = group["Properties"]
@@ -85,7 +85,7 @@ def test_the_deploy_starts_no_node_and_the_schedules_start_and_end_all(make: Mak
     ]
 
 
-def test_the_fullest_cluster_has_as_many_tags_as_aws_allows_a_group(make: Make) -> None:
+def test_fullest_cluster_has_as_many_tags_as_aws_allows_a_group(make: Make) -> None:
     # The keys take three tags, and a fourth contains their hash.
     keys = tuple(f"{public_key(number)} k{number}" for number in range(10))
     settings = {
@@ -100,7 +100,7 @@ def test_the_fullest_cluster_has_as_many_tags_as_aws_allows_a_group(make: Make) 
         make(ssh_keys=keys, **settings)
 
 
-def test_the_nodes_ask_for_the_blocks_market_and_for_no_placement_group(make: Make) -> None:
+def test_nodes_ask_for_the_blocks_market_and_for_no_placement_group(make: Make) -> None:
     _, template = make()
     for each in resources(template, "AWS::EC2::LaunchTemplate"):
         data = each["Properties"]["LaunchTemplateData"]
@@ -111,14 +111,14 @@ def test_the_nodes_ask_for_the_blocks_market_and_for_no_placement_group(make: Ma
         assert "Placement" not in data
 
 
-def test_a_master_of_another_type_is_outside_of_the_block(make: Make) -> None:
+def test_master_of_another_type_is_outside_of_the_block(make: Make) -> None:
     _, template = make(facts={"TotalInstanceCount": 2}, master_instance_type="m7i.xlarge")
     found = template["Resources"][logical_id(template, "AWS::EC2::LaunchTemplate", "Master")]
     data = found["Properties"]["LaunchTemplateData"]
     assert not {"InstanceMarketOptions", "CapacityReservationSpecification"} & data.keys()
 
 
-def test_the_role_of_the_start_may_set_the_declared_sizes_and_nothing_else(make: Make) -> None:
+def test_role_of_the_start_may_set_the_declared_sizes_and_nothing_else(make: Make) -> None:
     _, template = make(min_workers=1)
     policies = [p["Properties"] for p in resources(template, "AWS::IAM::Policy")]
     [policy] = [p for p in policies if "StartRole" in json.dumps(p["Roles"])]
@@ -135,7 +135,7 @@ def test_the_role_of_the_start_may_set_the_declared_sizes_and_nothing_else(make:
     }
 
 
-def test_the_schedules_roles_have_names_that_fit_beside_the_longest_prefix(make: Make) -> None:
+def test_schedules_roles_have_names_that_fit_beside_the_longest_prefix(make: Make) -> None:
     # role_name_prefix is checked against the longest end of a role's name, flow-logs.
     _, template = make(role_name_prefix="team-")
     names = [each["Properties"]["RoleName"] for each in resources(template, "AWS::IAM::Role")]
@@ -189,9 +189,7 @@ def test_nodes_never_start_after_the_scheduled_pause(make: Make) -> None:
     assert {found for found, *_ in schedules(template)} == {"cron(30 11 1 1 ? *)", "rate(5 minutes)"}
 
 
-def test_the_app_synthesizes_a_block_that_is_over_so_that_destroy_works(
-    context: dict[str, Any], tmp_path: Path
-) -> None:
+def test_app_synthesizes_a_block_that_is_over_so_that_destroy_works(context: dict[str, Any], tmp_path: Path) -> None:
     # An error in the CDK's validation report would end the synth itself.
     facts = FACTS | {"StartDate": "2020-01-01T11:30:00Z", "EndDate": "2020-01-02T11:30:00Z"}
     variables = {

@@ -42,7 +42,7 @@ def test_both_groups_go_to_zero_from_that_time_on(expiring: Template) -> None:
     assert expiring["Outputs"]["ClusterExpires"]["Value"] == "2999-12-01T17:00:00Z"
 
 
-def test_the_schedules_role_may_set_zero_and_nothing_else(expiring: Template) -> None:
+def test_schedules_role_may_set_zero_and_nothing_else(expiring: Template) -> None:
     [role] = {
         each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
         for each in resources(expiring, "AWS::Scheduler::Schedule")
@@ -73,7 +73,7 @@ def test_only_this_accounts_schedules_may_use_the_role(expiring: Template) -> No
     assert schedules["Fn::Join"][1][-1] == ":schedule-group/default"
 
 
-def test_the_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synthesize, expiring: Template) -> None:
+def test_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synthesize, expiring: Template) -> None:
     template = synthesize(expires=FUTURE, expiry_action="delete")
     [name] = schedule_names(template) - schedule_names(expiring)
     schedule = template["Resources"][name]["Properties"]
@@ -93,7 +93,7 @@ def test_the_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synt
     assert passes["Condition"] == {"StringEquals": {"iam:PassedToService": "cloudformation.amazonaws.com"}}
 
 
-def test_the_schedules_go_after_what_costs_money(synthesize: Synthesize) -> None:
+def test_schedules_go_after_what_costs_money(synthesize: Synthesize) -> None:
     # A failed deletion is retried only while the schedule and its role exist.
     template = synthesize(expires=FUTURE, expiry_action="delete")
     parts = {name for name in template["Resources"] if name.startswith("ClusterExpiry")}
@@ -104,7 +104,7 @@ def test_the_schedules_go_after_what_costs_money(synthesize: Synthesize) -> None
 
 
 @pytest.mark.parametrize("protected", [True, False])
-def test_a_stack_that_no_schedule_could_delete_is_not_deployed(protected: bool) -> None:
+def test_stack_that_no_schedule_could_delete_is_not_deployed(protected: bool) -> None:
     app = cdk.App(post_cli_context={"@aws-cdk/core:annotationsInValidationReport": False}, analytics_reporting=False)
     if protected:
         stack = cdk.Stack(app, "Ends", termination_protection=True)
@@ -121,7 +121,7 @@ def schedule_names(template: Template) -> set[str]:
     return {name for name, each in template["Resources"].items() if each["Type"] == "AWS::Scheduler::Schedule"}
 
 
-def test_a_new_time_makes_new_schedules(synthesize: Synthesize, expiring: Template) -> None:
+def test_new_time_makes_new_schedules(synthesize: Synthesize, expiring: Template) -> None:
     later = synthesize(expires="2999-12-02T18:00:00+01:00")
     names = [
         {n for n, r in t["Resources"].items() if r["Type"] == "AWS::Scheduler::Schedule"} for t in (expiring, later)
@@ -204,7 +204,7 @@ def group_tags(template: Template, name: str) -> dict[str, tuple[str, bool]]:
     return {tag["Key"]: (tag["Value"], tag["PropagateAtLaunch"]) for tag in found["Properties"]["Tags"]}
 
 
-def test_the_master_may_pause_an_idle_cluster_and_a_worker_may_not(synthesize: Synthesize, template: Template) -> None:
+def test_master_may_pause_an_idle_cluster_and_a_worker_may_not(synthesize: Synthesize, template: Template) -> None:
     idle = synthesize(idle_stop="30m", expires=FUTURE)
     action = "autoscaling:UpdateAutoScalingGroup"
     [allowed] = [each for each in statements_of(idle, "RolesMaster") if each["Action"] == action]
@@ -214,7 +214,7 @@ def test_the_master_may_pause_an_idle_cluster_and_a_worker_may_not(synthesize: S
     assert action not in json.dumps(statements_of(template, "Roles"))
 
 
-def test_a_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
+def test_new_time_reaches_running_nodes_in_a_tag_that_replaces_nothing(
     synthesize: Synthesize, template: Template
 ) -> None:
     # User data would reach only new nodes, and a tag on the instances would create a new launch template.
@@ -231,6 +231,6 @@ def test_idle_time_below_ten_minutes_is_refused(idle_stop: str) -> None:
         ClusterProps(idle_stop=idle_stop)
 
 
-def test_an_idle_stop_that_a_dead_master_would_prevent_is_warned_about() -> None:
+def test_idle_stop_that_a_dead_master_would_prevent_is_warned_about() -> None:
     assert "expires" in ClusterProps(idle_stop="10m").warnings()["idle-stop-alone"]
     assert "idle-stop-alone" not in ClusterProps(idle_stop="10m", expires=FUTURE).warnings()

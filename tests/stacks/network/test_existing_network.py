@@ -24,14 +24,14 @@ def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [each["Properties"] for each in template["Resources"].values() if each["Type"] == f"AWS::{kind}"]
 
 
-def test_the_vpc_is_looked_up_once_and_nothing_else(context: dict[str, Any], tmp_path: Path) -> None:
+def test_vpc_is_looked_up_once_and_nothing_else(context: dict[str, Any], tmp_path: Path) -> None:
     _, missing = synthesize(context, tmp_path / "first")
     assert [each["key"] for each in missing] == [PIN]
     _, missing = synthesize(context | LOOKED_UP, tmp_path / "second")
     assert missing == []
 
 
-def test_the_nodes_are_in_the_subnets_and_no_network_is_made(context: dict[str, Any], tmp_path: Path) -> None:
+def test_nodes_are_in_the_subnets_and_no_network_is_made(context: dict[str, Any], tmp_path: Path) -> None:
     template, _ = synthesize(context | LOOKED_UP, tmp_path)
     made = {each["Type"] for each in template["Resources"].values() if each["Type"].startswith("AWS::EC2::")}
     rules = {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}
@@ -42,7 +42,7 @@ def test_the_nodes_are_in_the_subnets_and_no_network_is_made(context: dict[str, 
     assert {group["VpcId"] for group in resources(template, "EC2::SecurityGroup")} == {VPC}
 
 
-def test_the_nodes_trust_the_addresses_of_their_subnets_also_in_a_secondary_block(
+def test_nodes_trust_the_addresses_of_their_subnets_also_in_a_secondary_block(
     context: dict[str, Any], tmp_path: Path
 ) -> None:
     template, _ = synthesize(context | LOOKED_UP, tmp_path)
@@ -51,7 +51,7 @@ def test_the_nodes_trust_the_addresses_of_their_subnets_also_in_a_secondary_bloc
         assert '\\"networks\\": \\"10.8.0.0/24,100.64.0.0/20\\"' in json.dumps(launch_template)
 
 
-def test_a_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tmp_path: Path) -> None:
+def test_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tmp_path: Path) -> None:
     template, _ = synthesize(context | LOOKED_UP, tmp_path)
     kept = {
         each["Description"].split()[1]: each["Default"] for each in template["Parameters"].values() if "Default" in each
@@ -125,7 +125,7 @@ def test_lustre_may_connect_to_the_nodes_from_anywhere_in_the_vpc(context: dict[
     assert rules.count(both) == 2
 
 
-def test_the_master_may_query_lustre_without_naming_it(context: dict[str, Any], tmp_path: Path) -> None:
+def test_master_may_query_lustre_without_naming_it(context: dict[str, Any], tmp_path: Path) -> None:
     # FSx defines no resource for the call: a statement that names the file system allows nothing on AWS.
     template, _ = synthesize(context | LOOKED_UP, tmp_path, shared_storage="lustre:fs-0123456789abcdef0")
     found = [

@@ -45,7 +45,7 @@ def zones_of_subnets(cdk: Cdk) -> set[str]:
 
 
 @pytest.mark.soak
-def test_a_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tmp_path: Path) -> None:
+def test_cluster_in_the_default_zone_can_always_be_deployed_again(aws: Aws, tmp_path: Path) -> None:
     cdk = Cdk.in_copy(aws, tmp_path)
     before = (REPOSITORY / "cdk.context.json").exists()
     cdk.create(**SETTINGS)

@@ -41,7 +41,7 @@ def test_no_node_has_a_public_address_or_an_open_port(synthesize: Synthesize) ->
     assert resources(template, "AWS::EC2::PrefixList") == []
 
 
-def test_the_agents_permissions_exist_before_the_nodes(synthesize: Synthesize) -> None:
+def test_agents_permissions_exist_before_the_nodes(synthesize: Synthesize) -> None:
     # AWS's SSM agent, denied at its first attempt, waits for minutes.
     template = synthesize(private=True)
     for each in template["Resources"].values():
@@ -49,7 +49,7 @@ def test_the_agents_permissions_exist_before_the_nodes(synthesize: Synthesize) -
             assert sum("DefaultPolicy" in name for name in each["DependsOn"]) == 2
 
 
-def test_a_running_cluster_stays_private_or_public(template: dict[str, Any], synthesize: Synthesize) -> None:
+def test_running_cluster_stays_private_or_public(template: dict[str, Any], synthesize: Synthesize) -> None:
     kept = {
         each["Description"].split()[1]: (name, each["Default"])
         for name, each in synthesize(private=True)["Parameters"].items()

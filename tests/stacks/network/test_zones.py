@@ -26,7 +26,7 @@ SUBNET = "AWS::EC2::Subnet"
         ([], None),
     ],
 )
-def test_the_first_of_the_regions_own_zones_counts(listed: list[str], first: str | None) -> None:
+def test_first_of_the_regions_own_zones_counts(listed: list[str], first: str | None) -> None:
     assert first_zone(listed, REGION) == first
 
 
@@ -61,14 +61,14 @@ def test_zones_are_looked_up_once(context: dict[str, Any], tmp_path: Path) -> No
     assert zones_context_key(ACCOUNT, REGION) == PIN
 
 
-def test_the_zone_is_written_out_and_recorded(context: dict[str, Any], tmp_path: Path) -> None:
+def test_zone_is_written_out_and_recorded(context: dict[str, Any], tmp_path: Path) -> None:
     env = cdk.Environment(account=ACCOUNT, region=REGION)
     known = {PIN: ["us-west-2-lax-1a", "us-west-2c", "us-west-2b"]}
     assert synthesize(context | known, tmp_path, env=env) == ([], {'"us-west-2b"'}, "us-west-2b")
     assert not warnings_of(tmp_path)
 
 
-def test_a_zone_that_is_set_is_not_looked_up(context: dict[str, Any], tmp_path: Path) -> None:
+def test_zone_that_is_set_is_not_looked_up(context: dict[str, Any], tmp_path: Path) -> None:
     env = cdk.Environment(account=ACCOUNT, region=REGION)
     found = synthesize(context, tmp_path, env=env, availability_zone="us-west-2d")
     assert found == ([], {'"us-west-2d"'}, "us-west-2d")

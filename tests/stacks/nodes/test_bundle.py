@@ -40,7 +40,7 @@ def test_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert bundle.build(second_root) == first
 
 
-def test_a_changed_file_changes_the_bytes(tmp_path: Path) -> None:
+def test_changed_file_changes_the_bytes(tmp_path: Path) -> None:
     first = bundle.build(repository(tmp_path / "a", order=["agent.py"]))
     changed = repository(tmp_path / "b", order=["agent.py"])
     (changed / "launcher" / "agent.py").write_text("other")
@@ -54,7 +54,7 @@ def test_bundle_has_the_three_packages_without_tests_and_caches(tmp_path: Path) 
     assert ours == ["bootstrap/agent.py", "launcher/agent.py", "trainer/agent.py"]
 
 
-def test_the_real_bundle_starts_with_our_code(unpacked: Path) -> None:
+def test_real_bundle_starts_with_our_code(unpacked: Path) -> None:
     assert (unpacked / "bootstrap" / "contract.py").is_file()
     assert (unpacked / "launcher").is_dir()
     assert (unpacked / "trainer").is_dir()

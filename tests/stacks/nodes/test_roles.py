@@ -103,7 +103,7 @@ def test_nodes_reach_the_adopted_bucket_and_no_other(synthesize: Synthesize) -> 
         assert reached == {":s3:::kept", ":s3:::kept/*"}
 
 
-def test_a_worker_writes_only_its_own_record_and_reads_only_what_the_master_writes(template: Template) -> None:
+def test_worker_writes_only_its_own_record_and_reads_only_what_the_master_writes(template: Template) -> None:
     keys = {
         action: statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"]
         for statement in allowed(template, "RolesWorker")
@@ -121,13 +121,13 @@ def test_a_worker_writes_only_its_own_record_and_reads_only_what_the_master_writ
     }
 
 
-def test_a_node_reads_one_object_of_the_bootstrap_bucket(template: Template) -> None:
+def test_node_reads_one_object_of_the_bootstrap_bucket(template: Template) -> None:
     for role in ("RolesMaster", "RolesWorker"):
         [s3] = [s for s in statements(template, role) if actions(s) == ["s3:GetObject"]]
         assert re.fullmatch(r"/[0-9a-f]{64}\.zip", s3["Resource"]["Fn::Join"][1][-1])
 
 
-def test_a_worker_can_neither_replace_nor_remove_an_environment(template: Template) -> None:
+def test_worker_can_neither_replace_nor_remove_an_environment(template: Template) -> None:
     def kept(role: str) -> list[list[str]]:
         return [
             sorted(actions(s))
@@ -168,7 +168,7 @@ def test_private_nodes_have_only_the_session_permissions(template: Template, syn
     assert "ManagedPolicyArns" not in json.dumps(private)
 
 
-def test_a_worker_neither_reads_nor_writes_the_jobs_that_a_new_master_runs(template: Template) -> None:
+def test_worker_neither_reads_nor_writes_the_jobs_that_a_new_master_runs(template: Template) -> None:
     def denied(role: str) -> list[list[str]]:
         return [
             sorted(actions(s))

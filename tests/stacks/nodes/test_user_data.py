@@ -155,7 +155,7 @@ def test_node_gets_its_configuration_its_release_and_its_agent(node: Node) -> No
     assert [call.split()[:3] for call in node.calls()] == [["eu-west-1", "s3", "cp"]]
 
 
-def test_the_aws_command_line_may_be_pytorchs(node: Node) -> None:
+def test_aws_command_line_may_be_pytorchs(node: Node) -> None:
     of_pytorch = node.root / "opt/pytorch/bin"
     of_pytorch.mkdir(parents=True)
     # It is found last, so that nothing else of that environment replaces the system's programs.
@@ -229,7 +229,7 @@ def test_optional_node_requests_replacement_without_failure_signal(node: Node) -
     assert node.calls()[-1] == REPLACE_ME
 
 
-def test_a_failed_replacement_requests_another_after_a_late_signal(node: Node) -> None:
+def test_failed_replacement_requests_another_after_a_late_signal(node: Node) -> None:
     (node.root / "too-late").touch()
     make_bundle(node.root, "")
     assert node.boot().returncode != 0

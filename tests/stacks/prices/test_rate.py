@@ -67,7 +67,7 @@ def test_parts_without_a_price_per_hour_are_named(shared_storage: str, message: 
     assert costs_by_use(ClusterProps(shared_storage=shared_storage)) == message
 
 
-def test_a_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:
+def test_type_without_a_price_has_no_total(synthesize: Synthesize) -> None:
     message = synthesize(instance_type="p5e.48xlarge", efa="off")["Outputs"]["PricePerHour"]["Value"]
     assert message == "an unknown price an hour (list prices of us-east-1, 2026-07-20)"
 

@@ -99,7 +99,7 @@ def test_every_valid_context_is_taken_as_it_was_given() -> None:
     assert {each.purchase for each in valid_outcomes()} == {*PURCHASES}
 
 
-def test_a_nearly_valid_context_is_valid_or_one_line() -> None:
+def test_nearly_valid_context_is_valid_or_one_line() -> None:
     outcomes = [str(each) for each in nearly_valid_outcomes()]
     # Otherwise the contexts would be too valid, or too invalid.
     assert any(m.startswith("unknown setting") and "did you mean" in m for m in outcomes)

@@ -14,7 +14,7 @@ def test_defaults_make_a_cluster() -> None:
     assert ClusterProps.from_context({}) == ClusterProps()
 
 
-def test_a_cluster_that_is_null_makes_the_default_one() -> None:
+def test_cluster_that_is_null_makes_the_default_one() -> None:
     assert ClusterProps.from_context({"cluster": None}) == ClusterProps()
 
 
@@ -27,7 +27,7 @@ def test_single_keys_override_the_cluster_object() -> None:
     assert (props.worker_count, props.instance_type, props.tags) == (7, "g5.xlarge", {"team": "vision"})
 
 
-def test_the_cdks_own_keys_are_not_settings() -> None:
+def test_cdks_own_keys_are_not_settings() -> None:
     context = {
         "@aws-cdk/core:checkSecretUsage": True,
         "aws:cdk:bundling-stacks": ["**"],
@@ -40,7 +40,7 @@ def test_the_cdks_own_keys_are_not_settings() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", None])
-def test_an_empty_value_means_the_default(nothing: str | None) -> None:
+def test_empty_value_means_the_default(nothing: str | None) -> None:
     context = {"cluster": {"ssh_location": "203.0.113.0/24"}, "ssh_location": nothing}
     assert ClusterProps.from_context(context).ssh_location is None
 
@@ -199,12 +199,12 @@ def test_with_a_gpu_count_an_unknown_type_gets_the_default_ami() -> None:
     assert props.ami_family == deep_learning_ami.DEFAULT_AMI_FAMILY
 
 
-def test_a_gpu_count_that_agrees_with_the_catalog_is_taken() -> None:
+def test_gpu_count_that_agrees_with_the_catalog_is_taken() -> None:
     assert ClusterProps(instance_type="g6.12xlarge", gpu_count=4).gpu_count == 4
 
 
 @pytest.mark.parametrize("zone", [None, "eu-west-1b", "eu-west-1-lhr-1a"])
-def test_a_zone_of_the_region_is_taken(zone: str | None) -> None:
+def test_zone_of_the_region_is_taken(zone: str | None) -> None:
     ClusterProps(availability_zone=zone).check_region("eu-west-1")
 
 

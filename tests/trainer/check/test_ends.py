@@ -23,7 +23,7 @@ def run(*words: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_a_node_without_pytorch_is_named() -> None:
+def test_node_without_pytorch_is_named() -> None:
     # Without site, Python finds no installed packages.
     code, output = run(str(PROGRAM))
     assert code == 1
@@ -32,7 +32,7 @@ def test_a_node_without_pytorch_is_named() -> None:
     assert output.count("\n") == 1
 
 
-def test_a_stage_that_does_not_end_is_named() -> None:
+def test_stage_that_does_not_end_is_named() -> None:
     assert run("-c", STUCK) == (1, "check: worker2: timed out after 0 s in stage: round 1, worker2 with worker3\n")
 
 

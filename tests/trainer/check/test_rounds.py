@@ -7,7 +7,7 @@ import pytest
 from trainer.check.rounds import PARTNERS, pair_rounds
 
 
-def test_a_single_node_has_no_partner() -> None:
+def test_single_node_has_no_partner() -> None:
     assert pair_rounds(1) == []
 
 

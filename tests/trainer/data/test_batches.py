@@ -92,7 +92,7 @@ def test_about_half_of_the_images_are_mirrored(data: Dataset) -> None:
     assert COUNT / 4 < sum(mirrored) < 3 * COUNT / 4
 
 
-def test_the_next_batches_are_prepared_while_one_is_used() -> None:
+def test_next_batches_are_prepared_while_one_is_used() -> None:
     prepared: dict[int, threading.Event] = {item: threading.Event() for item in range(PREFETCH_BATCHES + 2)}
 
     def note(item: int) -> int:

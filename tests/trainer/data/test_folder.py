@@ -115,7 +115,7 @@ def test_missing_pillow_is_one_line(directory: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("processes", "threads"), [("8", 12), ("96", 1), ("200", 1), (None, 96)])
-def test_a_machines_processes_share_its_cores(
+def test_machines_processes_share_its_cores(
     processes: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(96)))

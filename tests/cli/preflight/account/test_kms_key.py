@@ -36,7 +36,7 @@ def cloudformation_may(account: Account, decision: str = "allowed") -> None:
     simulates(account, asked, dict.fromkeys(permissions.KEY_ACTIONS, decision))
 
 
-def test_a_key_with_the_statements_of_awss_guides_is_fine(with_key: Account) -> None:
+def test_key_with_the_statements_of_awss_guides_is_fine(with_key: Account) -> None:
     has_key(with_key, OWNER, USE, GRANT, LOGS)
     cloudformation_may(with_key)
     assert [found.level for found in with_key.check(check_kms_key)] == ["ok", "ok"]

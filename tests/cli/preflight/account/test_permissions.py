@@ -18,7 +18,7 @@ def desired_nodes(caller: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("decision", "level"), [("allowed", "ok"), ("implicitDeny", "warning"), ("explicitDeny", "warning")]
 )
-def test_the_caller_must_become_the_role_that_deploys(account: Account, decision: str, level: str) -> None:
+def test_caller_must_become_the_role_that_deploys(account: Account, decision: str, level: str) -> None:
     simulates(account, desired_nodes(CALLER), {"sts:AssumeRole": decision})
     found = account.finds(permissions.check_deploy_permission)
     assert found.level == level
@@ -37,7 +37,7 @@ def test_session_is_checked_as_its_role(account: Account) -> None:
     assert account.finds(permissions.check_deploy_permission).level == "ok"
 
 
-def test_the_root_user_cannot_be_simulated(account: Account) -> None:
+def test_root_user_cannot_be_simulated(account: Account) -> None:
     account.caller = f"arn:aws:iam::{ACCOUNT}:root"
     found = account.finds(permissions.check_deploy_permission)
     assert (found.level, found.sentence[:16]) == ("warning", "could not check:")
@@ -102,7 +102,7 @@ def test_cloudformation_may_schedule_the_end(account: Account, denied: str) -> N
     assert all(each.sentence.endswith(f"may not {denied}") for each in found if each.level == "problem")
 
 
-def test_a_cluster_without_an_end_needs_no_schedules(account: Account) -> None:
+def test_cluster_without_an_end_needs_no_schedules(account: Account) -> None:
     assert account.check(permissions.check_schedule_permissions) == []
 
 

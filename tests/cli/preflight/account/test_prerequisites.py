@@ -8,7 +8,7 @@ from cli.preflight.account import prerequisites
 from tests.cli.preflight.stubbed_account import Account
 
 
-def test_the_caller_and_the_region_are_named(account: Account) -> None:
+def test_caller_and_the_region_are_named(account: Account) -> None:
     assert str(account.finds(prerequisites.check_credentials)) == (
         "ok       credentials     arn:aws:iam::123456789012:user/ann in eu-west-1"
     )
@@ -61,7 +61,7 @@ def test_no_key_pair_is_looked_for_when_none_is_set(account: Account) -> None:
 
 
 @pytest.mark.parametrize(("version", "level"), [("6", "ok"), ("28", "ok"), ("5", "problem")])
-def test_the_bootstrap_must_be_recent(account: Account, version: str, level: str) -> None:
+def test_bootstrap_must_be_recent(account: Account, version: str, level: str) -> None:
     expected = {"Name": "/cdk-bootstrap/hnb659fds/version"}
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": version}}, expected)
     assert account.finds(prerequisites.check_cdk_bootstrap).level == level

@@ -20,7 +20,7 @@ def test_existing_role_passes(account: Account) -> None:
 
 
 @pytest.mark.parametrize(("decision", "levels"), [("allowed", ["warning"]), ("implicitDeny", ["warning", "problem"])])
-def test_an_account_without_the_role_gets_the_command(account: Account, decision: str, levels: list[str]) -> None:
+def test_account_without_the_role_gets_the_command(account: Account, decision: str, levels: list[str]) -> None:
     action = "iam:CreateServiceLinkedRole"
     account.refuses("iam", "get_role", "NoSuchEntity", {"RoleName": ROLE})
     account.answers(
@@ -43,7 +43,7 @@ def test_own_kms_key_requires_the_auto_scaling_role(account: Account) -> None:
     assert checks.index(check_auto_scaling_role) < checks.index(check_kms_key)
 
 
-def test_the_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
+def test_first_mount_target_needs_the_role_of_efs(account: Account) -> None:
     assert account.check(check_efs_role) == []
     account.settings["shared_storage"] = "efs"
     role = "AWSServiceRoleForAmazonElasticFileSystem"

@@ -20,14 +20,14 @@ def test_public_cluster_makes_no_session_manager_call(account: Account) -> None:
     assert account.check(check_session_encryption) == []
 
 
-def test_an_account_without_preferences_or_without_a_key_is_fine(private: Account) -> None:
+def test_account_without_preferences_or_without_a_key_is_fine(private: Account) -> None:
     private.refuses("ssm", "get_document", "InvalidDocument", {"Name": DOCUMENT})
     assert private.finds(check_session_encryption).level == "ok"
     private.answers("ssm", "get_document", {"Content": json.dumps({"inputs": {"kmsKeyId": ""}})})
     assert private.finds(check_session_encryption).level == "ok"
 
 
-def test_a_key_for_sessions_is_reported_with_its_permissions(private: Account) -> None:
+def test_key_for_sessions_is_reported_with_its_permissions(private: Account) -> None:
     private.answers("ssm", "get_document", {"Content": json.dumps({"inputs": {"kmsKeyId": "alias/sessions"}})})
     found = private.finds(check_session_encryption)
     assert found.level == "warning"

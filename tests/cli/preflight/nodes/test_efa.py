@@ -17,7 +17,7 @@ def test_interfaces_stay_within_the_types_limit(account: Account, has: int | Non
     assert "4 EFA interfaces" in found.sentence
 
 
-def test_a_public_master_with_several_interfaces_is_a_problem(account: Account) -> None:
+def test_public_master_with_several_interfaces_is_a_problem(account: Account) -> None:
     account.settings |= {"instance_type": "p4d.24xlarge"}
     found = account.finds(check_efa)
     assert found.level == "problem"

@@ -29,7 +29,7 @@ def describe_image(account: Account, ami: str = AMI, **changes: Any) -> None:
     account.answers("ec2", "describe_images", {"Images": [described]}, expected)
 
 
-def test_the_parameter_for_the_type_leads_to_the_image(account: Account) -> None:
+def test_parameter_for_the_type_leads_to_the_image(account: Account) -> None:
     account.answers("ssm", "get_parameter", {"Parameter": {"Value": AMI}}, {"Name": PARAMETER})
     describe_image(account)
     result = account.finds(check_image)
@@ -116,13 +116,13 @@ def test_unsuitable_image_is_a_problem(account: Account, changes: dict[str, Any]
     assert (result.level, result.sentence) == ("problem", sentence)
 
 
-def test_an_arm_type_takes_an_arm_image(account: Account) -> None:
+def test_arm_type_takes_an_arm_image(account: Account) -> None:
     account.settings |= {"ami": AMI, "instance_type": "g5g.xlarge"}
     describe_image(account, Architecture="arm64")
     assert account.finds(check_image).level == "ok"
 
 
-def test_a_root_volume_as_large_as_the_images_is_enough(account: Account) -> None:
+def test_root_volume_as_large_as_the_images_is_enough(account: Account) -> None:
     account.settings |= {"ami": AMI, "root_volume_gib": 75}
     describe_image(account)
     assert account.finds(check_image).level == "ok"

@@ -25,7 +25,7 @@ ENDED = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 2026
         ({}, None),
     ],
 )
-def test_an_old_image_is_reported(described: dict[str, Any], sentence: str | None) -> None:
+def test_old_image_is_reported(described: dict[str, Any], sentence: str | None) -> None:
     image: Any = {"ImageId": "ami-1", **described}
     found = list(age(image, today=TODAY, renew_fix="renew it", other_family_fix="change it"))
     assert [each.level for each in found] == (["warning"] if sentence else [])
@@ -35,7 +35,7 @@ def test_an_old_image_is_reported(described: dict[str, Any], sentence: str | Non
         assert found[0].fix == ("change it" if "no patches" in sentence else "renew it")
 
 
-def test_the_last_day_of_patches_is_not_past() -> None:
+def test_last_day_of_patches_is_not_past() -> None:
     described: Any = {"ImageId": "ami-1", "Name": ENDED}
     assert list(age(described, today=date(2026, 4, 23), renew_fix="", other_family_fix="")) == []
     assert len(list(age(described, today=date(2026, 4, 24), renew_fix="", other_family_fix=""))) == 1

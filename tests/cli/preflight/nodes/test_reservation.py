@@ -54,7 +54,7 @@ GROUP = "arn:aws:ec2:eu-west-1:123456789012:placement-group/near"
         ({"Tenancy": "dedicated"}, "has tenancy dedicated, the nodes default"),
     ],
 )
-def test_the_reservation_must_hold_every_node(account: Account, change: dict[str, Any], sentence: str) -> None:
+def test_reservation_must_hold_every_node(account: Account, change: dict[str, Any], sentence: str) -> None:
     holds(account, change)
     found = account.finds(check_reservation)
     assert (found.level, found.sentence) == ("problem" if change else "ok", f"{RESERVATION} {sentence}")
@@ -120,7 +120,7 @@ def test_block_times_and_effects_of_a_change_are_reported(account: Account, depl
         ),
     ],
 )
-def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
+def test_block_that_cannot_hold_the_cluster_is_a_problem(
     account: Account, change: dict[str, Any], sentence: str
 ) -> None:
     account.settings |= {"purchase": "capacity-block"}
@@ -133,7 +133,7 @@ def test_a_block_that_cannot_hold_the_cluster_is_a_problem(
 @pytest.mark.parametrize(
     ("starts_in_min", "message"), [(-1, " has begun: its start has passed"), (29, " starts at "), (31, None)]
 )
-def test_a_deploy_too_late_for_the_start_is_reported(account: Account, starts_in_min: int, message: str | None) -> None:
+def test_deploy_too_late_for_the_start_is_reported(account: Account, starts_in_min: int, message: str | None) -> None:
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | {"StartDate": datetime.now(timezone.utc) + timedelta(minutes=starts_in_min)})
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
@@ -164,13 +164,13 @@ def test_instances_in_the_reservation_count_as_available(account: Account, holde
     assert account.finds(check_reservation).level == level
 
 
-def test_a_reservations_end_is_reported(account: Account) -> None:
+def test_reservations_end_is_reported(account: Account) -> None:
     holds(account, {"EndDateType": "limited", "EndDate": datetime(2026, 12, 1, 18, tzinfo=timezone.utc)})
     fits, ends = account.check(check_reservation)
     assert (fits.level, ends.level) == ("ok", "warning")
     assert ends.sentence.startswith(f"{RESERVATION} ends at 2026-12-01T18:00:00Z")
 
 
-def test_an_unknown_reservation_is_a_problem(account: Account) -> None:
+def test_unknown_reservation_is_a_problem(account: Account) -> None:
     account.refuses("ec2", "describe_capacity_reservations", "InvalidCapacityReservationId.NotFound", EXPECTED)
     assert account.finds(check_reservation).sentence == f"there is no {RESERVATION} in eu-west-1"

@@ -19,7 +19,7 @@ def runs(account: Account, *pages: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "level"), [(8.0, "ok"), (7.0, "problem"), (0.0, "problem")])
-def test_the_quota_must_hold_every_node(account: Account, quota: Quota, allowed: float, level: str) -> None:
+def test_quota_must_hold_every_node(account: Account, quota: Quota, allowed: float, level: str) -> None:
     quota("ec2", G, allowed)
     runs(account, [])
     found = account.finds(capacity.check_vcpu_quota)
@@ -27,7 +27,7 @@ def test_the_quota_must_hold_every_node(account: Account, quota: Quota, allowed:
     assert (found.level, found.sentence) == (level, f"{message}{allowed:.0f}, 0 in use")
 
 
-def test_a_master_of_another_family_counts_against_another_quota(account: Account, quota: Quota) -> None:
+def test_master_of_another_family_counts_against_another_quota(account: Account, quota: Quota) -> None:
     account.settings["master_instance_type"] = "m7i.xlarge"
     for code, allowed in ((G, 4), (STANDARD, 3)):
         quota("ec2", code, allowed)
@@ -89,7 +89,7 @@ def test_type_outside_the_catalog_is_described_by_ec2(account: Account, quota: Q
     assert (found.level, found.sentence[:28]) == ("problem", "2 x g9.xlarge are 12 vCPUs; ")
 
 
-def test_a_family_without_a_known_quota_is_reported(account: Account) -> None:
+def test_family_without_a_known_quota_is_reported(account: Account) -> None:
     account.settings |= {"instance_type": "zz9.xlarge", "ami": "ami-0123456789abcdef0"}
     assert str(account.finds(capacity.check_vcpu_quota)).endswith("could not check: no quota is known for zz9.xlarge")
 

@@ -13,7 +13,7 @@ def new(account: Account) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "level"), [(4, "ok"), (3, "problem")])
-def test_the_nat_gateway_and_the_master_need_an_address_each(
+def test_nat_gateway_and_the_master_need_an_address_each(
     account: Account, quota: Quota, allowed: int, level: str
 ) -> None:
     new(account)
@@ -27,7 +27,7 @@ def test_the_nat_gateway_and_the_master_need_an_address_each(
 
 
 @pytest.mark.parametrize(("allowed", "level"), [(4, "ok"), (3, "problem")])
-def test_the_vpcs_of_every_page_count(account: Account, quota: Quota, allowed: int, level: str) -> None:
+def test_vpcs_of_every_page_count(account: Account, quota: Quota, allowed: int, level: str) -> None:
     new(account)
     account.answers("ec2", "describe_vpcs", {"Vpcs": [{}, {}], "NextToken": "more"}, {})
     account.answers("ec2", "describe_vpcs", {"Vpcs": [{}]}, {"NextToken": "more"})

@@ -25,7 +25,7 @@ def holds(account: Account, *pages: list[dict[str, Any]], own: str | None = None
 @pytest.mark.parametrize(
     ("tib", "level"), [(50.0, "ok"), (2.0, "ok"), (1.96, "problem"), (1.5, "problem"), (0.25, "problem")]
 )
-def test_the_quota_must_hold_every_nodes_disk(account: Account, quota: Quota, tib: float, level: str) -> None:
+def test_quota_must_hold_every_nodes_disk(account: Account, quota: Quota, tib: float, level: str) -> None:
     account.settings |= {"worker_count": 3, "root_volume_gib": 500}
     holds(account, [{"Size": 40}], [{"Size": 8}])
     quota("ebs", GP3, tib)
@@ -39,7 +39,7 @@ def test_the_quota_must_hold_every_nodes_disk(account: Account, quota: Quota, ti
         assert found.fix.endswith(f"--service-code ebs --quota-code {GP3} --desired-value 2")
 
 
-def test_the_clusters_own_disks_are_not_counted_twice(account: Account, quota: Quota) -> None:
+def test_clusters_own_disks_are_not_counted_twice(account: Account, quota: Quota) -> None:
     attached = {"Attachments": [{"InstanceId": "i-0123456789abcdef0"}]}
     holds(account, [{"Size": 150, **attached}, {"Size": 7, "Attachments": []}], own="i-0123456789abcdef0")
     quota("ebs", GP3, 1)

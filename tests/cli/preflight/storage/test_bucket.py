@@ -20,7 +20,7 @@ KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890
 
 
 @pytest.mark.parametrize("shown", [KEY, KEY.rpartition("/")[2]])
-def test_the_clusters_own_key_may_encrypt_it(account_with_existing_bucket: Account, shown: str) -> None:
+def test_clusters_own_key_may_encrypt_it(account_with_existing_bucket: Account, shown: str) -> None:
     account_with_existing_bucket.settings["kms_key"] = KEY
     give(
         account_with_existing_bucket,

@@ -22,7 +22,7 @@ def test_cluster_without_data_buckets_makes_no_call(account: Account) -> None:
     assert account.check(data_buckets.check_data_buckets) == []
 
 
-def test_a_bucket_of_this_account_is_fine(account_with_data_bucket: Account) -> None:
+def test_bucket_of_this_account_is_fine(account_with_data_bucket: Account) -> None:
     account_with_data_bucket.answers("s3", "head_bucket", {"BucketRegion": REGION}, OWN)
     found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence) == ("ok", "images/2026 is in this account")
@@ -41,7 +41,7 @@ def test_missing_data_bucket_is_a_problem(account_with_data_bucket: Account) -> 
 
 
 @pytest.mark.parametrize("visible", [True, False])
-def test_the_owner_of_another_accounts_bucket_gets_the_permissions(
+def test_owner_of_another_accounts_bucket_gets_the_permissions(
     account_with_data_bucket: Account, visible: bool
 ) -> None:
     account_with_data_bucket.refuses("s3", "head_bucket", "403", OWN)

@@ -156,7 +156,7 @@ def deny(**more: Any) -> dict[str, Any]:
         (EVERYBODY | {"Action": CLIENT[0]}, "warning", "lets the nodes read only"),
     ],
 )  # fmt: skip
-def test_a_policy_must_let_nodes_mount_without_iam(
+def test_policy_must_let_nodes_mount_without_iam(
     account_with_own_vpc: Account, policy: Any, level: str, message: str
 ) -> None:
     described(account_with_own_vpc, policy)
@@ -169,7 +169,7 @@ def test_a_policy_must_let_nodes_mount_without_iam(
         assert f'allow Principal "*" {CLIENT[0]} and {CLIENT[1]}' in found.fix
 
 
-def test_a_policy_that_cannot_be_read_is_a_warning(account_with_own_vpc: Account) -> None:
+def test_policy_that_cannot_be_read_is_a_warning(account_with_own_vpc: Account) -> None:
     account_with_own_vpc.answers("efs", "describe_file_systems", {"FileSystems": [system()]})
     account_with_own_vpc.refuses("efs", "describe_file_system_policy", "AccessDeniedException")
     account_with_own_vpc.answers("efs", "describe_mount_targets", {"MountTargets": []})

@@ -28,7 +28,7 @@ def test_program_is_the_first_executable_on_the_path(tmp_path: Path) -> None:
     assert find_program(NAME, environment=environment, cwd="/") == str(path)
 
 
-def test_the_path_may_name_directories_below_the_ranks_own(tmp_path: Path) -> None:
+def test_path_may_name_directories_below_the_ranks_own(tmp_path: Path) -> None:
     put(tmp_path / "bin", "#!/bin/sh\necho found\n")
     started = start_process([NAME], environment={"PATH": "bin"}, cwd=str(tmp_path))
     assert os.read(started.stdout, 100) == b"found\n"

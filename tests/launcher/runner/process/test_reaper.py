@@ -21,14 +21,14 @@ os._exit(reaper.run_under_reaper(lambda is_reused: 7 if is_reused else reaper.RU
 STOPS_ITSELF = "kill -STOP $$; exit 7"
 
 
-def test_a_runner_stopped_for_too_long_is_killed() -> None:
+def test_runner_stopped_for_too_long_is_killed() -> None:
     with subprocess.Popen(["bash", "-c", STOPS_ITSELF]) as child:
         status = wait_for_end(child.pid, stopped_s=0.0)
         child.returncode = 0  # already reaped
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-def test_a_runner_continued_in_time_ends_by_itself() -> None:
+def test_runner_continued_in_time_ends_by_itself() -> None:
     with subprocess.Popen(["bash", "-c", STOPS_ITSELF]) as child:
 
         def continue_it() -> None:

@@ -94,9 +94,7 @@ def test_next_node_that_disconnects_counts_as_lost(source: Path, tmp_path: Path)
     thread.join(60)
 
 
-def test_a_node_that_needs_no_file_gets_heartbeats(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_node_that_needs_no_file_gets_heartbeats(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relaying, "ALIVE_INTERVAL_S", 0.0)
     manifest, identity = scan(source, ignore=NOTHING), new_sync_key()
     copy, _ = copy_of(manifest, tmp_path)
@@ -122,7 +120,7 @@ def test_a_node_that_needs_no_file_gets_heartbeats(
     assert contents(tmp_path) == {"b": b"b"}
 
 
-def test_a_file_that_changed_is_cancelled(source: Path) -> None:
+def test_file_that_changed_is_cancelled(source: Path) -> None:
     manifest = scan(source, ignore=NOTHING)
     (source / "a").unlink()
     (source / "a").symlink_to("b")
@@ -133,7 +131,7 @@ def test_a_file_that_changed_is_cancelled(source: Path) -> None:
     assert records.endswith(StreamRecord(RecordType.CANCELLED).encode() + StreamRecord(RecordType.DONE).encode())
 
 
-def test_a_scan_can_be_stopped(tmp_path: Path) -> None:
+def test_scan_can_be_stopped(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         (tmp_path / name).touch()
     asked: list[str] = []

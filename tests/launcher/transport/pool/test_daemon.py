@@ -47,7 +47,7 @@ def take(environ: dict[str, str], hosts: Sequence[str] = ()) -> IdleConnection:
     return connection
 
 
-def test_a_daemon_config_is_parsed_as_it_was_written() -> None:
+def test_daemon_config_is_parsed_as_it_was_written() -> None:
     config = DaemonConfig(
         3,
         60.0,
@@ -62,7 +62,7 @@ def test_a_daemon_config_is_parsed_as_it_was_written() -> None:
     ]
 
 
-def test_a_kept_connection_is_taken_once_by_its_host(runtime: Path) -> None:
+def test_kept_connection_is_taken_once_by_its_host(runtime: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": str(runtime)}
     both = [idle_connection("one"), idle_connection("zwö")]
     keep_idle(environ, [entry for entry, _ in both], seconds=120)
@@ -119,20 +119,20 @@ def struck(runtime: Path, number: signal.Signals) -> Iterator[Path]:
         its.discard()
 
 
-def test_a_killed_daemons_socket_is_removed(runtime: Path) -> None:
+def test_killed_daemons_socket_is_removed(runtime: Path) -> None:
     with struck(runtime, signal.SIGKILL) as place:
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
-def test_a_stopped_daemon_delays_only_one_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_daemon_delays_only_one_launch(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with struck(runtime, signal.SIGSTOP) as place:
         monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
         assert fetch_idle({"XDG_RUNTIME_DIR": str(runtime)}) == []
         assert not place.exists()
 
 
-def test_a_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
     place = runtime / DIRECTORY / "1.sock"
     place.parent.mkdir(mode=0o700)
@@ -143,7 +143,7 @@ def test_a_slow_daemons_socket_is_not_removed(runtime: Path, monkeypatch: pytest
         assert place.exists()
 
 
-def test_a_socket_without_a_daemon_is_skipped(runtime: Path) -> None:
+def test_socket_without_a_daemon_is_skipped(runtime: Path) -> None:
     entry, process = idle_connection("one")
     keep_idle({"XDG_RUNTIME_DIR": str(runtime)}, [entry], seconds=120)
     (runtime / DIRECTORY / "0.sock").write_bytes(b"")
@@ -152,7 +152,7 @@ def test_a_socket_without_a_daemon_is_skipped(runtime: Path) -> None:
         one.discard()
 
 
-def test_a_daemons_socket_appears_once_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemons_socket_appears_once_it_listens(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[list[str]] = []
     monkeypatch.setattr(
         socket.socket, "listen", lambda _: found.append([one.name for one in (runtime / DIRECTORY).glob("*.sock")])
@@ -184,7 +184,7 @@ def test_another_users_daemon_is_skipped(runtime: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_daemon_answers_only_its_own_user(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+def test_daemon_answers_only_its_own_user(runtime: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
     monkeypatch.setattr(daemon, "is_same_user", lambda _: ours)
     fds = tuple(os.open(os.devnull, os.O_RDONLY) for _ in range(4))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -22,7 +22,7 @@ def empty_ssh_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(fingerprints, "SYSTEM_DIRECTORY", str(tmp_path / "etc-ssh"))
 
 
-def test_the_client_fingerprint_is_stable(tmp_path: Path) -> None:
+def test_client_fingerprint_is_stable(tmp_path: Path) -> None:
     before = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PWD": "/a", "SHLVL": "1"}
     after = {**before, "PWD": "/b", "SHLVL": "2", "OLDPWD": "/a", "_": "/x"}
     assert client_fingerprint(before, home=str(tmp_path)) == client_fingerprint(after, home=str(tmp_path))
@@ -58,7 +58,7 @@ def test_fingerprint_covers_all_variables_if_the_ssh_config_may_use_them(
     assert (one != other) is matters
 
 
-def test_the_clusters_own_ssh_configuration_uses_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_own_ssh_configuration_uses_no_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / ".ssh/config"
     place.parent.mkdir()
     place.write_text(SSH_CLIENT_WITH_KEY)
@@ -72,7 +72,7 @@ def test_the_clusters_own_ssh_configuration_uses_no_variable(tmp_path: Path, mon
     assert len(states()) == 1
 
 
-def test_a_user_without_an_account_has_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_an_account_has_no_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(number: int) -> None:
         raise KeyError(f"getpwuid(): uid not found: {number}")
 
@@ -81,7 +81,7 @@ def test_a_user_without_an_account_has_no_pool(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["known_hosts", "config.d/cluster"])
-def test_a_changed_ssh_file_changes_the_fingerprint(tmp_path: Path, name: str) -> None:
+def test_changed_ssh_file_changes_the_fingerprint(tmp_path: Path, name: str) -> None:
     place = tmp_path / ".ssh" / name
     place.parent.mkdir(parents=True)
     place.write_text("one")
@@ -94,9 +94,7 @@ def test_a_changed_ssh_file_changes_the_fingerprint(tmp_path: Path, name: str) -
 @pytest.mark.parametrize(
     "name", [HOSTS_FILE, CLUSTER_KEY_FILE, "/etc/passwd", "/etc/group", "/etc/resolv.conf", "/etc/environment"]
 )
-def test_the_machines_own_files_are_in_the_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_machines_own_files_are_in_the_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     before, stat = client_fingerprint({}, home=str(tmp_path)), os.stat
 
     def changed(place: str, **options: bool) -> os.stat_result:
@@ -134,7 +132,7 @@ def test_fingerprint_covers_the_users_agent_only_without_the_cluster_key(
 
 
 @pytest.mark.parametrize("name", ["gpu-box.example.com", "alias"])
-def test_a_name_in_no_hosts_file_has_no_fingerprint(name: str) -> None:
+def test_name_in_no_hosts_file_has_no_fingerprint(name: str) -> None:
     assert connection_fingerprint(Host(name=name), ["ssh"], "g", local_names=NAMES, agent=None) is None
     assert connection_fingerprint(Host(name="10.0.0.7"), ["ssh"], "g", local_names=NAMES, agent=None) is not None
 

@@ -118,14 +118,14 @@ def daemons(cluster: SshCluster) -> list[int]:
     return found
 
 
-def test_a_second_launch_reuses_the_connections_of_the_first(pooling_cluster: SshCluster) -> None:
+def test_second_launch_reuses_the_connections_of_the_first(pooling_cluster: SshCluster) -> None:
     first = reapers(pooling_cluster.run(WHO))
     second = reapers(pooling_cluster.run(f"{WHO}; sleep 1000 & setsid sleep 1000 &"))
     assert {host for host in ADDRESSES if first[host] == second[host]} == AWAY
     assert pooling_cluster.ranks() == []
 
 
-def test_an_idle_runner_has_its_own_process_name(pooling_cluster: SshCluster) -> None:
+def test_idle_runner_has_its_own_process_name(pooling_cluster: SshCluster) -> None:
     ran = reapers(pooling_cluster.run(WHO))
     waiting = [ran[host] for host in AWAY]
     # The reaper gets its name before it has a child again.
@@ -168,7 +168,7 @@ def test_no_connection_is_kept_if_the_variable_is_0(pooling_cluster: SshCluster)
     assert close(pooling_cluster) == b"0 connections closed\n"
 
 
-def test_an_unused_connection_closes_in_time(pooling_cluster: SshCluster) -> None:
+def test_unused_connection_closes_in_time(pooling_cluster: SshCluster) -> None:
     ran = reapers(pooling_cluster.run(WHO, environment={"DEEPLEARNING_KEEP_S": "1"}))
     wait_until_gone([*ran.values()], seconds=40)
 
@@ -193,7 +193,7 @@ def test_two_launches_at_once_never_share_a_connection(pooling_cluster: SshClust
     assert {kept[host] for host in AWAY} <= ones | others
 
 
-def test_a_smaller_job_leaves_the_other_connections_open(pooling_cluster: SshCluster) -> None:
+def test_smaller_job_leaves_the_other_connections_open(pooling_cluster: SshCluster) -> None:
     first = reapers(pooling_cluster.run(WHO))
     second = reapers(pooling_cluster.run("-n", "2", WHO))
     assert second[SECOND] == first[SECOND]
@@ -201,7 +201,7 @@ def test_a_smaller_job_leaves_the_other_connections_open(pooling_cluster: SshClu
     assert {host for host in ADDRESSES if first[host] == third[host]} == AWAY
 
 
-def test_a_node_with_changed_login_files_gets_a_new_connection(pooling_cluster: SshCluster, nodes: Path) -> None:
+def test_node_with_changed_login_files_gets_a_new_connection(pooling_cluster: SshCluster, nodes: Path) -> None:
     first = reapers(pooling_cluster.run(WHO))
     login = nodes / ".bashrc"
     login.write_text("# changed\n")
@@ -230,7 +230,7 @@ def test_changed_ssh_files_on_this_machine_mean_new_connections(pooling_cluster:
         ("runner", signal.SIGTERM),
     ],
 )
-def test_a_job_succeeds_after_its_kept_connections_broke(
+def test_job_succeeds_after_its_kept_connections_broke(
     pooling_cluster: SshCluster, victim: str, number: signal.Signals
 ) -> None:
     first, second = befall(pooling_cluster, victim, number)
@@ -238,7 +238,7 @@ def test_a_job_succeeds_after_its_kept_connections_broke(
 
 
 @pytest.mark.parametrize("victim", ["daemon", "runner", "ssh"])
-def test_a_job_does_not_wait_for_a_stopped_runner(
+def test_job_does_not_wait_for_a_stopped_runner(
     cluster_with_runtime_dir: SshCluster, keeping_launcher: Path, victim: str
 ) -> None:
     # Whether an unfrozen process answers in time depends on the machine's load.
@@ -275,7 +275,7 @@ def ssh_to(cluster: SshCluster, host: str) -> int:
     raise AssertionError(f"no ssh to {host}")
 
 
-def test_a_kept_connection_holds_no_descriptor_of_the_caller(pooling_cluster: SshCluster, tmp_path: Path) -> None:
+def test_kept_connection_holds_no_descriptor_of_the_caller(pooling_cluster: SshCluster, tmp_path: Path) -> None:
     flock = ["flock", "--nonblock", str(tmp_path / "lock")]
     launch = ["python", str(pooling_cluster.launcher), "-H", str(pooling_cluster.hosts_file(ADDRESSES)), "true"]
     subprocess.run([*flock, *launch], env=pooling_cluster.environment, timeout=60, check=True)

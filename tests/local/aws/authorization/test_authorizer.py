@@ -124,7 +124,7 @@ def test_refusal_matches_the_services_wording(
     assert found == (status, code, start + sentence)
 
 
-def test_a_head_request_gets_a_status_alone(aws: Aws, role: Role) -> None:
+def test_head_request_gets_a_status_alone(aws: Aws, role: Role) -> None:
     role.allow(policy({"Action": "s3:PutObject", "Resource": "*"}))
     s3 = aws.client("s3", **role.session("i-1"))
     assert refusal(lambda: s3.head_object(Bucket="b-1", Key="k"))[:2] == (403, "403")
@@ -162,7 +162,7 @@ def test_policy_of_a_templates_bucket_is_in_force(aws: Aws, role: Role, stacks: 
     assert message.endswith("with an explicit deny in a resource-based policy")
 
 
-def test_a_change_of_the_policies_counts_at_once(aws: Aws, role: Role) -> None:
+def test_change_of_the_policies_counts_at_once(aws: Aws, role: Role) -> None:
     ec2 = aws.client("ec2", **role.session("i-1"))
     ec2.describe_instances()
     role.allow(policy({"Action": "ec2:DescribeImages", "Resource": "*"}))

@@ -107,12 +107,12 @@ def test_each_service_refuses_expired_credentials_in_its_own_words(
     assert refusal(lambda: CALLS[service](late)) == EXPIRED_ANSWERS.get(service, (403, "ExpiredToken", EXPIRED))
 
 
-def test_a_head_request_with_expired_credentials_gets_a_status_alone(aws: Aws, expired: dict[str, str]) -> None:
+def test_head_request_with_expired_credentials_gets_a_status_alone(aws: Aws, expired: dict[str, str]) -> None:
     s3 = aws.client("s3", **expired)
     assert refusal(lambda: s3.head_bucket(Bucket="bucket"))[:2] == (400, "400")
 
 
-def test_a_roles_session_expires(aws: Aws, role: Role) -> None:
+def test_roles_session_expires(aws: Aws, role: Role) -> None:
     assert code(aws.client("ec2", **role.session("i-1")).describe_instances) == ""
     keys = named(unvalidated_sts(aws, {}).assume_role(RoleArn=role.arn, RoleSessionName="i-1", DurationSeconds=1))
     describe = aws.client("ec2", **keys).describe_instances

@@ -209,7 +209,7 @@ def test_get_caller_identity_needs_no_permission(node: RecordedCalls) -> None:
     assert node.required("sts", lambda sts: sts.get_caller_identity()) == []
 
 
-def test_a_role_is_assumed_by_its_arn(node: RecordedCalls) -> None:
+def test_role_is_assumed_by_its_arn(node: RecordedCalls) -> None:
     arn = f"arn:aws:iam::{ACCOUNT}:role/other"
     found = node.required("sts", lambda sts: sts.assume_role(RoleArn=arn, RoleSessionName="xx"))
     assert pairs(found) == [("sts:AssumeRole", arn)]

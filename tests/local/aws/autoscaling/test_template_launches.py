@@ -106,7 +106,7 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in node.interfaces}
 
 
-def test_the_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:
+def test_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:
     interface = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "efa"}
     template = cluster(Group=group(1, "Public"))
     groups = [attribute("GroupId", "Security")]

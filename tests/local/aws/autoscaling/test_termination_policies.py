@@ -46,7 +46,7 @@ def grow(aws: Aws, stacks: Stacks, versions: list[int], *policies: str) -> list[
         ((), [0, 1]),
     ],
 )
-def test_a_shrinking_group_ends_the_members_that_its_policies_name(
+def test_shrinking_group_ends_the_members_that_its_policies_name(
     aws: Aws, stacks: Stacks, policies: tuple[str, ...], ended: list[int]
 ) -> None:
     launched = grow(aws, stacks, [1, 1, 2], *policies)
@@ -57,7 +57,7 @@ def test_a_shrinking_group_ends_the_members_that_its_policies_name(
         assert members(aws, stacks) == left
 
 
-def test_a_changed_policy_holds_for_the_very_update(aws: Aws, stacks: Stacks) -> None:
+def test_changed_policy_holds_for_the_very_update(aws: Aws, stacks: Stacks) -> None:
     oldest, *_ = grow(aws, stacks, [1, 2, 3], "OldestInstance")
     stacks.update(template(1, 3, "NewestInstance"))
     assert members(aws, stacks) == {oldest}

@@ -86,7 +86,7 @@ def test_failure_rolls_the_update_back(aws: Aws, stacks: Stacks) -> None:
     assert stacks.status() == "UPDATE_COMPLETE"
 
 
-def test_a_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
+def test_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
     stacks.create(template())
     where = {"RouteTableId": "rtb-0", "SubnetId": "subnet-0"}
     stacks.update(template(Refused=resource("EC2::SubnetRouteTableAssociation", **where)))
@@ -97,7 +97,7 @@ def test_a_refused_creation_is_an_event_of_its_resource(stacks: Stacks) -> None:
     assert ("UPDATE_ROLLBACK_IN_PROGRESS", why) in stacks.events("stack")
 
 
-def test_a_rollback_restores_the_tags_and_the_role(aws: Aws, stacks: Stacks) -> None:
+def test_rollback_restores_the_tags_and_the_role(aws: Aws, stacks: Stacks) -> None:
     def described() -> tuple[list[Any], str]:
         stack = stacks.cloudformation.describe_stacks(StackName="stack")["Stacks"][0]
         return stack["Tags"], stack["RoleARN"]

@@ -11,7 +11,7 @@ def test_zones_are_shuffled_and_include_a_local_zone(aws: Aws) -> None:
     assert min(answers[0]) == "us-east-1-bos-1a"
 
 
-def test_a_filter_leaves_the_local_zone_out(aws: Aws) -> None:
+def test_filter_leaves_the_local_zone_out(aws: Aws) -> None:
     only = [{"Name": "zone-type", "Values": ["availability-zone"]}]
     zones = aws.client("ec2").describe_availability_zones(Filters=only)["AvailabilityZones"]
     assert min(zone["ZoneName"] for zone in zones) == "us-east-1a"

@@ -83,7 +83,7 @@ def test_instances_are_terminated_half_an_hour_before_the_block_ends(aws: Aws, s
         (-HOUR, None, "The market type (purchasing) option is not valid"),
     ],
 )
-def test_a_launch_before_its_time_or_without_its_market_is_refused(
+def test_launch_before_its_time_or_without_its_market_is_refused(
     aws: Aws, stacks: Stacks, starts: timedelta, market: dict[str, str] | None, message: str
 ) -> None:
     block = buy(aws, starts=starts, ends=3 * HOUR)
@@ -93,7 +93,7 @@ def test_a_launch_before_its_time_or_without_its_market_is_refused(
     assert any(message in reason for _, reason in stacks.events("Group"))
 
 
-def test_a_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) -> None:
+def test_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) -> None:
     block = buy(aws, starts=-2 * HOUR, ends=TERMINATED_BEFORE - timedelta(minutes=1))
     assert described(aws, block)["State"] == "active"
     stacks.create(nodes(1, block, MARKET))
@@ -104,7 +104,7 @@ def test_a_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) 
     assert "does not have sufficient compatible and available capacity" in why
 
 
-def test_a_block_takes_nodes_of_its_own_zone_and_of_no_placement_group(aws: Aws, stacks: Stacks) -> None:
+def test_block_takes_nodes_of_its_own_zone_and_of_no_placement_group(aws: Aws, stacks: Stacks) -> None:
     here = buy(aws, starts=-HOUR, ends=3 * HOUR)
     in_other_zone = buy(aws, starts=-HOUR, ends=3 * HOUR, zone=f"{REGION}b")
     assert described(aws, in_other_zone)["AvailabilityZone"] == f"{REGION}b"
@@ -137,7 +137,7 @@ def test_blocks_are_offered_where_the_type_is_and_with_at_most_64_instances(aws:
         zones("p5.48xlarge", 65)
 
 
-def test_an_account_has_at_most_256_instances_in_blocks_at_a_time(aws: Aws) -> None:
+def test_account_has_at_most_256_instances_in_blocks_at_a_time(aws: Aws) -> None:
     # Long after the blocks of other tests.
     day, far = 24 * HOUR, 1000 * 24 * HOUR
     for _ in range(4):

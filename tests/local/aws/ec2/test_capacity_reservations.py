@@ -108,12 +108,12 @@ def test_nodes_of_dedicated_tenancy_fit_in_a_reservation_of_it(aws: Aws, stacks:
     assert available(aws, reservation) == 1
 
 
-def test_the_preference_for_reservations_only_may_stand_beside_the_target(aws: Aws, stacks: Stacks) -> None:
+def test_preference_for_reservations_only_may_stand_beside_the_target(aws: Aws, stacks: Stacks) -> None:
     reservation = reserve(aws)
     stacks.create(nodes(1, reservation, "capacity-reservations-only"))
     assert available(aws, reservation) == 1
 
 
-def test_an_unknown_reservation_does_not_exist(aws: Aws) -> None:
+def test_unknown_reservation_does_not_exist(aws: Aws) -> None:
     with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
         available(aws, "cr-00000000000000000")

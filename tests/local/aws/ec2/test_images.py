@@ -22,7 +22,7 @@ def test_parameter_names_a_usable_image(aws: Aws, family: str) -> None:
     assert created < "2026-11-02" < deprecated
 
 
-def test_the_default_image_of_the_product_is_known() -> None:
+def test_default_image_of_the_product_is_known() -> None:
     assert DEFAULT_AMI_FAMILY in FAMILIES
 
 

@@ -14,7 +14,7 @@ def placement_groups(aws: Aws, **request: Any) -> list[tuple[str, str, str]]:
     return [(each["GroupName"], each["State"], each["Strategy"]) for each in groups]
 
 
-def test_a_stacks_placement_group_is_described_until_it_is_deleted(aws: Aws, stacks: Stacks) -> None:
+def test_stacks_placement_group_is_described_until_it_is_deleted(aws: Aws, stacks: Stacks) -> None:
     stacks.create({"Resources": {"Placement": resource("EC2::PlacementGroup", Strategy="cluster")}})
     name = stacks.physical_id("Placement")
     assert placement_groups(aws) == placement_groups(aws, GroupNames=[name]) == [(name, "available", "cluster")]
@@ -24,7 +24,7 @@ def test_a_stacks_placement_group_is_described_until_it_is_deleted(aws: Aws, sta
         placement_groups(aws, GroupNames=[name])
 
 
-def test_a_placement_group_with_an_instance_is_not_deleted(aws: Aws, stacks: Stacks) -> None:
+def test_placement_group_with_an_instance_is_not_deleted(aws: Aws, stacks: Stacks) -> None:
     stacks.create({"Resources": {"Placement": resource("EC2::PlacementGroup", Strategy="cluster")}}, "groups")
     name = stacks.physical_id("Placement", "groups")
     nodes = cluster(Group=group(1))

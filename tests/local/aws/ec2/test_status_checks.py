@@ -3,7 +3,7 @@
 from local.node.status_checks import IMPAIRED_S, StatusChecks
 
 
-def test_an_instance_that_hangs_too_long_fails_once_each_time() -> None:
+def test_instance_that_hangs_too_long_fails_once_each_time() -> None:
     now = [100.0]
     checks = StatusChecks(lambda: now[0])
 

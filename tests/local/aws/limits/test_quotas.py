@@ -20,7 +20,7 @@ def test_addresses_beyond_the_quota_are_refused(aws: Aws, limits: AccountLimits)
     ec2.release_address(AllocationId=ec2.allocate_address(Domain="vpc")["AllocationId"])
 
 
-def test_a_stack_without_room_for_its_vpc_is_rolled_back(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
+def test_stack_without_room_for_its_vpc_is_rolled_back(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
     used = len(aws.client("ec2").describe_vpcs()["Vpcs"])
     limits.set_quotas(vpcs=used)
     stacks.create(cluster())

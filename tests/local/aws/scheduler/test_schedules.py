@@ -83,9 +83,7 @@ def lasting() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("size", [{}, {"MinSize": 1}, {"MaxSize": 1}, {"MinSize": None}, {"MaxSize": None}], ids=str)
-def test_the_role_may_set_nothing_but_zero(
-    aws: Aws, stacks: Stacks, lasting: dict[str, Any], size: dict[str, Any]
-) -> None:
+def test_role_may_set_nothing_but_zero(aws: Aws, stacks: Stacks, lasting: dict[str, Any], size: dict[str, Any]) -> None:
     stacks.create(lasting)
     [policy] = [each for name, each in lasting["Resources"].items() if name.startswith("ExpiryRoleDefaultPolicy")]
     [role] = [each["Ref"] for each in policy["Properties"]["Roles"]]

@@ -113,7 +113,7 @@ def start_when_connected(aws: Aws, keys: dict[str, str], instance_id: str) -> di
     return sessions[0]
 
 
-def test_an_instance_without_agent_is_not_connected(aws: Aws, instance_id: str) -> None:
+def test_instance_without_agent_is_not_connected(aws: Aws, instance_id: str) -> None:
     with pytest.raises(ClientError, match=f"TargetNotConnected.*{instance_id} is not connected"):
         start(aws, {}, instance_id)
 
@@ -134,7 +134,7 @@ def test_session_that_the_users_policy_does_not_allow_is_refused(
         start(aws, user(user_policy(cluster)), instance_id, **other)
 
 
-def test_a_session_carries_bytes_both_ways(
+def test_session_carries_bytes_both_ways(
     aws: Aws, instance_id: str, user: Any, control: tuple[str, socket.socket]
 ) -> None:
     agent_key, channel = control

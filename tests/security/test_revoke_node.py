@@ -1,4 +1,4 @@
-"""Test the command of docs/security.md that takes the role from a single node."""
+"""Test the command of docs/security.md that revokes one node's access."""
 
 import re
 from pathlib import Path
