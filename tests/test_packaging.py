@@ -131,10 +131,10 @@ def test_own_app_of_a_user_can_contain_the_cluster(installed: Installed, tmp_pat
 def check_cluster(out: Path, stack: str) -> None:
     """Check that a stack has both groups of nodes, whose roles read the images, and that the bundle has every file."""
     resources = json.loads((out / f"{stack}.template.json").read_text())["Resources"].values()
-    groups = [each for each in resources if each["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    groups = [resource for resource in resources if resource["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
     assert len(groups) == 2
-    policies = [json.dumps(each) for each in resources if each["Type"] == "AWS::IAM::Policy"]
-    assert len([each for each in policies if "s3:GetObject*" in each and "Images" in each]) == 2
+    policies = [json.dumps(resource) for resource in resources if resource["Type"] == "AWS::IAM::Policy"]
+    assert len([policy for policy in policies if "s3:GetObject*" in policy and "Images" in policy]) == 2
     (bundle,) = out.glob("asset.*.zip")
     with zipfile.ZipFile(bundle) as files:
         on_nodes = {name for name in files.namelist() if name.startswith(ON_NODES)}

@@ -40,7 +40,7 @@ def test_network_is_as_large_as_resnet_50() -> None:
             )
         )
         assert built(torch.empty(2, *_wide.IMAGE_SHAPE)).shape == (2, _wide.CLASSES)
-    weights, literature = (sum(each.numel() for each in model.parameters()) for model in (built, resnet))
+    weights, literature = (sum(parameter.numel() for parameter in model.parameters()) for model in (built, resnet))
     assert weights == _wide.WEIGHTS
     assert weights == pytest.approx(literature, rel=0.01)
 

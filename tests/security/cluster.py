@@ -78,10 +78,10 @@ class RoleCluster:
     def _waiting(self) -> list[tuple[str, str]]:
         resources = self.stacks.cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
         return [
-            (str(each["LogicalResourceId"]), str(each["PhysicalResourceId"]))
-            for each in resources
-            if each["ResourceType"] == "AWS::AutoScaling::AutoScalingGroup"
-            and each["ResourceStatus"] == "CREATE_IN_PROGRESS"
+            (str(resource["LogicalResourceId"]), str(resource["PhysicalResourceId"]))
+            for resource in resources
+            if resource["ResourceType"] == "AWS::AutoScaling::AutoScalingGroup"
+            and resource["ResourceStatus"] == "CREATE_IN_PROGRESS"
         ]
 
     def logical_id(self, resource_type: str, part: str) -> str:
@@ -110,7 +110,7 @@ class RoleCluster:
             "LOGS": self._physical_id("AWS::Logs::LogGroup", "Logs"),
             "STACK": self.stacks.cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackId"],
             "BUCKET": self._physical_id("AWS::S3::Bucket", "Checkpoints"),
-            "ADDRESS": next(each["AllocationId"] for each in addresses if each["PublicIp"] == public),
+            "ADDRESS": next(address["AllocationId"] for address in addresses if address["PublicIp"] == public),
         }
 
     @cached_property
@@ -172,7 +172,7 @@ class Node:
     def _words(self, single: Statement) -> str:
         (action,), (resource,) = single.actions, single.resources
         on = "all but " if single.is_not_resource else ""
-        where = [f"{each.key.rsplit('/', 1)[-1]} {' '.join(each.values)}" for each in single.conditions]
+        where = [f"{condition.key.rsplit('/', 1)[-1]} {' '.join(condition.values)}" for condition in single.conditions]
         return ", ".join([f"{action} on {on}{self._labeled(resource)}", *map(self._labeled, where)])
 
     def _labeled(self, text: str) -> str:

@@ -209,7 +209,7 @@ def test_master_sees_all_instances_of_the_region_and_ends_none(master: Node) -> 
     refused(ec2.run_instances, ImageId="ami-0123456789abcdef0", MinCount=1, MaxCount=1)
     refused(autoscaling.update_auto_scaling_group, AutoScalingGroupName=master.cluster.group("worker"), MaxSize=99)
     reservations = ec2.describe_instances()["Reservations"]
-    assert worker in [instance["InstanceId"] for each in reservations for instance in each["Instances"]]
+    assert worker in [instance["InstanceId"] for reservation in reservations for instance in reservation["Instances"]]
     assert autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
 
 

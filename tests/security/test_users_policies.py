@@ -104,9 +104,11 @@ def project(cluster: RoleCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def members(cluster: RoleCluster, described: FoundCluster) -> Iterator[dict[str, Any]]:
     """Yield a row of the membership for each node."""
-    ids = [(node_type, each) for node_type in BOTH for each in cluster.members(cluster.group(node_type))]
+    ids = [(node_type, member) for node_type in BOTH for member in cluster.members(cluster.group(node_type))]
     reservations = cluster.aws.client("ec2").describe_instances(InstanceIds=[each for _, each in ids])["Reservations"]
-    addresses = {each["InstanceId"]: each["PrivateIpAddress"] for some in reservations for each in some["Instances"]}
+    addresses = {
+        instance["InstanceId"]: instance["PrivateIpAddress"] for some in reservations for instance in some["Instances"]
+    }
     for node_index, (node_type, instance_id) in enumerate(ids, 1):
         yield {
             "node_index": node_index,

@@ -123,7 +123,7 @@ def _row(shuffle: random.Random, missing: dict[Pair, dict[str, int]]) -> dict[st
 
 
 def _gain(row: dict[str, int], choice: Choice, missing: dict[Pair, dict[str, int]]) -> int:
-    return sum(frozenset([choice, each]) in missing for each in row.items())
+    return sum(frozenset([choice, item]) in missing for item in row.items())
 
 
 def pairs(row: dict[str, int]) -> set[Pair]:

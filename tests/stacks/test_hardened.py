@@ -98,7 +98,8 @@ def test_customer_key_encrypts_all_storage(hardened: Template, synthesize: Synth
 
 def test_nodes_use_the_key_through_two_services_alone(hardened: Template) -> None:
     policies = [
-        each["Properties"]["PolicyDocument"]["Statement"] for each in resources(hardened, "AWS::IAM::ManagedPolicy")
+        resource["Properties"]["PolicyDocument"]["Statement"]
+        for resource in resources(hardened, "AWS::IAM::ManagedPolicy")
     ]
     uses = [statement for policy in policies for statement in policy if "kms:" in json.dumps(statement["Action"])]
     assert len(uses) == 4

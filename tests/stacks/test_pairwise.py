@@ -119,6 +119,6 @@ def test_no_row_has_a_function_or_a_custom_resource(outdir: Path) -> None:
     # Nothing of the stack runs code in the account outside of the nodes.
     for number in range(ROWS):
         template = json.loads((outdir / f"Row{number}.template.json").read_text())
-        types = {each["Type"] for each in template["Resources"].values()}
+        types = {resource["Type"] for resource in template["Resources"].values()}
         assert "AWS::AutoScaling::AutoScalingGroup" in types
         assert not {each for each in types if each.startswith(("AWS::Lambda::", "AWS::CloudFormation::", "Custom::"))}

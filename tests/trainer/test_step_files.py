@@ -67,9 +67,9 @@ class StepProfile:
 
     def _numbers(self) -> list[bytes]:
         flat = self._backend._flat
-        gradients = [each.grad for each in flat.parameters if each.grad is not None]
+        gradients = [parameter.grad for parameter in flat.parameters if parameter.grad is not None]
         numbers = [flat.weights, flat.momentum_buffers, self._backend._flat_sums, *gradients]
-        return [each.detach().numpy().tobytes() for each in numbers]
+        return [number.detach().numpy().tobytes() for number in numbers]
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

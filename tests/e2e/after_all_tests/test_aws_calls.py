@@ -78,7 +78,7 @@ def roles(cluster: DeployedCluster) -> dict[str, Role]:
         assert resource["Properties"].keys() <= {"AssumeRolePolicyDocument", "Tags"}
         role = boto3.client("iam").get_role(RoleName=references.ref(name))["Role"]
         (node_type,) = [each for each in TYPES if each in name]
-        documents = tuple(references.resolve_all(each) for each in _documents(template, name))
+        documents = tuple(references.resolve_all(document) for document in _documents(template, name))
         roles_by_arn[node_type] = Role(arn=role["Arn"], role_id=role["RoleId"], documents=documents)
     assert roles_by_arn.keys() == set(TYPES)
     return roles_by_arn

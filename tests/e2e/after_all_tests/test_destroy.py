@@ -25,7 +25,7 @@ def delete_kept_storage(cluster: DeployedCluster, kept: str | None) -> None:
     """Check that the shared file system is kept without its mount targets until the user deletes it."""
     efs = boto3.client("efs")
     systems = {
-        each["FileSystemId"]: each["NumberOfMountTargets"] for each in efs.describe_file_systems()["FileSystems"]
+        system["FileSystemId"]: system["NumberOfMountTargets"] for system in efs.describe_file_systems()["FileSystems"]
     }
     assert systems == ({} if kept is None else {kept: 0})
     if kept is not None:

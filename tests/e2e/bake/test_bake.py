@@ -94,7 +94,9 @@ def bake_twice(laptop: Laptop) -> tuple[dict[str, Any], str]:
 def baked(laptop: Laptop) -> Baked:
     ids = Faults.current().instances(STACK)
     described = client("ec2").describe_instances(InstanceIds=list(ids.values()))["Reservations"]
-    launched = {each["InstanceId"]: each["LaunchTime"] for found in described for each in found["Instances"]}
+    launched = {
+        instance["InstanceId"]: instance["LaunchTime"] for found in described for instance in found["Instances"]
+    }
     # The worker that was launched last becomes the image.
     index = max(range(2, NODES + 1), key=lambda each: (launched[ids[each]], each))
     worker = ids[index]
@@ -187,7 +189,7 @@ def test_second_bake_at_the_same_moment_is_refused_and_harms_nothing(baked: Bake
 def test_baked_worker_is_replaced_and_no_other_instance_is_left(laptop: Laptop, baked: Baked) -> None:
     assert laptop.settings["ami"] == baked.image_id
     running = client("ec2").describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["running"]}])
-    ids = {each["InstanceId"] for reservation in running["Reservations"] for each in reservation["Instances"]}
+    ids = {instance["InstanceId"] for reservation in running["Reservations"] for instance in reservation["Instances"]}
     assert baked.worker not in ids
     assert len(ids) == NODES
     (image,) = client("ec2").describe_images(ImageIds=[baked.image_id])["Images"]

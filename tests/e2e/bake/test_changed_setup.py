@@ -72,7 +72,7 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
         f"setup {after}: done on master, {workers}",
     ]
     times = {host: changed_at(laptop, host) for host in HOSTS}
-    assert [len(each) for each in times.values()] == [2] * NODES
+    assert [len(time) for time in times.values()] == [2] * NODES
     ends = times["master"][1]
     assert all(ends < times[host][0] for host in HOSTS[1:]), times
     assert re.search(rf"^setup {after}: done on {NODES} of {NODES} nodes$", laptop.run("dlcluster", "status"), re.M)

@@ -74,7 +74,7 @@ FACTS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "resume": lambda found: [node["instance_id"] for node in found["nodes"]],
     "delete-bucket": lambda found: [bucket["name"] for bucket in found["buckets"]],
     "jobs": lambda found: [job["id"] for job in found["jobs"]],
-    "allow-ip": lambda found: [each["cidr"] for each in found["addresses"]],
+    "allow-ip": lambda found: [address["cidr"] for address in found["addresses"]],
 }
 """Facts of each JSON object that the text must contain."""
 REFUSALS = {
@@ -269,7 +269,7 @@ def test_several_clusters(prompt: Prompt, second: str, command: str) -> None:
 
 
 def test_several_clusters_are_listed_and_one_is_chosen(prompt: Prompt, second: str) -> None:
-    assert [each["name"] for each in prompt.json(["list"])["clusters"]] == [STACK, second]
+    assert [cluster["name"] for cluster in prompt.json(["list"])["clusters"]] == [STACK, second]
     assert prompt.json(["status", "--cluster", STACK])["running_nodes"] == NODES
     empty = f"cluster {second} has no members yet: its master has not started"
     assert prompt.fails(["status", "--cluster", second]) == (EXIT_FAILED, empty)

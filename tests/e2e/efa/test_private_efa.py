@@ -44,7 +44,7 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
 def placement_groups() -> list[tuple[str, str]]:
     """Return the name and the strategy of every placement group of the account."""
     groups = client("ec2").describe_placement_groups()["PlacementGroups"]
-    return [(each["GroupName"], each["Strategy"]) for each in groups]
+    return [(group["GroupName"], group["Strategy"]) for group in groups]
 
 
 def test_all_nodes_are_on_demand_in_one_cluster_placement_group(laptop: Laptop) -> None:
@@ -52,7 +52,7 @@ def test_all_nodes_are_on_demand_in_one_cluster_placement_group(laptop: Laptop) 
     [(group, strategy)] = placement_groups()
     assert strategy == "cluster"
     assert [
-        (each["InstanceType"], each.get("InstanceLifecycle"), each["Placement"].get("GroupName")) for each in nodes
+        (node["InstanceType"], node.get("InstanceLifecycle"), node["Placement"].get("GroupName")) for node in nodes
     ] == [(FOUR_CARDS, None, group)] * len(HOSTS)
 
 

@@ -30,7 +30,7 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
 
 
 def test_only_the_master_has_the_cpu_type(laptop: Laptop) -> None:
-    instance_types = {kind: [each["InstanceType"] for each in nodes] for kind, nodes in described().items()}
+    instance_types = {kind: [node["InstanceType"] for node in nodes] for kind, nodes in described().items()}
     assert instance_types == {MASTER: [CPU], WORKER: [GPU, GPU]}
 
 

@@ -140,7 +140,7 @@ def check_commands_without_master(prompt: Prompt, lost: str) -> None:
     assert [node["state"] for node in status["nodes"] if node["instance_id"] == lost] == ["terminated"]
     assert f"{STACK}: {NODES - 1} of {NODES} nodes" in text
     assert f"1 of {NODES} nodes missing" in text
-    assert [each["desired_nodes"] for each in prompt.json(["list"])["clusters"]] == [NODES]
+    assert [cluster["desired_nodes"] for cluster in prompt.json(["list"])["clusters"]] == [NODES]
     assert prompt.json(["why"])["nodes"] == f"1 of {NODES} nodes missing"
     for command in ("cost", "policy", "known-hosts", "allow-ip", "delete-bucket", "delete-storage"):
         assert prompt.run([command]).code == 0, command

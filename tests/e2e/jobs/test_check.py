@@ -24,4 +24,4 @@ def test_check_names_the_slow_node_and_no_other(limited: DeployedCluster) -> Non
     assert all(len(node["pairs_gb_per_s"]) == NODES - 1 for node in healthy["nodes"])
     limit_link(Faults.current().node("worker2"), SLOW_MBIT)
     code, report = run_check(limited.user)
-    assert (code, [(each["node"], each["what"]) for each in report["findings"]]) == (1, [("worker2", "slow")])
+    assert (code, [(finding["node"], finding["what"]) for finding in report["findings"]]) == (1, [("worker2", "slow")])

@@ -100,8 +100,8 @@ def test_check_names_the_faulty_node_and_no_other(checked: CheckedCluster, numbe
     }
     with faults[kind]:
         code, report = checked.check()
-    findings = [(each["node"], each["what"]) for each in report["findings"]]
+    findings = [(finding["node"], finding["what"]) for finding in report["findings"]]
     expected = [] if kind == "healthy" else [(name, kind)]
     assert (code, findings) == (int(bool(expected)), expected), (name, mbit, left, report)
     if kind == "gpus":
-        assert [(each["found"], each["expected"]) for each in report["findings"]] == [(left, GPUS)]
+        assert [(finding["found"], finding["expected"]) for finding in report["findings"]] == [(left, GPUS)]

@@ -63,7 +63,11 @@ def laptop(user: User, tmp_path: Path) -> Laptop:
 def launches(group: str) -> set[str]:
     """Return the IDs of all instances that a group has ever launched."""
     activities = client("autoscaling").describe_scaling_activities(AutoScalingGroupName=group)["Activities"]
-    return {each["Description"].split()[-1] for each in activities if each["Description"].startswith("Launching")}
+    return {
+        activity["Description"].split()[-1]
+        for activity in activities
+        if activity["Description"].startswith("Launching")
+    }
 
 
 @pytest.mark.timeout(1500)
@@ -137,6 +141,6 @@ def test_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop: Lap
     assert states(nodes | {guest}) == {"terminated"}
     filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [CLUSTER]}]
     reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
-    assert {each["State"]["Name"] for reservation in reservations for each in reservation["Instances"]} == {
+    assert {instance["State"]["Name"] for reservation in reservations for instance in reservation["Instances"]} == {
         "terminated"
     }

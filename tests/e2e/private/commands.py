@@ -89,7 +89,7 @@ def check_reports(commands: Commands) -> None:
     assert {node["instance_id"] for node in commands.json("status")["nodes"]} == ids
     text = commands.text("status")
     assert all(each in text for each in ids)
-    assert NAME in [each["name"] for each in commands.json("list")["clusters"]]
+    assert NAME in [cluster["name"] for cluster in commands.json("list")["clusters"]]
     assert NAME in commands.text("list")
     assert commands.json("why")["stack"]["status"] == "CREATE_COMPLETE"
     assert "CREATE_COMPLETE" in commands.text("why")

@@ -106,7 +106,9 @@ def test_users_key_encrypts_what_the_nodes_store(cluster: PrivateCluster, vpc: E
     stored = client("s3").head_object(Bucket=bucket, Key="checkpoint")
     assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == ("aws:kms", vpc.key)
     disks = client("ec2").describe_volumes(
-        Filters=[{"Name": "attachment.instance-id", "Values": [each["InstanceId"] for each in cluster.instances]}]
+        Filters=[
+            {"Name": "attachment.instance-id", "Values": [instance["InstanceId"] for instance in cluster.instances]}
+        ]
     )["Volumes"]
     assert [disk["KmsKeyId"] for disk in disks] == [vpc.key] * NODES
     for node_type in ("master", "worker"):

@@ -32,8 +32,8 @@ def mirror_script(package: str) -> str:
 
 def _wheel(distribution: importlib.metadata.Distribution) -> bytes:
     files = [each for each in distribution.files or () if ".." not in each.parts and each.suffix != ".pyc"]
-    content = {str(each): each.read_binary() for each in files if each.name not in INSTALLERS_OWN}
-    [record] = [str(each) for each in files if each.name == "RECORD"]
+    content = {str(file): file.read_binary() for file in files if file.name not in INSTALLERS_OWN}
+    [record] = [str(file) for file in files if file.name == "RECORD"]
     # pip compares no hashes of an archive's files with its record.
     content[record] = "".join(f"{name},,\n" for name in (*content, record)).encode()
     packed = io.BytesIO()

@@ -105,10 +105,10 @@ def test_reservation_holds_the_master_too(laptop: Laptop, reservation: str) -> N
     laptop.run("cdk", "deploy")
     laptop.user.write_ssh_config()
     nodes = [instance for kind in described().values() for instance in kind]
-    assert [(each["CapacityReservationId"], each.get("InstanceLifecycle")) for each in nodes] == [
+    assert [(node["CapacityReservationId"], node.get("InstanceLifecycle")) for node in nodes] == [
         (reservation, None)
     ] * PLACES
-    assert not any(each["Placement"].get("GroupName") for each in nodes)
+    assert not any(node["Placement"].get("GroupName") for node in nodes)
     assert (free_places(reservation), len(running_instances())) == (0, PLACES)
     assert f"reservation {reservation} holds 2 x c5.large" in preflight(laptop)
     for host in HOSTS:

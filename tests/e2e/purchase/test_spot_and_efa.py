@@ -143,7 +143,7 @@ def test_every_program_sees_the_adapters_and_a_lost_one_is_named(laptop: Laptop)
         ("worker2", 1, 1),
         ("worker3", 0, 1),
     ]
-    assert [(each["node"], each["what"]) for each in report["findings"]] == [("worker3", "efa")]
+    assert [(finding["node"], finding["what"]) for finding in report["findings"]] == [("worker3", "efa")]
     assert (report["missing_nodes"], checked.returncode) == (0, 1)
 
 
@@ -200,7 +200,7 @@ def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(lapto
     after = wait_for_another(2, than={reclaimed})
     assert states({reclaimed}) == {"terminated"}
     assert described()[MASTER] == before[MASTER]
-    [replacement] = [each for each in workers() if each["InstanceId"] == after]
+    [replacement] = [worker for worker in workers() if worker["InstanceId"] == after]
     assert (replacement["InstanceLifecycle"], interfaces(replacement)) == ("spot", [(0, 0, "interface")])
 
 
@@ -221,10 +221,10 @@ def four_cards(laptop: Laptop) -> dict[str, str]:
     SHORT_BOOTSTRAP_TIMEOUT.make(laptop.checkout)
     laptop.set(efa="auto", instance_type=FOUR_CARDS)
     laptop.run("cdk", "deploy")
-    before = {each["InstanceId"] for each in workers()}
+    before = {worker["InstanceId"] for worker in workers()}
     lost = instance_of(2)
     client("ec2").terminate_instances(InstanceIds=[lost])
-    [broken] = {each["InstanceId"] for each in workers()} - before
+    [broken] = {worker["InstanceId"] for worker in workers()} - before
     faults = Faults.current()
 
     def shows_adapters() -> bool:
@@ -261,7 +261,7 @@ def test_rebalance_recommendation_is_logged(four_cards: dict[str, str]) -> None:
 
 
 def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, four_cards: dict[str, str]) -> None:
-    workers_by_id = {each["InstanceId"]: each for each in workers()}
+    workers_by_id = {worker["InstanceId"]: worker for worker in workers()}
     assert {*workers_by_id} == {four_cards[host] for host in HOSTS}
     ask = 'curl -sf -H "X-aws-ec2-metadata-token: $token" http://169.254.169.254/latest'
     read = (
@@ -278,13 +278,14 @@ def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, f
             None,
         )
         assert interfaces(node) == INTERFACES_OF_FOUR_CARDS
-        assert [each["PrivateIpAddress"] for each in node["NetworkInterfaces"] if "PrivateIpAddress" in each] == [
-            node["PrivateIpAddress"]
-        ]
+        assert [
+            interface["PrivateIpAddress"] for interface in node["NetworkInterfaces"] if "PrivateIpAddress" in interface
+        ] == [node["PrivateIpAddress"]]
         seen = laptop.user.ssh(f"deeplearning-{host}", f"{read}; ls /sys/class/infiniband | wc -l").splitlines()
         assert sorted(seen[:-1]) == sorted(
-            f"{each['Attachment']['NetworkCardIndex']} {each['Attachment']['DeviceIndex']} {each['MacAddress']}/"
-            for each in node["NetworkInterfaces"]
+            f"{attachment['NetworkCardIndex']} {attachment['DeviceIndex']} {interface['MacAddress']}/"
+            for interface in node["NetworkInterfaces"]
+            for attachment in [interface["Attachment"]]
         )
         assert seen[-1] == "4"
     assert running_instances() == {*workers_by_id, described()[MASTER][0]["InstanceId"]}

@@ -35,7 +35,7 @@ def running_instances() -> set[str]:
     """Return every instance of the account that costs money."""
     filters: Any = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
-    return {instance["InstanceId"] for each in reservations for instance in each["Instances"]}
+    return {instance["InstanceId"] for reservation in reservations for instance in reservation["Instances"]}
 
 
 def instance_of(node_index: int) -> str:
@@ -44,7 +44,7 @@ def instance_of(node_index: int) -> str:
 
 def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
     """Return network card, device number and type of each interface, in this order."""
-    attachments = ((each["Attachment"], each["InterfaceType"]) for each in instance["NetworkInterfaces"])
+    attachments = ((interface["Attachment"], interface["InterfaceType"]) for interface in instance["NetworkInterfaces"])
     return sorted((attachment["NetworkCardIndex"], attachment["DeviceIndex"], kind) for attachment, kind in attachments)
 
 

@@ -73,7 +73,7 @@ class Laptop:
     def node(self, node_index: int) -> dict[str, Any] | None:
         """Return a node of ``dlcluster status --json``; None while the number is free."""
         nodes = json.loads(self.run("dlcluster", "status", "--json"))["nodes"]
-        return next((each for each in nodes if each["index"] == node_index), None)
+        return next((node for node in nodes if node["index"] == node_index), None)
 
     def replace(self, node_index: int, *, is_back: Callable[[dict[str, Any]], bool]) -> str:
         """End a node, wait until its replacement is as wanted, and return the replacement's ID."""

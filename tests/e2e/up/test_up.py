@@ -103,13 +103,13 @@ def costing() -> set[str]:
     """Return every instance that costs money, whether or not it belongs to the cluster."""
     filters: Any = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
     reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
-    return {instance["InstanceId"] for each in reservations for instance in each["Instances"]}
+    return {instance["InstanceId"] for reservation in reservations for instance in reservation["Instances"]}
 
 
 def reserved() -> list[str]:
     """Return every capacity reservation."""
     reservations = client("ec2").describe_capacity_reservations()["CapacityReservations"]
-    return [each["CapacityReservationId"] for each in reservations]
+    return [reservation["CapacityReservationId"] for reservation in reservations]
 
 
 def test_up_killed_at_ten_moments_is_completed_by_the_next(laptop: Laptop) -> None:
@@ -124,12 +124,12 @@ def run_up_to_the_end(laptop: Laptop) -> None:
     printed = laptop.run("dlcluster", "up", "--yes")
     assert f"deeplearning is running in {ROOM}: {NODES} nodes" in printed
     nodes = members()
-    assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}
+    assert {node["Placement"]["AvailabilityZone"] for node in nodes.values()} == {ROOM}
     assert (len(nodes), costing()) == (NODES, {*nodes})
     addresses = client("ec2").describe_addresses()["Addresses"]
     # The master's and the NAT gateway's, as for any cluster.
     assert (len(addresses), reserved()) == (2, [])
-    assert {each.get("InstanceId") for each in addresses} >= {each for each in nodes if _is_master(nodes[each])}
+    assert {address.get("InstanceId") for address in addresses} >= {node for node in nodes if _is_master(nodes[node])}
     assert laptop.settings["availability_zone"] == ROOM
     printed = laptop.run("dlcluster", "run", "--no-sync", "--", "echo", "here")
     assert len({line.split()[0] for line in printed.splitlines() if " [0] " in line}) == NODES
@@ -154,7 +154,7 @@ def check_shared_directory(laptop: Laptop) -> None:
 def test_all_nodes_mount_the_file_system_in_the_chosen_zone(laptop: Laptop) -> None:
     file_system = stack_outputs()["SharedStorage"]
     targets = client("efs").describe_mount_targets(FileSystemId=file_system)["MountTargets"]
-    assert sorted(each["AvailabilityZoneName"] for each in targets) == ZONES
+    assert sorted(target["AvailabilityZoneName"] for target in targets) == ZONES
     check_shared_directory(laptop)
 
 
@@ -166,13 +166,13 @@ def test_lost_node_is_replaced_in_the_same_zone(laptop: Laptop) -> None:
 
     def is_whole() -> bool:
         status = json.loads(laptop.run("dlcluster", "status", "--json"))
-        ready = [each for each in status["nodes"] if each["state"] == "running"]
+        ready = [node for node in status["nodes"] if node["state"] == "running"]
         return lost not in members() and len(ready) == NODES == len(members())
 
     wait_until(is_whole, "the lost node's replacement", timeout_s=HEAL_S, every_s=2.0)
     nodes = members()
     assert {*nodes} - before
-    assert {each["Placement"]["AvailabilityZone"] for each in nodes.values()} == {ROOM}
+    assert {node["Placement"]["AvailabilityZone"] for node in nodes.values()} == {ROOM}
 
 
 def test_deploy_keeps_the_nodes_where_they_are(laptop: Laptop) -> None:
@@ -226,8 +226,8 @@ def test_by_spot_score_the_best_zone_is_tried_first(laptop: Laptop) -> None:
     assert re.findall(r"trying (\S+)", printed) == [best]
     assert f"deeplearning is running in {best}: {NODES} nodes" in printed
     nodes = members()
-    assert ({each["Placement"]["AvailabilityZone"] for each in nodes.values()}, costing()) == ({best}, {*nodes})
-    assert sorted(each.get("InstanceLifecycle", "on-demand") for each in nodes.values()) == [
+    assert ({node["Placement"]["AvailabilityZone"] for node in nodes.values()}, costing()) == ({best}, {*nodes})
+    assert sorted(node.get("InstanceLifecycle", "on-demand") for node in nodes.values()) == [
         "on-demand",
         "spot",
         "spot",
@@ -240,4 +240,4 @@ def test_destroy_leaves_nothing_but_the_file_system(laptop: Laptop) -> None:
     laptop.run("cdk", "destroy", "--force")
     assert {kind: left for kind, left in left_over().items() if left} == {}
     systems = client("efs").describe_file_systems()["FileSystems"]
-    assert [(each["FileSystemId"], each["NumberOfMountTargets"]) for each in systems] == [(kept, 0)]
+    assert [(system["FileSystemId"], system["NumberOfMountTargets"]) for system in systems] == [(kept, 0)]

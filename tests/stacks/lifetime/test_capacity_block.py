@@ -138,7 +138,7 @@ def test_role_of_the_start_may_set_the_declared_sizes_and_nothing_else(make: Mak
 def test_schedules_roles_have_names_that_fit_beside_the_longest_prefix(make: Make) -> None:
     # role_name_prefix is checked against the longest end of a role's name, flow-logs.
     _, template = make(role_name_prefix="team-")
-    names = [each["Properties"]["RoleName"] for each in resources(template, "AWS::IAM::Role")]
+    names = [resource["Properties"]["RoleName"] for resource in resources(template, "AWS::IAM::Role")]
     ends = {name.removeprefix(f"team-deeplearning-{REGION}-") for name in names}
     assert {"start", "pause"} <= ends
     assert max(map(len, ends)) <= len("flow-logs")

@@ -60,8 +60,8 @@ def test_schedules_role_may_set_zero_and_nothing_else(expiring: Template) -> Non
 def test_only_this_accounts_schedules_may_use_the_role(expiring: Template) -> None:
     # Without the conditions, another account's schedule could name the role (the confused deputy problem).
     [role] = {
-        each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
-        for each in resources(expiring, "AWS::Scheduler::Schedule")
+        resource["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        for resource in resources(expiring, "AWS::Scheduler::Schedule")
     }
     [trust] = expiring["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     assert (trust["Effect"], trust["Action"]) == ("Allow", "sts:AssumeRole")
@@ -84,7 +84,7 @@ def test_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synthesi
     assert target["Input"] == {"Fn::Join": ["", ['{"StackName":"', own, '"}']]}
     assert template["Outputs"]["ClusterExpiryAction"]["Value"] == "delete"
     role = target["RoleArn"]["Fn::GetAtt"][0]
-    policies = [each["Properties"] for each in resources(template, "AWS::IAM::Policy")]
+    policies = [resource["Properties"] for resource in resources(template, "AWS::IAM::Policy")]
     [policy] = [each for each in policies if each["Roles"] == [{"Ref": role}]]
     delete, passes = policy["PolicyDocument"]["Statement"]
     assert (delete["Action"], delete["Resource"]) == ("cloudformation:DeleteStack", own)

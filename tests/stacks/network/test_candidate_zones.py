@@ -47,11 +47,11 @@ def unplaced(synthesize: Synthesize) -> dict[str, Any]:
 
 
 def test_every_candidate_has_subnets_and_a_mount_target(unplaced: dict[str, Any]) -> None:
-    subnets = [each["Properties"] for each in resources(unplaced, SUBNET)]
-    assert sorted(each["AvailabilityZone"] for each in subnets) == sorted(ZONES * 2)
-    blocks = [IPv4Network(each["CidrBlock"]) for each in subnets]
+    subnets = [resource["Properties"] for resource in resources(unplaced, SUBNET)]
+    assert sorted(subnet["AvailabilityZone"] for subnet in subnets) == sorted(ZONES * 2)
+    blocks = [IPv4Network(subnet["CidrBlock"]) for subnet in subnets]
     assert {block.prefixlen for block in blocks} == {19}
-    targets = [each["Properties"]["SubnetId"] for each in resources(unplaced, "AWS::EFS::MountTarget")]
+    targets = [resource["Properties"]["SubnetId"] for resource in resources(unplaced, "AWS::EFS::MountTarget")]
     assert zones_of(unplaced, targets) == sorted(ZONES)
     [nat] = resources(unplaced, "AWS::EC2::NatGateway")
     assert zones_of(unplaced, [nat["Properties"]["SubnetId"]]) == ["us-east-1a"]
@@ -83,7 +83,7 @@ def test_another_order_of_zones_changes_only_the_groups_and_the_address(
 def test_subnets_of_six_zones_fit_into_a_small_vpc(synthesize: Synthesize) -> None:
     zones = tuple(f"us-east-1{letter}" for letter in "abcdef")
     found = synthesize(zones=zones, vpc_cidr="10.9.0.0/24", worker_count=11, ami="ami-01234567")
-    assert {IPv4Network(each["Properties"]["CidrBlock"]).prefixlen for each in resources(found, SUBNET)} == {28}
+    assert {IPv4Network(resource["Properties"]["CidrBlock"]).prefixlen for resource in resources(found, SUBNET)} == {28}
 
 
 @pytest.mark.parametrize(

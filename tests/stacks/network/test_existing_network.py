@@ -21,7 +21,7 @@ from tests.stacks.existing_vpc import (
 
 
 def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [each["Properties"] for each in template["Resources"].values() if each["Type"] == f"AWS::{kind}"]
+    return [resource["Properties"] for resource in template["Resources"].values() if resource["Type"] == f"AWS::{kind}"]
 
 
 def test_vpc_is_looked_up_once_and_nothing_else(context: dict[str, Any], tmp_path: Path) -> None:
@@ -33,7 +33,9 @@ def test_vpc_is_looked_up_once_and_nothing_else(context: dict[str, Any], tmp_pat
 
 def test_nodes_are_in_the_subnets_and_no_network_is_made(context: dict[str, Any], tmp_path: Path) -> None:
     template, _ = synthesize(context | LOOKED_UP, tmp_path)
-    made = {each["Type"] for each in template["Resources"].values() if each["Type"].startswith("AWS::EC2::")}
+    made = {
+        resource["Type"] for resource in template["Resources"].values() if resource["Type"].startswith("AWS::EC2::")
+    }
     rules = {"AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress"}
     kinds = ("EIP", "SecurityGroup", "PrefixList", "PlacementGroup", "LaunchTemplate")
     assert made - rules == {f"AWS::EC2::{kind}" for kind in kinds}

@@ -41,7 +41,7 @@ def changes(cdk: Cdk, command: str = "", **settings: str) -> None:
 
 def zones_of_subnets(cdk: Cdk) -> set[str]:
     mine = [{"Name": "tag:aws:cloudformation:stack-name", "Values": [cdk.cluster]}]
-    return {each["AvailabilityZone"] for each in cdk.aws.client("ec2").describe_subnets(Filters=mine)["Subnets"]}
+    return {subnet["AvailabilityZone"] for subnet in cdk.aws.client("ec2").describe_subnets(Filters=mine)["Subnets"]}
 
 
 @pytest.mark.soak

@@ -16,7 +16,7 @@ from tests.stacks.template_parts import launch_data
 
 
 def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [each["Properties"] for each in template_parts.resources(template, kind)]
+    return [resource["Properties"] for resource in template_parts.resources(template, kind)]
 
 
 def test_no_node_has_a_public_address_or_an_open_port(synthesize: Synthesize) -> None:
@@ -92,9 +92,9 @@ def test_in_an_existing_vpc_both_groups_are_in_private_subnets(context: dict[str
     assert [each["key"] for each in missing] == [PIN], "the first pass, before the lookup, refuses nothing"
     template, _ = synthesize_in_vpc(context | LOOKED_UP, tmp_path / "second", private=True, master_subnet_id=None)
     assert resources(template, "AWS::EC2::EIP") == []
-    assert {str(each["VPCZoneIdentifier"]) for each in resources(template, "AWS::AutoScaling::AutoScalingGroup")} == {
-        str([WORKERS])
-    }
+    assert {
+        str(resource["VPCZoneIdentifier"]) for resource in resources(template, "AWS::AutoScaling::AutoScalingGroup")
+    } == {str([WORKERS])}
 
 
 def test_private_master_in_a_public_subnet_is_refused(context: dict[str, Any], tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def synthesize(
     app.synth()
     template = json.loads((outdir / "ClusterStack.template.json").read_text())
     missing = json.loads((outdir / "manifest.json").read_text()).get("missing", [])
-    subnets = [each for each in template["Resources"].values() if each["Type"] == SUBNET]
+    subnets = [resource for resource in template["Resources"].values() if resource["Type"] == SUBNET]
     [recorded] = [value["Default"] for name, value in template["Parameters"].items() if "AvailabilityZone" in name]
-    return missing, {json.dumps(each["Properties"]["AvailabilityZone"]) for each in subnets}, recorded
+    return missing, {json.dumps(subnet["Properties"]["AvailabilityZone"]) for subnet in subnets}, recorded
 
 
 def test_zones_are_looked_up_once(context: dict[str, Any], tmp_path: Path) -> None:

@@ -52,6 +52,6 @@ def test_each_further_card_has_an_efa_only_interface(name: str, cards: int) -> N
 
 def test_interfaces_leave_the_public_address_to_the_subnet() -> None:
     # EC2 refuses the parameter with several interfaces; with one, the subnet decides.
-    keys = {key for known in WITH_EFA for each in network_interfaces(known, []) for key in each}
+    keys = {key for known in WITH_EFA for interface in network_interfaces(known, []) for key in interface}
     assert "AssociatePublicIpAddress" not in keys
     assert "SubnetId" not in keys

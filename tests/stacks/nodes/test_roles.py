@@ -154,7 +154,11 @@ def test_only_the_master_may_write_the_trusted_environment(template: Template) -
 
 def granted(template: Template, role: str) -> set[tuple[str, str]]:
     """Return each action with its resource; the CDK merges statements."""
-    return {(action, json.dumps(each["Resource"])) for each in statements(template, role) for action in actions(each)}
+    return {
+        (action, json.dumps(statement["Resource"]))
+        for statement in statements(template, role)
+        for action in actions(statement)
+    }
 
 
 def test_private_nodes_have_only_the_session_permissions(template: Template, synthesize: Synthesize) -> None:

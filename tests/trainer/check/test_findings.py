@@ -65,13 +65,13 @@ def test_no_node_is_named_for_a_passing_disturbance() -> None:
     passes = iter([bandwidths(6, rng, {2: 0.1}), bandwidths(6, rng, {})])
     assert list_findings(devices(6), measure_confirmed(lambda: next(passes), 6)) == []
     always = measure_confirmed(lambda: bandwidths(6, rng, {2: 0.1}), 6)
-    assert [each.node for each in list_findings(devices(6), always)] == ["worker3"]
+    assert [finding.node for finding in list_findings(devices(6), always)] == ["worker3"]
 
 
 def test_sentences_name_the_figure_and_the_median() -> None:
     found = devices(3)
     found[1] = NodeDevices(name="worker2", efa=3, expected_efa=4)
-    assert [each.sentence for each in list_findings(found, {(0, 1): 1.0, (1, 2): 1.25, (0, 2): 40.0})] == [
+    assert [finding.sentence for finding in list_findings(found, {(0, 1): 1.0, (1, 2): 1.25, (0, 2): 40.0})] == [
         "worker2 has 3 EFA devices, it should have 4",
         "worker2 is slow: 1.25 GB/s with its fastest partner, below 67% of the nodes' median of 40 GB/s",
     ]

@@ -109,7 +109,7 @@ def test_folders_are_augmented_by_default() -> None:
 
 def test_every_setting_has_an_option() -> None:
     known = set(_build_parser().known_options())
-    assert {option_name(name) for name in (*FIXED_ON_RESUME, *(each.name for each in fields(TrainConfig)))} <= known
+    assert {option_name(name) for name in (*FIXED_ON_RESUME, *(field.name for field in fields(TrainConfig)))} <= known
 
 
 def test_settings_are_checked_without_a_command_line() -> None:

@@ -36,7 +36,7 @@ OTHER_FREE_VALUES: Mapping[str, object] = (
 """Other values of the settings that may change when a run resumes."""
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(TrainConfig)])
+@pytest.mark.parametrize("name", [field.name for field in fields(TrainConfig)])
 def test_every_setting_that_changes_the_result_is_fixed_on_resume(name: str) -> None:
     changed: Any = (OTHER_FIXED_VALUES if name in OTHER_FIXED_VALUES else OTHER_FREE_VALUES)[name]
     base = TrainConfig(

@@ -38,7 +38,9 @@ def test_step_matches_plain_torch(label_smoothing: float) -> None:
     backend = make_backend(label_smoothing=label_smoothing)
     torch.manual_seed(0)
     model = build("lenet", classes=10, image_shape=(1, 28, 28))
-    weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is many] for many in (True, False))
+    weights, biases = (
+        [parameter for parameter in model.parameters() if (parameter.dim() > 1) is many] for many in (True, False)
+    )
     groups = [{"params": weights, "weight_decay": 0.0001}, {"params": biases, "weight_decay": 0.0}]
     optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
     for start in (0, 8):

@@ -37,7 +37,7 @@ def test_members_are_launched_in_the_named_zone_and_the_group_grows_by_them(aws:
     assert members.described()["DesiredCapacity"] == 3
     filters = [{"Name": "client-token", "Values": ["first"]}]
     reservations = aws.client("ec2").describe_instances(Filters=filters)["Reservations"]
-    subnets = {each["InstanceId"]: each["SubnetId"] for one in reservations for each in one["Instances"]}
+    subnets = {instance["InstanceId"]: instance["SubnetId"] for one in reservations for instance in one["Instances"]}
     assert subnets == dict.fromkeys(launched["InstanceIds"], launched["SubnetId"])
     assert [status for status, _ in members.activities()] == ["Successful"] * 3
 

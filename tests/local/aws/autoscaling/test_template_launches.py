@@ -76,7 +76,7 @@ def test_network_interface_of_the_template_decides(aws: Aws, stacks: Stacks) -> 
 
 
 def described_interfaces(instance: dict[str, Any]) -> set[tuple[str, int, int]]:
-    interfaces = ((each["InterfaceType"], each["Attachment"]) for each in instance["NetworkInterfaces"])
+    interfaces = ((interface["InterfaceType"], interface["Attachment"]) for interface in instance["NetworkInterfaces"])
     return {(kind, attachment["NetworkCardIndex"], attachment["DeviceIndex"]) for kind, attachment in interfaces}
 
 
@@ -96,14 +96,16 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     assert "PublicIpAddress" not in instance
     assert [g["GroupId"] for g in instance["SecurityGroups"]] == [stacks.physical_id("Security")]
     assert described_interfaces(instance) == {("interface", 0, 0), ("efa-only", 0, 1), ("efa-only", 1, 0)}
-    assert {each["Groups"][0]["GroupId"] for each in instance["NetworkInterfaces"]} == {stacks.physical_id("Security")}
+    assert {interface["Groups"][0]["GroupId"] for interface in instance["NetworkInterfaces"]} == {
+        stacks.physical_id("Security")
+    }
     (node,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert [(each.kind, each.address) for each in node.interfaces] == [
+    assert [(interface.kind, interface.address) for interface in node.interfaces] == [
         ("interface", instance["PrivateIpAddress"]), ("efa-only", None), ("efa-only", None)
     ]  # fmt: skip
     aws.client("ec2").terminate_instances(InstanceIds=[instance["InstanceId"]])
     left = aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
-    assert not {each["NetworkInterfaceId"] for each in left} & {each.interface_id for each in node.interfaces}
+    assert not {each["NetworkInterfaceId"] for each in left} & {interface.interface_id for interface in node.interfaces}
 
 
 def test_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:

@@ -128,7 +128,7 @@ def test_blocks_are_offered_where_the_type_is_and_with_at_most_64_instances(aws:
         answer = ec2.describe_capacity_block_offerings(
             InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=24
         )
-        return [each["AvailabilityZone"] for each in answer["CapacityBlockOfferings"]]
+        return [offering["AvailabilityZone"] for offering in answer["CapacityBlockOfferings"]]
 
     assert zones("p6-b200.48xlarge", 64) == [f"{REGION}c"]
     assert len(zones("p5.48xlarge", 1)) > 1

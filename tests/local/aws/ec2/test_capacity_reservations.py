@@ -38,7 +38,7 @@ def test_nodes_take_places_in_the_reservation_and_give_them_back(aws: Aws, stack
     stacks.create(nodes(2, reservation))
     assert available(aws, reservation) == 0
     held = aws.client("ec2").describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["running"]}])
-    assert [each["CapacityReservationId"] for found in held["Reservations"] for each in found["Instances"]] == [
+    assert [instance["CapacityReservationId"] for found in held["Reservations"] for instance in found["Instances"]] == [
         reservation
     ] * 2
     stacks.cloudformation.delete_stack(StackName="stack")
@@ -59,7 +59,7 @@ def test_launch_beyond_the_reservation_fails_and_is_retried(
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     assert members.in_service() == set()
     activities = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)["Activities"]
-    assert {(each["StatusCode"], each["StatusMessage"]) for each in activities} == {("Failed", FULL)}
+    assert {(activity["StatusCode"], activity["StatusMessage"]) for activity in activities} == {("Failed", FULL)}
     assert members.described()["DesiredCapacity"] == 1
 
 

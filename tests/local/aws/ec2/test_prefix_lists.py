@@ -53,7 +53,7 @@ def described(aws: Aws, list_id: str) -> Any:
 
 def blocks(aws: Aws, list_id: str) -> list[str]:
     entries = aws.client("ec2").get_managed_prefix_list_entries(PrefixListId=list_id)["Entries"]
-    return [each["Cidr"] for each in entries]
+    return [entry["Cidr"] for entry in entries]
 
 
 def ssh_blocks(aws: Aws, group_id: str) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, l
     limits.set(a=1)
     stacks.create(template)
     members = Group(aws=aws, name=stacks.physical_id("Group"))
-    zones = sorted(each["AvailabilityZone"] for each in members.described()["Instances"])
+    zones = sorted(instance["AvailabilityZone"] for instance in members.described()["Instances"])
     assert zones == [f"{REGION}a", *[f"{REGION}b"] * 3]
 
 
@@ -102,7 +102,7 @@ def test_type_not_offered_in_the_zone_is_refused(stacks: Stacks, instance_type: 
 def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, limits: AccountLimits) -> None:
     limits.set(spot=True, a=2, b=0)
     ec2 = aws.client("ec2")
-    names = {each["ZoneId"]: each["ZoneName"] for each in ec2.describe_availability_zones()["AvailabilityZones"]}
+    names = {zone["ZoneId"]: zone["ZoneName"] for zone in ec2.describe_availability_zones()["AvailabilityZones"]}
 
     def scores(*types: str, of_zones: bool = True) -> list[dict[str, Any]]:
         answer = ec2.get_spot_placement_scores(
@@ -111,11 +111,11 @@ def test_zone_with_more_spot_capacity_scores_higher(aws: Aws, limits: AccountLim
         return list(answer["SpotPlacementScores"])
 
     zone_scores = scores("c5.large")
-    assert {each["Region"] for each in zone_scores} == {REGION}
-    by_name = {names[each["AvailabilityZoneId"]]: each["Score"] for each in zone_scores}
+    assert {score["Region"] for score in zone_scores} == {REGION}
+    by_name = {names[score["AvailabilityZoneId"]]: score["Score"] for score in zone_scores}
     assert [by_name[f"{REGION}{letter}"] for letter in "abc"] == [1, 1, 3]
     assert zone_scores[0]["Score"] == 3
-    assert {each["Score"] for each in scores("c5.large", "m5.large", "r5.large")} == {10}
+    assert {score["Score"] for score in scores("c5.large", "m5.large", "r5.large")} == {10}
     assert scores("c5.large", of_zones=False) == [{"Region": REGION, "Score": 3}]
     with pytest.raises(ClientError, match="InstanceTypes"):
         scores()

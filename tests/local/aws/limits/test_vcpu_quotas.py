@@ -17,7 +17,7 @@ def failures(aws: Aws, stacks: Stacks, size: int, **data: Any) -> tuple[int, lis
     stacks.create(template)
     members = Group(aws=aws, name=stacks.physical_id("Group"))
     answer = members.autoscaling.describe_scaling_activities(AutoScalingGroupName=members.name)
-    failed = {each["StatusMessage"] for each in answer["Activities"] if each["StatusCode"] == "Failed"}
+    failed = {activity["StatusMessage"] for activity in answer["Activities"] if activity["StatusCode"] == "Failed"}
     return len(members.in_service()), sorted(failed)
 
 

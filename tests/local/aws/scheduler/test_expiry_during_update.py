@@ -33,7 +33,7 @@ def another_type(made: dict[str, Any]) -> None:
 def launches(aws: Aws) -> list[int]:
     """Return how many nodes the master's and the workers' group have ever launched."""
     activities = [Group(aws=aws, name=name).activities() for name in GROUPS]
-    return [sum(description.startswith("Launching") for _, description in each) for each in activities]
+    return [sum(description.startswith("Launching") for _, description in activity) for activity in activities]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_expiry_happens_after_a_failed_deletion(aws: Aws, stacks: Stacks) -> Non
 def terminations(aws: Aws, name: str) -> list[str]:
     """Return why each node of a group of this name was ended, newest first."""
     activities = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=name)["Activities"]
-    return [each["Cause"] for each in activities if each["Description"].startswith("Terminating")]
+    return [activity["Cause"] for activity in activities if activity["Description"].startswith("Terminating")]
 
 
 def test_schedule_deletes_the_stack_at_its_time(aws: Aws, stacks: Stacks) -> None:
