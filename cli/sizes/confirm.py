@@ -26,7 +26,7 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def warn_of_running_jobs(selection: Selection) -> None:
+def warn_about_jobs_that_would_stop(selection: Selection) -> None:
     """Name, on standard error, the running jobs and what they lose; report it if the master cannot be reached."""
     try:
         with open_connection(ssh_target(find_selected_cluster(selection))) as connection:

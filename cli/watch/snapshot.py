@@ -25,14 +25,14 @@ JOBS_TIMEOUT_S: Final = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """State of a cluster at one moment; `trouble` is the reason if the master did not answer."""
+    """State of a cluster at one moment; `error` is the reason if the master did not answer."""
 
     status: Status
     reasons: Sequence[str]
     checks: Mapping[int, NodeCheck] = field(default_factory=dict)
     jobs: Sequence[Job] = ()
     """Jobs that have not ended."""
-    trouble: str = ""
+    error: str = ""
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return columns and rows; GPUs have a column if any node has some."""
@@ -51,16 +51,11 @@ class Snapshot:
         """Return the lines below the table."""
         now = utc_now()
         jobs = [_job_line(job, now) for job in self.jobs]
-        if not (jobs or self.trouble):
+        if not (jobs or self.error):
             jobs = ["no job runs"]
-        warnings = [
-            *self.status.schedule_lines(now),
-            *self.status.idle_lines(now),
-            *self.status.warnings(now),
-        ]
-        missing = self.status.missing_lines(self.reasons) if self.status.missing else []
-        trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
-        return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]
+        alerts, missing = self.status.alerts(now), self.status.missing_lines(self.reasons)
+        error = [f"nodes and jobs are not known: {self.error}"] if self.error else []
+        return [printable(line) for line in (*jobs, *alerts, *missing, *error)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""
@@ -68,7 +63,7 @@ class Snapshot:
         for node in status["nodes"]:
             check = self.checks.get(node["index"])
             node.update(check.to_dict() if check else {"agent": None, "sshd": None, "gpus": []})
-        return {**status, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.trouble or None}
+        return {**status, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.error or None}
 
 
 def _job_line(job: Job, now: datetime) -> str:
@@ -95,7 +90,7 @@ class Watcher:
             raise
         except ClusterError as error:
             self.close()
-            return Snapshot(status=status, reasons=reasons, trouble=str(error))
+            return Snapshot(status=status, reasons=reasons, error=str(error))
         return Snapshot(status=status, reasons=reasons, checks=checks, jobs=running)
 
     def close(self) -> None:

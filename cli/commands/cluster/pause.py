@@ -12,7 +12,7 @@ from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection, invocation
-from cli.sizes.confirm import confirm, warn_of_running_jobs
+from cli.sizes.confirm import confirm, warn_about_jobs_that_would_stop
 from cli.sizes.groups import (
     instance_ids,
     is_paused,
@@ -49,7 +49,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
         for instance_id, reason in survivors.items():
             print(f"dlcluster: {instance_id} is {reason}, and is terminated too", file=sys.stderr)
         if instances:
-            warn_of_running_jobs(selection)
+            warn_about_jobs_that_would_stop(selection)
         advice = f"pull results first: {invocation()} pull"
         confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)

@@ -63,16 +63,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    missing = status.missing_lines(reasons) if status.missing else ()
-    for line in (
-        *status.schedule_lines(now),
-        *status.idle_lines(now),
-        *status.warnings(now),
-        *status.release_lines(),
-        *status.setup_lines(),
-        *status.shared_storage_lines(),
-        *missing,
-    ):
+    for line in status.lines(now, reasons):
         print(line)
     if cost:
         print("\n".join(cost.lines()))
