@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -33,7 +33,7 @@ WAITING: Final = "launch: waiting,"
 
 def run_on_master(selection: Selection, command: Sequence[str]) -> int:
     """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
-    target = ssh_target(find_selected_cluster(selection))
+    target = ssh_target(look_up_context(selection))
     code = run_command(
         target, remote_command(tuple(command)), stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno()
     )

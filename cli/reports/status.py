@@ -109,9 +109,7 @@ class Status:
     def lines(self, now: datetime, reasons: Sequence[str]) -> Iterator[str]:
         """Yield all lines below the table; `reasons` are those for missing nodes."""
         yield from self.alerts(now)
-        yield from self.release_lines()
-        yield from self.setup_lines()
-        yield from self.shared_storage_lines()
+        yield from (*self.release_lines(), *self.setup_lines(), *self.shared_storage_lines())
         yield from self.missing_lines(reasons)
 
     def alerts(self, now: datetime) -> Iterator[str]:

@@ -79,12 +79,12 @@ class Watcher:
         self._master = ""
         self._open = ExitStack()
 
-    def take_snapshot(self, selected: ClusterContext) -> Snapshot:
+    def take_snapshot(self, context: ClusterContext) -> Snapshot:
         """Return a snapshot, with the reason if the master does not answer. Raises ClusterError if AWS does not."""
-        status, reasons = read_status(selected)
+        status, reasons = read_status(context)
         try:
-            connection = self._connect(selected)
-            checks = check_nodes(connection, [member.node_index for member in selected.membership.members])
+            connection = self._connect(context)
+            checks = check_nodes(connection, [member.node_index for member in context.membership.members])
             running = [job for job in read_jobs(connection, timeout_s=JOBS_TIMEOUT_S) if job.state not in ENDED]
         except UsageError:
             raise
@@ -98,11 +98,11 @@ class Watcher:
         self._open.close()
         self._connection = None
 
-    def _connect(self, selected: ClusterContext) -> MasterConnection:
-        master = selected.master.instance_id
+    def _connect(self, context: ClusterContext) -> MasterConnection:
+        master = context.master.instance_id
         if self._connection is None or master != self._master:
             self.close()
-            with aws_errors(selected.clients.region):
-                self._connection = self._open.enter_context(open_connection(ssh_target(selected)))
+            with aws_errors(context.clients.region):
+                self._connection = self._open.enter_context(open_connection(ssh_target(context)))
             self._master = master
         return self._connection

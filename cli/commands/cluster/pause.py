@@ -6,7 +6,7 @@ import click
 
 from cli.aws.clients import create_clients
 from cli.aws.deployed_template import read_template
-from cli.cluster_context import select_cluster
+from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
@@ -36,11 +36,11 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
 
     Running jobs end. The bucket, the network, the master's public address and the settings stay. cdk deploy changes
     them and starts nodes only if worker_count or min_workers has changed, or if it fails and is rolled back. Nodes in
-    standby or protected from scale-in are named, and terminated too. A second call is harmless, and completes one that
+    standby or protected from scale-in are named, and terminated too. A second run is harmless, and completes one that
     was interrupted.
     """
     clients = create_clients(selection.region)
-    cluster = select_cluster(selection, clients)
+    cluster = resolve_cluster(selection, clients)
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     instances = instance_ids(groups)

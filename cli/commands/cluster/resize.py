@@ -41,7 +41,7 @@ def command(
     """Change the number of workers, the nodes besides the master: write ./cdk.json, print the changes, and deploy.
 
     Run it in the directory of cdk deploy, with the -c options of your deploys. The newest workers are terminated first.
-    On a paused cluster the master starts too. A second call completes one that was interrupted.
+    On a paused cluster the master starts too. A second run completes one that was interrupted.
     """
     if any(pair.partition("=")[0] == SETTING for pair in cdk_options):
         raise UsageError(f"-c {SETTING} cannot be combined with the argument")
