@@ -33,12 +33,7 @@ class ClusterContext:
         return explain_if_paused(self.clients, self.cluster.name)
 
 
-def find_selected_cluster(selection: Selection) -> ClusterContext:
-    """Return the selected cluster and its members. Raises ClusterError."""
-    return look_up(selection, create_clients(selection.region))
-
-
-def select_cluster(selection: Selection, clients: Clients) -> Cluster:
+def resolve_cluster(selection: Selection, clients: Clients) -> Cluster:
     """Return the cluster of the command line, or the only one, or among several that of ./cdk.json.
 
     Raises ClusterError.
@@ -56,10 +51,11 @@ def select_cluster(selection: Selection, clients: Clients) -> Cluster:
         raise
 
 
-def look_up(selection: Selection, clients: Clients) -> ClusterContext:
-    """Return the selected cluster with existing clients, because creating them is slow. Raises ClusterError."""
+def look_up_context(selection: Selection, clients: Clients | None = None) -> ClusterContext:
+    """Return the selected cluster and its members; reuse `clients`, which are slow to create. Raises ClusterError."""
+    clients = clients or create_clients(selection.region)
     try:
-        cluster = select_cluster(selection, clients)
+        cluster = resolve_cluster(selection, clients)
     except NoClusterError:
         forget(selection.cluster, clients.region)
         raise

@@ -1,4 +1,4 @@
-"""Print results for people and programs: tables on a terminal, align_columns lines in a pipe, JSON on request."""
+"""Print results for people and programs: tables on a terminal, aligned columns in a pipe, JSON on request."""
 
 import json
 import sys

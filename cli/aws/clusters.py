@@ -220,7 +220,7 @@ def find_cluster(cloudformation: "CloudFormationClient", *, name: str | None, re
         raise SeveralClustersError(f"more than one cluster in {region}, choose with --cluster: {names}")
     chosen = [cluster for cluster in clusters if name in (None, cluster.name)]
     if not chosen:
-        raise NoClusterError(f"no cluster {name!r} in {region}, there is: {names}")
+        raise NoClusterError(f"no cluster {name!r} in {region}; clusters there: {names}")
     if len(chosen) > 1:
         same_name = ", ".join(cluster.stack_name for cluster in chosen)
         raise ClusterError(f"more than one stack in {region} has a cluster named {name}: {same_name}")

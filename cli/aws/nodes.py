@@ -253,4 +253,4 @@ def choose_node(name: str, members: Iterable[ClusterNode], *, cluster_name: str)
         if name in known or short in known:
             return member
     listed = ", ".join(f"{member.short_name} ({member.instance_id})" for member in members)
-    raise UsageError(f"no node {name!r} in cluster {cluster_name}, there is: {listed}")
+    raise UsageError(f"no node {name!r} in cluster {cluster_name}; its nodes: {listed}")

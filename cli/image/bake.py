@@ -12,11 +12,11 @@ from cli.ssh.master_connection import MasterConnection
 
 
 def bake(
-    selected: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
+    context: ClusterContext, connection: MasterConnection, setup: DeployedSetup, lock: Lock, *, yes: bool
 ) -> tuple[str, str]:
     """Make the image of a worker; return the IDs of both. Raises ClusterError."""
-    ec2, name, sha256 = selected.clients.ec2, selected.cluster.name, setup.sha256
-    worker = choose_worker(selected, setup)
+    ec2, name, sha256 = context.clients.ec2, context.cluster.name, setup.sha256
+    worker = choose_worker(context, setup)
     node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
     confirm(_question(worker), yes=yes)
@@ -27,7 +27,7 @@ def bake(
     # A bake that was killed may have left its worker.
     terminate_baked_workers(ec2, cluster_name=name)
     with terminating_after(ec2, lock, cluster_name=name, detached=worker.instance_id):
-        detach_worker(selected, worker, setup)
+        detach_worker(context, worker, setup)
         clean(connection, worker, setup)
         image_id = create_image(ec2, node, cluster_name=name, sha256=sha256)
         wait_for_image(ec2, image_id, keep_alive=lock.acquire_or_renew)

@@ -32,16 +32,16 @@ CLEAN_TIMEOUT_S: Final = 600.0
 POLL_S: Final = 2.0
 
 
-def newest_node(selected: ClusterContext) -> "InstanceTypeDef":
+def newest_node(context: ClusterContext) -> "InstanceTypeDef":
     """Return EC2's description of the node that was launched last, a worker if there is one."""
-    members = selected.membership.members
-    newest = _launched_last(selected, [member for member in members if member.node_type == WORKER] or members)
-    return check_instance(selected.clients.ec2, newest, cluster_name=selected.cluster.name)
+    members = context.membership.members
+    newest = _launched_last(context, [member for member in members if member.node_type == WORKER] or members)
+    return check_instance(context.clients.ec2, newest, cluster_name=context.cluster.name)
 
 
-def _launched_last(selected: ClusterContext, members: Sequence[ClusterNode]) -> ClusterNode:
+def _launched_last(context: ClusterContext, members: Sequence[ClusterNode]) -> ClusterNode:
     """Return the running member that was launched last: a replacement takes the lowest free index."""
-    instances = find_instances(selected.clients.ec2, [member.instance_id for member in members])
+    instances = find_instances(context.clients.ec2, [member.instance_id for member in members])
     running = [member for member in members if instances[member.instance_id].state == RUNNING]
     never = datetime.min.replace(tzinfo=timezone.utc)
     return max(
@@ -49,10 +49,10 @@ def _launched_last(selected: ClusterContext, members: Sequence[ClusterNode]) -> 
     )
 
 
-def choose_worker(selected: ClusterContext, setup: DeployedSetup) -> ClusterNode:
+def choose_worker(context: ClusterContext, setup: DeployedSetup) -> ClusterNode:
     """Return the newest worker that has the deployed setup and release. Raises ClusterError."""
-    cluster = selected.cluster
-    workers = [member for member in selected.membership.members if member.node_type == WORKER]
+    cluster = context.cluster
+    workers = [member for member in context.membership.members if member.node_type == WORKER]
     if not workers:
         raise ClusterError(f"cluster {cluster.name} has no worker to make an image of: {invocation()} resize 1")
     done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
@@ -66,7 +66,7 @@ def choose_worker(selected: ClusterContext, setup: DeployedSetup) -> ClusterNode
         raise ClusterError(
             f"no worker with the setup runs release {cluster.release}: replace one ({invocation()} status names them)"
         )
-    return _launched_last(selected, current)
+    return _launched_last(context, current)
 
 
 def require_idle(connection: MasterConnection) -> None:
@@ -77,13 +77,13 @@ def require_idle(connection: MasterConnection) -> None:
         )
 
 
-def detach_worker(selected: ClusterContext, worker: ClusterNode, setup: DeployedSetup) -> None:
+def detach_worker(context: ClusterContext, worker: ClusterNode, setup: DeployedSetup) -> None:
     """Detach a worker from its group, which launches another in its place, and wait until no list names it."""
-    clients, cluster = selected.clients, selected.cluster
+    clients, cluster = context.clients, context.cluster
     _detach(clients, worker, group=group_name(cluster.name, WORKER), sha256=setup.sha256)
     print(f"dlcluster: {worker.short_name} leaves the cluster, and another takes its place", file=sys.stderr)
     deadline = time.monotonic() + LEAVE_TIMEOUT_S
-    while worker.instance_id in _member_ids(selected):
+    while worker.instance_id in _member_ids(context):
         if time.monotonic() >= deadline:
             raise ClusterError(f"waited {LEAVE_TIMEOUT_S:.0f} s for {worker.instance_id} to leave the membership")
         time.sleep(POLL_S)
@@ -105,10 +105,10 @@ def _detach(clients: Clients, worker: ClusterNode, *, group: str, sha256: str) -
     mark_detached(ec2, instance_id, group=group)
 
 
-def _member_ids(selected: ClusterContext) -> set[str]:
-    cluster = selected.cluster
+def _member_ids(context: ClusterContext) -> set[str]:
+    cluster = context.cluster
     membership = read_membership(
-        selected.clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
+        context.clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
     )
     return {member.instance_id for member in membership.members}
 

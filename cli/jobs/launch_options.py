@@ -159,7 +159,7 @@ class LaunchOptions:
         if UNSENDABLE.intersection(environ[key]):
             raise UsageError(f"--env {key} passes on only one line, and the value of {key} has several")
 
-    def secret_values(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def forwarded_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return this shell's variables to pass on by ``--env KEY``."""
         return {item: environ[item] for item in self.env if not ASSIGNED.search(item)}
 

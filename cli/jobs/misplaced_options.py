@@ -19,7 +19,7 @@ ELLIPSIS: Final = "..."
 
 
 class RunCommand(ClusterCommand):
-    """Command whose command has options of its own, which users put before the command's name."""
+    """The ``run`` command, which explains where options of the user's script belong."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = tuple(args)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, UsageError
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import Upload, upload
@@ -33,7 +33,7 @@ WAITING: Final = "launch: waiting,"
 
 def run_on_master(selection: Selection, command: Sequence[str]) -> int:
     """Run a command line that begins with launch on the master, with the user's agent, as a shell there would."""
-    target = ssh_target(find_selected_cluster(selection))
+    target = ssh_target(look_up_context(selection))
     code = run_command(
         target, remote_command(tuple(command)), stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno()
     )
@@ -54,16 +54,16 @@ def start_job(
 
     With `log_follows`, what the job waits for is not printed: its log begins with it.
     """
-    secret_values = options.secret_values(os.environ)
+    forwarded = options.forwarded_environment(os.environ)
     sync = [] if uploaded is None else ["--sync-dst-dir", uploaded.name]
     # End the start with the connection: after Ctrl-C the user would not know the id of a job that continues.
-    line = _read_from_stdin_script(secret_values) + kill_on_disconnect(
+    line = _read_from_stdin_script(forwarded) + kill_on_disconnect(
         ["launch", "--detach", *sync, *options.to_args(), "--", *command]
     )
     try:
         done = connection.output(
             line if uploaded is None else f"cd && cd {shlex.quote(uploaded.copy)} && {{ {line}; }}",
-            chunks=[f"{value}\n".encode(errors="surrogateescape") for value in secret_values.values()],
+            chunks=[f"{value}\n".encode(errors="surrogateescape") for value in forwarded.values()],
             keep_stdin_open=True,
         )
     except KeyboardInterrupt:
@@ -86,7 +86,7 @@ def upload_directory(connection: MasterConnection, *, to: str | None) -> Upload:
     """Upload the current directory to the master, with a progress bar. Raises ClusterError."""
     uploaded = upload(connection, Path.cwd(), to=to, show=upload_bar)
     print(f"dlcluster: {summary(uploaded)}", file=sys.stderr)
-    warn_of_jobs(connection, uploaded, starts_another=True)
+    warn_about_shared_directory(connection, uploaded, starts_another=True)
     return uploaded
 
 
@@ -95,7 +95,9 @@ def _read_from_stdin_script(names: Iterable[str]) -> str:
     return "".join(f"IFS= read -r {name}; export {name}; " for name in names)
 
 
-def warn_of_jobs(connection: MasterConnection, uploaded: Upload, *, starts_another: bool = False) -> None:
+def warn_about_shared_directory(
+    connection: MasterConnection, uploaded: Upload, *, starts_another: bool = False
+) -> None:
     """Warn on stderr of running jobs in the directory if the upload has changed their files or another job starts."""
     if not (uploaded.sent_files or starts_another):
         return

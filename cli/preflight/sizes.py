@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from cli.aws.deployed_template import read_template
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
-from cli.sizes.changes import Change, describe, leaves_no_master
+from cli.sizes.changes import SizeChange, describe
 from cli.sizes.groups import read_groups, sizes_by_node_type
 
 
 def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     """Report the change of the groups' sizes; an undeployed cluster has none."""
     if not target.props.is_placed:
-        yield ok("sizes", "cdk deploy starts no node: dlcluster up does, in a zone with room for all")
+        yield ok("sizes", "cdk deploy starts no node: dlcluster up does, in a zone with capacity for all")
         return
     if not is_deployed(target):
         return
     name = target.props.cluster_name
-    change = Change(
+    change = SizeChange(
         current=sizes_by_node_type(read_groups(target.clients.autoscaling, name)),
         old_template=read_template(target.clients.cloudformation, name).sizes(name),
         new_template=target.props.initial_sizes,
@@ -33,7 +33,7 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     message = "; ".join(describe(change))
     if change.is_refused:
         yield problem("sizes", message, "dlcluster resume")
-    elif leaves_no_master(change):
+    elif change.leaves_no_master:
         yield warning("sizes", message, "")
     else:
         yield ok("sizes", message)

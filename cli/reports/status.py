@@ -102,9 +102,21 @@ class Status:
         counts = f"{self.running} of {self.desired_nodes} nodes"
         if self.running > self.desired_nodes:
             terminating = self.running - self.desired_nodes
-            others = f"{terminating} {_be(terminating)} terminating"
+            others = f"{terminating} {_is_or_are(terminating)} terminating"
             counts = f"{self.running} nodes running, {self.desired_nodes} desired: {others}"
         return f"{self.cluster_name}: {counts}, generation {self.membership.generation}"
+
+    def lines(self, now: datetime, reasons: Sequence[str]) -> Iterator[str]:
+        """Yield all lines below the table; `reasons` are those for missing nodes."""
+        yield from self.alerts(now)
+        yield from (*self.release_lines(), *self.setup_lines(), *self.shared_storage_lines())
+        yield from self.missing_lines(reasons)
+
+    def alerts(self, now: datetime) -> Iterator[str]:
+        """Yield the lines about pauses and unexpected costs."""
+        yield from self.schedule_lines(now)
+        yield from self.idle_lines(now)
+        yield from self.warnings(now)
 
     def schedule_lines(self, now: datetime) -> Iterator[str]:
         """Yield when AWS pauses or deletes a running cluster, and the times of its Capacity Block, if any."""
@@ -244,10 +256,12 @@ class Status:
         ]
 
     def missing_lines(self, reasons: Sequence[str]) -> list[str]:
-        """Return the lines below the table of a cluster with missing nodes."""
+        """Return how many nodes are missing, and why; empty if none is."""
+        if not self.missing:
+            return []
         joined = len(self.membership.members)
         have = "has" if joined == 1 else "have"
-        numbers = f"{joined} {have} joined, {self.running} of these {_be(self.running)} running"
+        numbers = f"{joined} {have} joined, {self.running} of these {_is_or_are(self.running)} running"
         return [
             f"{self.missing} of {self.desired_nodes} nodes missing: {numbers} ({invocation()} why shows more)",
             *self._lost_lines(),
@@ -263,12 +277,12 @@ class Status:
         ]
         if not lost:
             return []
-        have, instances, them = ("was", "its instance", "it") if len(lost) == 1 else ("were", "their instances", "them")
+        was, instances, them = ("was", "its instance", "it") if len(lost) == 1 else ("were", "their instances", "them")
         names = " and ".join(filter(None, (", ".join(lost[:-1]), lost[-1])))
-        return [f"{names} {have} lost, {instances} terminated: EC2 Auto Scaling is replacing {them}"]
+        return [f"{names} {was} lost, {instances} terminated: EC2 Auto Scaling is replacing {them}"]
 
 
-def _be(count: int) -> str:
+def _is_or_are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 

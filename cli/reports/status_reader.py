@@ -13,15 +13,15 @@ from cli.reports.status import Status, scaling_reasons
 from stacks.settings.lifetime import DELETE
 
 
-def read_status(selected: ClusterContext) -> tuple[Status, list[str]]:
+def read_status(context: ClusterContext) -> tuple[Status, list[str]]:
     """Return the nodes, and the reasons if some are missing."""
-    clients, membership = selected.clients, selected.membership
-    groups, refusals = _groups(clients, selected.cluster.name)
+    clients, membership = context.clients, context.membership
+    groups, refusals = _groups(clients, context.cluster.name)
     # By the tag rather than by IDs: it also shows workers that a bake has left.
-    described = cluster_instances(clients.ec2, selected.cluster.name)
+    described = cluster_instances(clients.ec2, context.cluster.name)
     ids = [member.instance_id for member in membership.members]
     status = Status(
-        cluster_name=selected.cluster.name,
+        cluster_name=context.cluster.name,
         region=clients.region,
         membership=membership,
         instances={
@@ -32,11 +32,11 @@ def read_status(selected: ClusterContext) -> tuple[Status, list[str]]:
         # The groups have the desired numbers immediately; the membership only after the master's next pass.
         desired_nodes=groups.desired_nodes(default=membership.desired_nodes),
         protected_instances=groups.protected_instances,
-        expires=selected.cluster.expires,
-        capacity_block=parse_deployed_block(selected.cluster.capacity_block),
-        deletes_stack=selected.cluster.expiry_action == DELETE,
-        release=selected.cluster.release,
-        pause=_read_pause(clients, selected.cluster.table),
+        expires=context.cluster.expires,
+        capacity_block=parse_deployed_block(context.cluster.capacity_block),
+        deletes_stack=context.cluster.expiry_action == DELETE,
+        release=context.cluster.release,
+        pause=_read_pause(clients, context.cluster.table),
     )
     return status, [*refusals, *_reasons(clients, groups)] if status.missing else []
 

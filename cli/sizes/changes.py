@@ -9,7 +9,7 @@ from cli.shared_options import invocation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class SizeChange:
     """The sizes before a deploy, and those in the templates before and after it."""
 
     current: ClusterSizes
@@ -53,13 +53,13 @@ class Change:
             max(self.current[node_type].desired - self.after_deploy[node_type].desired, 0) for node_type in NODE_TYPES
         )
 
+    @property
+    def leaves_no_master(self) -> bool:
+        """Return True if the deploy leaves workers without a master, as a changed size does on a paused cluster."""
+        return self.after_deploy[MASTER].desired == 0 < self.after_deploy[WORKER].desired
 
-def leaves_no_master(change: Change) -> bool:
-    """Return True if the deploy leaves workers without a master, as a changed size does on a paused cluster."""
-    return change.after_deploy[MASTER].desired == 0 < change.after_deploy[WORKER].desired
 
-
-def describe(change: Change) -> Iterator[str]:
+def describe(change: SizeChange) -> Iterator[str]:
     """Yield, line by line, what the deploy will do."""
     old, new = (sizes[WORKER].desired for sizes in (change.old_template, change.new_template))
     paused = "the cluster is paused: " if change.is_paused else ""
@@ -80,7 +80,7 @@ def describe(change: Change) -> Iterator[str]:
         yield f"CloudFormation will terminate the {_newest(change.terminated)}"
     if not change.started and not change.terminated:
         yield f"{paused}the deploy starts and terminates no node"
-    if leaves_no_master(change):
+    if change.leaves_no_master:
         yield f"workers do nothing without a master: {invocation()} resume starts it"
 
 

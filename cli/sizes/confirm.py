@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, UsageError
 from cli.jobs.records import ENDED, WAITING, Job, read_jobs
 from cli.output import printable
@@ -26,10 +26,10 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def warn_of_running_jobs(selection: Selection) -> None:
+def warn_about_jobs_that_would_stop(selection: Selection) -> None:
     """Name, on standard error, the running jobs and what they lose; report it if the master cannot be reached."""
     try:
-        with open_connection(ssh_target(find_selected_cluster(selection))) as connection:
+        with open_connection(ssh_target(look_up_context(selection))) as connection:
             running = [job for job in read_jobs(connection) if job.state not in ENDED]
     except ClusterError as error:
         print(f"dlcluster: cannot determine which jobs run: {printable(str(error))}", file=sys.stderr)

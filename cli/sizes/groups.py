@@ -143,4 +143,4 @@ def require_placed(cluster: Cluster, declared: ClusterSizes) -> None:
     Raises ClusterError.
     """
     if all(size.is_paused for size in declared.values()):
-        raise ClusterError(f"no zone is chosen yet for {cluster.name}: dlcluster up finds one with room")
+        raise ClusterError(f"no zone is chosen yet for {cluster.name}: dlcluster up finds one with capacity")

@@ -30,8 +30,8 @@ CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Readiness:
-    """Readiness of a wait: what is missing, or nothing once it is over."""
+class WaitStatus:
+    """What a wait still lacks; nothing once it is over."""
 
     missing: str = ""
     failures: tuple[Activity, ...] = ()
@@ -42,14 +42,14 @@ class Readiness:
 def wait_until_gone(clients: Clients, cluster: Cluster, *, timeout_s: float = GONE_TIMEOUT_S) -> None:
     """Wait until both groups have no instances. Raises ClusterError, even if somebody starts the nodes again."""
 
-    def read_readiness() -> Readiness:
+    def read_status() -> WaitStatus:
         groups = read_groups(clients.autoscaling, cluster.name)
         if not is_paused(groups):
             raise ClusterError(f"somebody else has changed the sizes of {cluster.name}: run {invocation()} pause again")
         left = [f"{name} {state}" for group in groups.values() for name, state in group.instances.items()]
-        return Readiness(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
+        return WaitStatus(missing=f"{len(left)} of its nodes to end ({', '.join(left)})" if left else "")
 
-    _wait(read_readiness, timeout_s=timeout_s, advice=f"{invocation()} pause waits again")
+    _wait(read_status, timeout_s=timeout_s, advice=f"{invocation()} pause waits again")
 
 
 def wait_until_ready(
@@ -64,17 +64,17 @@ def wait_until_ready(
     if timeout_s is None:
         timeout_s = READY_TIMEOUT_S + (deployed_setup(cluster).timeout_s if cluster.setup else 0)
 
-    def read_readiness() -> Readiness:
+    def read_status() -> WaitStatus:
         groups = read_groups(clients.autoscaling, cluster.name)
         if sizes_by_node_type(groups) != declared:
             raise ClusterError(
                 f"somebody else has changed the sizes of {cluster.name}: run {invocation()} resume again"
             )
-        return _readiness(clients, cluster, groups, since=since)
+        return _read_status(clients, cluster, groups, since=since)
 
     try:
         return _wait(
-            read_readiness, timeout_s=timeout_s, advice=f"{invocation()} why shows more; {still_starting()}"
+            read_status, timeout_s=timeout_s, advice=f"{invocation()} why shows more; {still_starting()}"
         ).members
     except KeyboardInterrupt:
         print(f"dlcluster: not all nodes are ready; {still_starting()}", file=sys.stderr)
@@ -87,18 +87,18 @@ def still_starting() -> str:
     return f"EC2 Auto Scaling keeps starting nodes: {dlcluster} resume waits again, {dlcluster} pause terminates them"
 
 
-def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> Readiness:
+def _read_status(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> WaitStatus:
     desired = sum(group.size.desired for group in groups.values())
     launched = [name for group in groups.values() for name, state in group.instances.items() if state == IN_SERVICE]
     if len(launched) < desired:
         failures = _failed_launches(clients, groups, since=since)
-        return Readiness(missing=f"{desired - len(launched)} of {desired} nodes to start", failures=failures)
+        return WaitStatus(missing=f"{desired - len(launched)} of {desired} nodes to start", failures=failures)
     try:
         membership = read_membership(
             clients.dynamodb, table=cluster.table, networks=cluster.networks, cluster_name=cluster.name
         )
     except ClusterError as error:
-        return Readiness(missing=str(error))
+        return WaitStatus(missing=str(error))
     for member in membership.members:
         if member.instance_id in launched and member.has_failed_setup:
             raise ClusterError(f"the setup of {member.short_name} failed: {invocation()} why shows its last lines")
@@ -109,8 +109,8 @@ def _readiness(clients: Clients, cluster: Cluster, groups: GroupStates, *, since
         if member.instance_id in launched and not member.draining and instances[member.instance_id].state == RUNNING
     )
     if len(joined) < desired:
-        return Readiness(missing=f"{desired - len(joined)} of {desired} nodes to join the cluster")
-    return Readiness(members=joined)
+        return WaitStatus(missing=f"{desired - len(joined)} of {desired} nodes to join the cluster")
+    return WaitStatus(members=joined)
 
 
 def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) -> tuple[Activity, ...]:
@@ -123,18 +123,18 @@ def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) 
     return tuple(failure.newest for failure in distinct_failures(activities))
 
 
-def _wait(read_readiness: Callable[[], Readiness], *, timeout_s: float, advice: str) -> Readiness:
+def _wait(read_status: Callable[[], WaitStatus], *, timeout_s: float, advice: str) -> WaitStatus:
     """Wait until nothing is missing; print each change and each reason on standard error."""
     deadline, last_missing, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
-    while (readiness := read_readiness()).missing:
-        if readiness.missing != last_missing:
-            print(f"dlcluster: waiting for {readiness.missing}", file=sys.stderr)
-            last_missing = readiness.missing
-        for failure in readiness.failures:
+    while (status := read_status()).missing:
+        if status.missing != last_missing:
+            print(f"dlcluster: waiting for {status.missing}", file=sys.stderr)
+            last_missing = status.missing
+        for failure in status.failures:
             if failure.kind not in failures:
                 print(f"dlcluster: EC2 Auto Scaling: {printable(str(failure))}", file=sys.stderr)
-        failures |= {failure.kind for failure in readiness.failures}
+        failures |= {failure.kind for failure in status.failures}
         if time.monotonic() > deadline:
-            raise ClusterError(f"waited {timeout_s:.0f} s for {readiness.missing}: {advice}")
+            raise ClusterError(f"waited {timeout_s:.0f} s for {status.missing}: {advice}")
         time.sleep(POLL_S)
-    return readiness
+    return status

@@ -14,18 +14,18 @@ PROGRAM = "dlcluster"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def resolve_access(selected: ClusterContext) -> LoginSettings:
+def resolve_access(context: ClusterContext) -> LoginSettings:
     """Return how OpenSSH reaches this cluster. Raises ClusterError if the cluster has no master."""
-    cluster, membership, master = selected.cluster, selected.membership, selected.master
+    cluster, membership, master = context.cluster, context.membership, context.master
     # The running Python has boto3, the one on PATH may not. Pass table and networks, because finding them would cost
     # each login two more clients and a call.
     networks = ",".join(map(str, cluster.networks))
-    named = ("--region", selected.clients.region, "--table", cluster.table, "--networks", networks)
+    named = ("--region", context.clients.region, "--table", cluster.table, "--networks", networks)
     dlcluster_command = [ssh_path(path, "dlcluster's own path") for path in (sys.executable, str(own_program()))]
     address, session = None, (*dlcluster_command, "ssm-proxy", *named, cluster.name)
     if not cluster.is_private:
-        with selected.explain_if_paused():
-            address, session = master_address(selected.clients.ec2, membership, cluster_name=cluster.name), ()
+        with context.explain_if_paused():
+            address, session = master_address(context.clients.ec2, membership, cluster_name=cluster.name), ()
     return LoginSettings(
         cluster_name=cluster.name,
         login_user=cluster.login_user,
@@ -33,7 +33,7 @@ def resolve_access(selected: ClusterContext) -> LoginSettings:
         master_address=address,
         known_hosts_command=(*dlcluster_command, "known-hosts", "--cluster", cluster.name, *named),
         session_command=session,
-        identity=identity_path(selected.selection.identity),
+        identity=identity_path(context.selection.identity),
     )
 
 

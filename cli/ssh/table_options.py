@@ -31,10 +31,10 @@ def read_named_membership(
     checked_table = None if table is None else _table(table)
     checked_networks = None if networks is None else _networks(networks)
     if checked_table is None or checked_networks is None:  # a block of an older version names only the table
-        from cli.cluster_context import find_selected_cluster
+        from cli.cluster_context import look_up_context
 
-        selected = find_selected_cluster(replace(selection, cluster=cluster))
-        return selected.clients, selected.membership
+        context = look_up_context(replace(selection, cluster=cluster))
+        return context.clients, context.membership
     clients = create_clients(selection.region)
     membership = read_membership(
         clients.dynamodb, table=checked_table, networks=checked_networks, cluster_name=cluster or None

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from bootstrap.contract import PYTORCH_PYTHON
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.errors import ClusterError
 from cli.shared_options import Selection, invocation
 from cli.ssh.access import resolve_access
@@ -106,9 +106,9 @@ class RunningApp:
 def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: int | None) -> Iterator[RunningApp]:
     """Yield the application once it answers; it ends with the block. Raises ClusterError."""
     environment = venv or IMAGE_ENVIRONMENT
-    selected = find_selected_cluster(selection)
-    access = resolve_access(selected)
-    with open_connection(ssh_target(selected)) as connection:
+    context = look_up_context(selection)
+    access = resolve_access(context)
+    with open_connection(ssh_target(context)) as connection:
         line = shlex.join([f"{environment}/bin/python", "-c", PROBE, app.module, app.directory])
         done = connection.output(line, timeout_s=PROBE_TIMEOUT_S)
     port, has_directory = _parse_probe(done.exit_code, done.stdout, done.stderr, app, environment=environment)

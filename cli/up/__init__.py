@@ -1,1 +1,1 @@
-"""Start the complete fleet in the first candidate zone that has room for it, or start nothing."""
+"""Start the complete fleet in the first candidate zone with capacity for it, or start nothing."""

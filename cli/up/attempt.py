@@ -1,4 +1,4 @@
-"""Store the attempt in one zone as a tag of the workers' group, so that a killed call can be continued.
+"""Store the attempt in one zone as a tag of the workers' group, so that a killed run can be continued.
 
 The attempt's token makes each of its LaunchInstances a single launch, however often it is sent.
 """
@@ -72,8 +72,8 @@ def begin_attempt(clients: Clients, name: str, zone: str, declared: ClusterSizes
 def find_attempt(groups: GroupStates, declared: ClusterSizes) -> ZoneAttempt | None:
     """Return the attempt to continue; None if there is none for these numbers of nodes.
 
-    Groups that are closed again have been emptied in the meantime: the attempt's tokens would only repeat AWS's earlier
-    answers.
+    If a group's MaxSize is below the declared one, its nodes have been terminated since: AWS would only repeat its
+    earlier answers for the attempt's tokens.
     """
     if any(groups[node_type].size.max_size < declared[node_type].max_size for node_type in NODE_TYPES):
         return None

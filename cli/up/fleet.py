@@ -1,6 +1,6 @@
 """Start every node in one zone, or terminate those that were launched, which empties the groups again.
 
-Each step inspects the groups first, so that the next call completes one that was killed at any point.
+Each step inspects the groups first, so that the next run completes one that was killed at any point.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class FleetLauncher:
             launched = launch.run(groups)
         except LockHeldError:
             raise
-        except Exception as error:  # whatever failed, no node may keep costing money; a killed call is continued later
+        except Exception as error:  # whatever failed, no node may keep costing money; a killed run is continued later
             self.terminate(may_still_launch=not isinstance(error, ClientError))
             raise
         failed = next((result for result in launched.values() if result.code), None)

@@ -103,8 +103,8 @@ class Launch:
     def run(self, groups: GroupStates) -> dict[NodeType, LaunchResult]:
         """Launch the workers, then the master if all were launched. Raises ClusterError.
 
-        The workers come first because room for many nodes is harder to find. Skip a group that already has its nodes,
-        because AWS does not document how long it remembers a token.
+        The workers come first because capacity for many nodes is harder to find. Skip a group that already has its
+        nodes, because AWS does not document how long it remembers a token.
         """
         results: dict[NodeType, LaunchResult] = {}
         for node_type in (WORKER, MASTER):

@@ -1,4 +1,4 @@
-"""Find where an earlier call stopped, from only CloudFormation and the groups; terminate what cannot be continued."""
+"""Find where an earlier run stopped, from only CloudFormation and the groups; terminate what cannot be continued."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from cli.up.zone_deployer import ZoneDeployer, has_groups, is_placed, zone_param
 
 
 class OtherSizesError(ClusterError):
-    """The cluster is running, and this call must not change it."""
+    """The cluster is running, and this run must not change it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResumePoint:
-    """The point from which a call of ``dlcluster up`` goes on."""
+    """The point from which a run of ``dlcluster up`` goes on."""
 
     zone: str = ""
     """Zone in which to continue; empty if every group is empty."""
@@ -41,7 +41,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
         if not is_paused(groups):
             raise OtherSizesError(
                 f"{deployer.name} runs in {zone} with other sizes than cdk.json has: dlcluster resize or resume "
-                "changes them there, dlcluster pause terminates the nodes, so that up can look for room"
+                "changes them there, dlcluster pause terminates the nodes, so that up can look for capacity"
             )
         deployer.lock.acquire_or_renew()
         deployer.clear_zone()

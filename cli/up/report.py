@@ -47,7 +47,7 @@ def max_cost_per_attempt(props: ClusterProps, prices: PriceList) -> str:
 
 def ended_line(outcome: ZoneOutcome, props: ClusterProps, prices: PriceList) -> str:
     """Describe the outcome of a failed attempt, with its minimum cost."""
-    verdict = "refused" if outcome.is_final else "has no room for"
+    verdict = "refused" if outcome.is_final else "has no capacity for"
     message = f"{outcome.zone} {verdict} all {props.worker_count + 1} nodes: {outcome.reason}"
     if not outcome.nodes:
         return message

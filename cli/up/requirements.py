@@ -29,7 +29,7 @@ def require_zones(props: ClusterProps, cdk_options: tuple[str, ...], *, cluster:
 
 
 def require_spot(props: ClusterProps) -> None:
-    """Refuse scores for nodes that EC2 scores none for. Raises UsageError."""
+    """Refuse ``--by-spot-score`` without spot workers: EC2 scores only spot capacity. Raises UsageError."""
     if props.purchase != SPOT or not props.worker_count:
         got = f"purchase={props.purchase} and worker_count={props.worker_count}"
         raise UsageError(f"--by-spot-score needs purchase={SPOT} and a worker, got {got}: leave it out")

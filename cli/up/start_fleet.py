@@ -33,13 +33,13 @@ def start_fleet_in_first_zone(
     prices: PriceList,
     scores: Mapping[str, int] | None = None,
 ) -> str:
-    """Launch every node in the first zone that has room for all, and deploy there; return the zone.
+    """Launch every node in the first zone with capacity for all, and deploy there; return the zone.
 
     `zones_without_type` maps a zone to the reason. If `scores` is given, try the zones in descending order of score,
     otherwise in the order of the settings.
 
-    Raises ClusterError if no zone has room; no node is left then. After any other error nodes may be left, and a line
-    says so.
+    Raises ClusterError if no zone has capacity; no node is left then. After any other error nodes may be left, and a
+    line says so.
     """
     try:
         zone = _start(deployer, props, zones_without_type, until=until, prices=prices, scores=scores)
@@ -117,4 +117,4 @@ def _raise_no_capacity(
     if tried[-1].is_final:
         raise ClusterError(f"no other zone would help: {tried[-1].reason}; {left}")
     when = f" until {until:%H:%M}" if until else ", and --until tries again"
-    raise ClusterError(f"no zone had room for all {props.worker_count + 1} nodes{when}; {left}")
+    raise ClusterError(f"no zone had capacity for all {props.worker_count + 1} nodes{when}; {left}")

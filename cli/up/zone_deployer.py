@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ZONE: Final = "availability_zone"
 SETTLE_TIMEOUT_S: Final = 2700.0
-"""Timeout for a deploy that an earlier call started, in seconds, if the nodes have no setup."""
+"""Timeout for a deploy that an earlier run started, in seconds, if the nodes have no setup."""
 POLL_S: Final = 5.0
 _CHANGE_SET_ONLY: Final = "REVIEW_IN_PROGRESS"
 
@@ -40,7 +40,7 @@ class ZoneDeployer:
     settle_timeout_s: float = SETTLE_TIMEOUT_S
 
     def wait_for_settled_stack(self) -> "StackTypeDef | None":
-        """Wait for a deploy that an earlier call started, and return the stack. Raises ClusterError."""
+        """Wait for a deploy that an earlier run started, and return the stack. Raises ClusterError."""
         deadline, last_status = time.monotonic() + self.settle_timeout_s, ""
         while True:
             stack = describe_stack(self.clients.cloudformation, self.name)

@@ -1,4 +1,4 @@
-"""Try one zone after another until one has room for the complete fleet; repeat with back-off until a given time."""
+"""Try one zone after another until one has capacity for the complete fleet; repeat with back-off until a given time."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ MAX_BACKOFF_S: Final = 600.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneRounds:
-    """Search for a zone with room for a cluster's nodes, round after round."""
+    """Search for a zone with capacity for a cluster's nodes, round after round."""
 
     deployer: ZoneDeployer
     declared: ClusterSizes
@@ -32,7 +32,7 @@ class ZoneRounds:
     def run(self, resume_zone: str = "") -> Iterator[ZoneOutcome]:
         """Yield the outcome of each attempt, ending with the first complete or final one. Raises ClusterError.
 
-        An attempt that an earlier call began in `resume_zone` is completed first.
+        An attempt that an earlier run began in `resume_zone` is completed first.
         """
         backoff_s, current = FIRST_BACKOFF_S, resume_zone
         order = sorted(self.zones, key=lambda zone: zone != resume_zone)
@@ -44,7 +44,7 @@ class ZoneRounds:
                     return
             if self._is_over(backoff_s):
                 return
-            print(f"dlcluster: no zone has room; trying again in {backoff_s:.0f} s", file=sys.stderr)
+            print(f"dlcluster: no zone has capacity; trying again in {backoff_s:.0f} s", file=sys.stderr)
             self.deployer.lock.acquire_or_renew()
             time.sleep(backoff_s)
             if self._is_over(0.0):  # the machine may have slept for longer

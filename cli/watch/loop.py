@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import NoReturn
 
 from cli.aws.clients import aws_errors, create_clients
-from cli.cluster_context import look_up
+from cli.cluster_context import look_up_context
 from cli.errors import ClusterError, CredentialsError, NoClusterError, UsageError
 from cli.output import printable
 from cli.shared_options import Selection
@@ -22,12 +22,12 @@ def watch(
     clients = create_clients(selection.region)
     with display(as_json=as_json) as show, closing(Watcher()) as watcher:
         # If the first snapshot fails, fail like status, because nothing has been shown yet.
-        show(watcher.take_snapshot(look_up(selection, clients)))
+        show(watcher.take_snapshot(look_up_context(selection, clients)))
         while True:
             sleep(interval_s)
             try:
                 with aws_errors(selection.region):
-                    show(watcher.take_snapshot(look_up(selection, clients)))
+                    show(watcher.take_snapshot(look_up_context(selection, clients)))
             except (CredentialsError, NoClusterError, UsageError):
                 raise
             except ClusterError as error:

@@ -25,14 +25,14 @@ JOBS_TIMEOUT_S: Final = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """State of a cluster at one moment; `trouble` is the reason if the master did not answer."""
+    """State of a cluster at one moment; `error` is the reason if the master did not answer."""
 
     status: Status
     reasons: Sequence[str]
     checks: Mapping[int, NodeCheck] = field(default_factory=dict)
     jobs: Sequence[Job] = ()
     """Jobs that have not ended."""
-    trouble: str = ""
+    error: str = ""
 
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return columns and rows; GPUs have a column if any node has some."""
@@ -51,16 +51,11 @@ class Snapshot:
         """Return the lines below the table."""
         now = utc_now()
         jobs = [_job_line(job, now) for job in self.jobs]
-        if not (jobs or self.trouble):
+        if not (jobs or self.error):
             jobs = ["no job runs"]
-        warnings = [
-            *self.status.schedule_lines(now),
-            *self.status.idle_lines(now),
-            *self.status.warnings(now),
-        ]
-        missing = self.status.missing_lines(self.reasons) if self.status.missing else []
-        trouble = [f"nodes and jobs are not known: {self.trouble}"] if self.trouble else []
-        return [printable(line) for line in (*jobs, *warnings, *missing, *trouble)]
+        alerts, missing = self.status.alerts(now), self.status.missing_lines(self.reasons)
+        error = [f"nodes and jobs are not known: {self.error}"] if self.error else []
+        return [printable(line) for line in (*jobs, *alerts, *missing, *error)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object: the status, extended by the nodes' answers, and the jobs."""
@@ -68,7 +63,7 @@ class Snapshot:
         for node in status["nodes"]:
             check = self.checks.get(node["index"])
             node.update(check.to_dict() if check else {"agent": None, "sshd": None, "gpus": []})
-        return {**status, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.trouble or None}
+        return {**status, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.error or None}
 
 
 def _job_line(job: Job, now: datetime) -> str:
@@ -84,18 +79,18 @@ class Watcher:
         self._master = ""
         self._open = ExitStack()
 
-    def take_snapshot(self, selected: ClusterContext) -> Snapshot:
+    def take_snapshot(self, context: ClusterContext) -> Snapshot:
         """Return a snapshot, with the reason if the master does not answer. Raises ClusterError if AWS does not."""
-        status, reasons = read_status(selected)
+        status, reasons = read_status(context)
         try:
-            connection = self._connect(selected)
-            checks = check_nodes(connection, [member.node_index for member in selected.membership.members])
+            connection = self._connect(context)
+            checks = check_nodes(connection, [member.node_index for member in context.membership.members])
             running = [job for job in read_jobs(connection, timeout_s=JOBS_TIMEOUT_S) if job.state not in ENDED]
         except UsageError:
             raise
         except ClusterError as error:
             self.close()
-            return Snapshot(status=status, reasons=reasons, trouble=str(error))
+            return Snapshot(status=status, reasons=reasons, error=str(error))
         return Snapshot(status=status, reasons=reasons, checks=checks, jobs=running)
 
     def close(self) -> None:
@@ -103,11 +98,11 @@ class Watcher:
         self._open.close()
         self._connection = None
 
-    def _connect(self, selected: ClusterContext) -> MasterConnection:
-        master = selected.master.instance_id
+    def _connect(self, context: ClusterContext) -> MasterConnection:
+        master = context.master.instance_id
         if self._connection is None or master != self._master:
             self.close()
-            with aws_errors(selected.clients.region):
-                self._connection = self._open.enter_context(open_connection(ssh_target(selected)))
+            with aws_errors(context.clients.region):
+                self._connection = self._open.enter_context(open_connection(ssh_target(context)))
             self._master = master
         return self._connection

@@ -18,7 +18,7 @@ from cli.aws.clients import Clients
 from cli.cluster_lock import Lock
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, put_membership, run_instances, template
 from tests.cli.json_page import undocumented_keys
-from tests.cli.up.up_cluster import GONE, SETTINGS, UpCluster, note_changes
+from tests.cli.up.up_cluster import DEAD_PID, SETTINGS, UpCluster, note_changes
 from tests.local.aws.harness import REGION as LOCAL_REGION
 from tests.local.aws.harness import AccountLimits, Aws, Stacks, serving
 from tests.service_models import shared_models
@@ -149,7 +149,7 @@ def cluster(
     monkeypatch.setattr("cli.cdk.deploy.subprocess.run", made.cdk)
     monkeypatch.setattr("cli.up.zone_deployer.require_cdk", lambda: None)
     monkeypatch.setattr("cli.cluster_lock._boot", lambda: "boot")
-    monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, pid=GONE))
+    monkeypatch.setattr("cli.commands.cluster.up.Lock", partial(Lock, pid=DEAD_PID))
     # The command queries the quota before each question; one test does so too.
     monkeypatch.setattr("cli.up.requirements.require_quota", lambda _: None)
 

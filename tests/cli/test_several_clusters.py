@@ -19,7 +19,7 @@ def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFix
     assert main(["status"]) == EXIT_USAGE
     assert error_line(capsys) == "more than one cluster in eu-west-1, choose with --cluster: one, two"
     assert main(["status", "--cluster", "three"]) == EXIT_NO_CLUSTER
-    assert error_line(capsys) == "no cluster 'three' in eu-west-1, there is: one, two"
+    assert error_line(capsys) == "no cluster 'three' in eu-west-1; clusters there: one, two"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import click
 from cli.aws.allow_list import AllowedBlock, AllowList, allow_list_id
 from cli.aws.clients import create_clients
 from cli.aws.own_address import URL, VARIABLE, own_address
-from cli.cluster_context import select_cluster
+from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json, print_table
@@ -44,7 +44,7 @@ def command(selection: Selection, *, cidr: str | None, me: bool, time: str | Non
     """
     more = _checked(cidr, me=me, time=time, remove=remove)
     clients = create_clients(selection.region)
-    cluster = select_cluster(selection, clients)
+    cluster = resolve_cluster(selection, clients)
     allowed = AllowList(clients.ec2, allow_list_id(cluster))
     block = f"{own_address()}/32" if me else cidr
     now = datetime.now(timezone.utc).replace(microsecond=0)

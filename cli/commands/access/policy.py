@@ -3,7 +3,7 @@
 import json
 
 from cli.aws.clients import create_clients
-from cli.cluster_context import select_cluster
+from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.shared_options import Selection
 from cli.ssh.user_policy import AwsScope, user_policy
@@ -17,7 +17,7 @@ def command(selection: Selection) -> int:
     with no other permissions must name the cluster: dlcluster --cluster NAME.
     """
     clients = create_clients(selection.region)
-    cluster = select_cluster(selection, clients)
+    cluster = resolve_cluster(selection, clients)
     _, partition, _, _, account, _ = clients.sts.get_caller_identity()["Arn"].split(":", 5)
     scope = AwsScope(partition=partition, region=clients.region, account=account)
     print(json.dumps(user_policy(cluster, scope), indent=2))

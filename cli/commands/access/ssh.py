@@ -6,7 +6,7 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import choose_node
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.command import cluster_command
 from cli.completion import complete_node
 from cli.errors import ClusterError
@@ -29,10 +29,10 @@ def command(selection: Selection, *, node: str, command: tuple[str, ...]) -> int
 
     One word after -- is a line for the node's shell; several words reach the program unchanged.
     """
-    selected = find_selected_cluster(selection)
-    remove_expired_addresses(selected.clients, selected.cluster)
-    reached = resolve_access(selected)  # Without a master no node is reachable.
-    member = choose_node(node, selected.membership.members, cluster_name=selected.cluster.name)
+    context = look_up_context(selection)
+    remove_expired_addresses(context.clients, context.cluster)
+    reached = resolve_access(context)  # Without a master no node is reachable.
+    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     words = [remote_command(command)] if command else []
     arguments = ["ssh", *ssh_arguments(reached, member), *words]
     try:

@@ -1,6 +1,6 @@
 """``dlcluster ssh-config``: print a block for the user's SSH configuration."""
 
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.command import cluster_command
 from cli.shared_options import Selection
 from cli.ssh.access import resolve_access
@@ -13,6 +13,6 @@ def command(selection: Selection) -> int:
 
     It works with ssh, scp and rsync, and stays valid when nodes are replaced. Print it again after adding nodes.
     """
-    selected = find_selected_cluster(selection)
-    print(config_text(resolve_access(selected), selected.membership.members), end="")
+    context = look_up_context(selection)
+    print(config_text(resolve_access(context), context.membership.members), end="")
     return 0

@@ -11,7 +11,7 @@ import click
 
 from bootstrap.contract import MASTER
 from cli.aws.nodes import ClusterNode, choose_node
-from cli.cluster_context import find_selected_cluster
+from cli.cluster_context import look_up_context
 from cli.command import cluster_command
 from cli.completion import complete_node
 from cli.errors import EXIT_INTERRUPTED, ClusterError
@@ -44,9 +44,9 @@ def command(selection: Selection, *, node: str, port: int, local_port: int | Non
 
     Nothing is opened to the network: the port goes through ssh, and only this machine can reach it.
     """
-    selected = find_selected_cluster(selection)
-    reached = resolve_access(selected)  # Without a master no node is reachable.
-    member = choose_node(node, selected.membership.members, cluster_name=selected.cluster.name)
+    context = look_up_context(selection)
+    reached = resolve_access(context)  # Without a master no node is reachable.
+    member = choose_node(node, context.membership.members, cluster_name=context.cluster.name)
     here = free_port(port, 0) if local_port is None else free_port(local_port)
     probe = shlex.join(["bash", "-c", PROBE, str(port)])
     with forwarding(reached, member, here=here, port=port, command=[probe]) as process:

@@ -33,14 +33,14 @@ def command(selection: Selection, *, as_json: bool) -> int:
     or EFA devices than it should have, or if even its fastest pair is below two thirds of the nodes' median. The exit
     code is 1 then. It is refused while a job runs.
     """
-    with connect_to_master(selection) as (selected, connection):
+    with connect_to_master(selection) as (context, connection):
         _refuse_while_a_job_runs(connection)
         done = _measure(connection)
-    membership = selected.membership
+    membership = context.membership
     report = parse_report(done.stdout.decode(errors="replace"), membership.members)
     missing = max(membership.desired_training_nodes - len(report.nodes), 0)
     if as_json:
-        print_json(cluster=selected.cluster.name, missing_nodes=missing, **report.to_dict())
+        print_json(cluster=context.cluster.name, missing_nodes=missing, **report.to_dict())
     else:
         print(report.summary)
         print_table(COLUMNS, [node.row for node in report.nodes])

@@ -3,7 +3,7 @@
 import click
 
 from cli.aws.clients import create_clients
-from cli.cluster_context import select_cluster
+from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.costs.amounts import dollars, dollars_by_kind
 from cli.costs.forecast import FORECASTS, cost_ahead, document, upcoming_end
@@ -24,7 +24,7 @@ def command(selection: Selection, *, forecast: bool, as_json: bool) -> int:
     taxes.
     """
     clients = create_clients(selection.region)
-    cluster = select_cluster(selection, clients)
+    cluster = resolve_cluster(selection, clients)
     cost = read_cost(clients, cluster)
     end = upcoming_end(cluster)
     if as_json:

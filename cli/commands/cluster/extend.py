@@ -48,7 +48,7 @@ def command(selection: Selection, *, time: str, deploy: bool, cdk_options: tuple
     clients = create_clients(selection.region)
     cluster = find_cluster(clients.cloudformation, name=props.cluster_name, region=clients.region)
     require_settled(cluster)
-    # Do not use cdk.json, which an interrupted call may have changed: the next one must not add to that.
+    # Do not use cdk.json, which an interrupted run may have changed: the next one must not add to that.
     now = datetime.now(timezone.utc)
     expires = format_utc(max(now, cluster.expires or now) + more)
     before = _paused(clients, cluster)

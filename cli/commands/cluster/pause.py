@@ -6,13 +6,13 @@ import click
 
 from cli.aws.clients import create_clients
 from cli.aws.deployed_template import read_template
-from cli.cluster_context import select_cluster
+from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.costs.parts import paused_line
 from cli.costs.read import read_parts
 from cli.output import json_option, print_json
 from cli.shared_options import Selection, invocation
-from cli.sizes.confirm import confirm, warn_of_running_jobs
+from cli.sizes.confirm import confirm, warn_about_jobs_that_would_stop
 from cli.sizes.groups import (
     instance_ids,
     is_paused,
@@ -36,11 +36,11 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
 
     Running jobs end. The bucket, the network, the master's public address and the settings stay. cdk deploy changes
     them and starts nodes only if worker_count or min_workers has changed, or if it fails and is rolled back. Nodes in
-    standby or protected from scale-in are named, and terminated too. A second call is harmless, and completes one that
+    standby or protected from scale-in are named, and terminated too. A second run is harmless, and completes one that
     was interrupted.
     """
     clients = create_clients(selection.region)
-    cluster = select_cluster(selection, clients)
+    cluster = resolve_cluster(selection, clients)
     require_settled(cluster)
     groups = read_groups(clients.autoscaling, cluster.name)
     instances = instance_ids(groups)
@@ -49,7 +49,7 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
         for instance_id, reason in survivors.items():
             print(f"dlcluster: {instance_id} is {reason}, and is terminated too", file=sys.stderr)
         if instances:
-            warn_of_running_jobs(selection)
+            warn_about_jobs_that_would_stop(selection)
         advice = f"pull results first: {invocation()} pull"
         confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
         pause_groups(clients, cluster.name)

@@ -17,8 +17,8 @@ from cli.costs.read import read_parts
 from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json
 from cli.shared_options import Selection, invocation
-from cli.sizes.changes import Change, describe, leaves_no_master
-from cli.sizes.confirm import confirm, warn_of_running_jobs
+from cli.sizes.changes import SizeChange, describe
+from cli.sizes.confirm import confirm, warn_about_jobs_that_would_stop
 from cli.sizes.groups import read_groups, require_placed, require_settled, resume_groups, sizes_by_node_type
 from cli.sizes.waiting import wait_until_ready
 from stacks.prices.price_list import price_list
@@ -41,7 +41,7 @@ def command(
     """Change the number of workers, the nodes besides the master: write ./cdk.json, print the changes, and deploy.
 
     Run it in the directory of cdk deploy, with the -c options of your deploys. The newest workers are terminated first.
-    On a paused cluster the master starts too. A second call completes one that was interrupted.
+    On a paused cluster the master starts too. A second run completes one that was interrupted.
     """
     if any(pair.partition("=")[0] == SETTING for pair in cdk_options):
         raise UsageError(f"-c {SETTING} cannot be combined with the argument")
@@ -56,7 +56,7 @@ def command(
     template = read_template(clients.cloudformation, cluster.stack_name)
     require_placed(cluster, template.sizes(cluster.name))
     groups = read_groups(clients.autoscaling, cluster.name)
-    change = Change(
+    change = SizeChange(
         current=sizes_by_node_type(groups), old_template=template.sizes(cluster.name), new_template=props.initial_sizes
     )
     _print_change(change, clients, cluster, template)
@@ -66,10 +66,10 @@ def command(
         )
     if deploy and not yes:
         if change.terminated:
-            warn_of_running_jobs(selection)
+            warn_about_jobs_that_would_stop(selection)
         confirm(f"continue with {workers} workers?", yes=yes)
     set_and_deploy(SETTING, workers, cdk_options=cdk_options, region=clients.region, deploy=deploy)
-    if deploy and leaves_no_master(change):
+    if deploy and change.leaves_no_master:
         # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.
         resume_groups(clients, cluster.name, change.new_template)
         # The deploy may have changed the setup, for which the wait allows.
@@ -81,7 +81,7 @@ def command(
     return 0
 
 
-def _print_change(change: Change, clients: Clients, cluster: Cluster, template: DeployedTemplate) -> None:
+def _print_change(change: SizeChange, clients: Clients, cluster: Cluster, template: DeployedTemplate) -> None:
     """Print on stderr what the deploy changes, and the cost per hour before and after."""
     prices = price_list(clients.region)
 

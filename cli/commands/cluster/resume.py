@@ -9,7 +9,7 @@ from bootstrap.contract import NODE_TYPES
 from cli.aws.clients import create_clients
 from cli.aws.clusters import Cluster
 from cli.aws.deployed_template import read_template
-from cli.cluster_context import select_cluster
+from cli.cluster_context import resolve_cluster
 from cli.command import cluster_command
 from cli.costs.read import read_parts
 from cli.errors import ClusterError
@@ -34,11 +34,11 @@ from stacks.settings.parsing import format_utc
 def command(selection: Selection, *, timeout: float | None, as_json: bool) -> int:
     """Restore both groups to the sizes of the last deploy, and wait until every node is ready under its number.
 
-    The nodes are new machines: their disks are as after a deploy. A second call is harmless, and completes one that was
+    The nodes are new machines: their disks are as after a deploy. A second run is harmless, and completes one that was
     interrupted.
     """
     clients = create_clients(selection.region)
-    cluster = select_cluster(selection, clients)
+    cluster = resolve_cluster(selection, clients)
     require_settled(cluster)
     if cluster.expires is not None and cluster.expires <= datetime.now(timezone.utc):
         raise ClusterError(

@@ -39,10 +39,10 @@ def command(selection: Selection, *, as_json: bool) -> int:
     failed; a node on which it failed gets no more jobs. It is refused while a job runs, and no job starts on a node
     while the setup runs there. Nodes that already have it are skipped.
     """
-    with connect_to_master(selection) as (selected, connection):
-        setup = deployed_setup(selected.cluster)
+    with connect_to_master(selection) as (context, connection):
+        setup = deployed_setup(context.cluster)
         done = f"{SETUP_DONE}:{setup.sha256[:SETUP_HASH_LENGTH]}"
-        behind = [member for member in selected.membership.members if member.setup != done]
+        behind = [member for member in context.membership.members if member.setup != done]
         for members in _first_one_then_many(behind):
             _refuse_while_a_job_runs(connection)
             if not as_json:
@@ -51,7 +51,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
             _run_on_all(connection, members, setup)
     names = [member.short_name for member in behind]
     if as_json:
-        print_json(cluster=selected.cluster.name, sha256=setup.sha256, nodes=names)
+        print_json(cluster=context.cluster.name, sha256=setup.sha256, nodes=names)
     else:
         print(f"setup {setup.sha256[:SETUP_HASH_LENGTH]}: done on {', '.join(names) if names else 'all nodes before'}")
     return 0

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from cli.aws.clients import aws_errors
-from cli.cluster_context import ClusterContext, find_selected_cluster
+from cli.cluster_context import ClusterContext, look_up_context
 from cli.command import cluster_command
 from cli.costs.read import Cost, read_cost
 from cli.errors import ClusterError, UsageError
@@ -49,10 +49,10 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         watch(selection, interval_s=interval or INTERVAL_S, as_json=as_json)  # never returns
     if interval is not None:
         raise UsageError("--interval requires --watch")
-    selected = find_selected_cluster(selection)
-    remove_expired_addresses(selected.clients, selected.cluster)
-    status, reasons = read_status(selected)
-    cost = _cost(selected)
+    context = look_up_context(selection)
+    remove_expired_addresses(context.clients, context.cluster)
+    status, reasons = read_status(context)
+    cost = _cost(context)
     now = datetime.now(timezone.utc)
     if as_json:
         print_json(
@@ -63,27 +63,18 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
         return 0
     print(status.summary)
     print_table(COLUMNS, status.rows())
-    missing = status.missing_lines(reasons) if status.missing else ()
-    for line in (
-        *status.schedule_lines(now),
-        *status.idle_lines(now),
-        *status.warnings(now),
-        *status.release_lines(),
-        *status.setup_lines(),
-        *status.shared_storage_lines(),
-        *missing,
-    ):
+    for line in status.lines(now, reasons):
         print(line)
     if cost:
         print("\n".join(cost.lines()))
     return 0
 
 
-def _cost(selected: ClusterContext) -> Cost | None:
+def _cost(context: ClusterContext) -> Cost | None:
     """Return the cost; if there is none, print the reason on stderr."""
     try:
-        with aws_errors(selected.clients.region):
-            return read_cost(selected.clients, selected.cluster)
+        with aws_errors(context.clients.region):
+            return read_cost(context.clients, context.cluster)
     except ClusterError as error:
         print(f"dlcluster: cannot determine the cost: {printable(str(error))}", file=sys.stderr)
         return None

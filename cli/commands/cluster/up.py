@@ -1,4 +1,4 @@
-"""``dlcluster up``: start the complete fleet in the first candidate zone that has room for it, or nothing."""
+"""``dlcluster up``: start the complete fleet in the first candidate zone with capacity for it, or nothing."""
 
 import sys
 from pathlib import Path
@@ -45,11 +45,11 @@ def command(
     cdk_options: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Deploy, and start all nodes in the first zone of the setting zones that has room for the complete fleet.
+    """Deploy, and start all nodes in the first zone of the setting zones with capacity for the complete fleet.
 
     A zone that gives fewer nodes keeps none. Once all nodes are up, the zone is written to cdk.json as
-    availability_zone, and up waits until every node is ready. A second call is harmless, and completes one that was
-    interrupted; on a paused cluster it searches for room again. Run it in the directory of cdk deploy.
+    availability_zone, and up waits until every node is ready. A second run is harmless, and completes one that was
+    interrupted; on a paused cluster it searches for capacity again. Run it in the directory of cdk deploy.
     """
     settings = read_context(Path.cwd(), cdk_options)
     props = read_props(settings)

@@ -36,7 +36,7 @@ def command(selection: Selection, *, yes: bool, cdk_options: tuple[str, ...], as
     Nodes that are launched after the next cdk deploy have what the setup installed, and whatever jobs changed on that
     worker; only a new master runs the setup again. The image is of the most recently launched worker that has the
     setup. That worker leaves the cluster and is replaced; its keys, home directories, logs and node state are removed,
-    and it is terminated once the image is available. bake is refused while a job or another bake runs. A second call
+    and it is terminated once the image is available. bake is refused while a job or another bake runs. A second run
     completes one that was interrupted, and takes an image of the same setup that exists. Run it in the directory of cdk
     deploy, with the -c options of your deploys.
     """
@@ -46,23 +46,23 @@ def command(selection: Selection, *, yes: bool, cdk_options: tuple[str, ...], as
     if selection.cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {selection.cluster}")
     chosen = replace(selection, cluster=props.cluster_name)
-    with interruptible(), connect_to_master(chosen) as (selected, connection):
-        ec2, name, setup = selected.clients.ec2, selected.cluster.name, deployed_setup(selected.cluster)
-        caller = selected.clients.sts.get_caller_identity()["Arn"]
-        lock = Lock(clients=selected.clients, name=name, caller=caller, command=BAKE_ID)
+    with interruptible(), connect_to_master(chosen) as (context, connection):
+        ec2, name, setup = context.clients.ec2, context.cluster.name, deployed_setup(context.cluster)
+        caller = context.clients.sts.get_caller_identity()["Arn"]
+        lock = Lock(clients=context.clients, name=name, caller=caller, command=BAKE_ID)
         lock.acquire_or_renew()
         try:
-            image_id = find_image(ec2, newest_node(selected), cluster_name=name, sha256=setup.sha256)
+            image_id = find_image(ec2, newest_node(context), cluster_name=name, sha256=setup.sha256)
             worker = None
             if image_id is None:
-                image_id, worker = bake(selected, connection, setup, lock, yes=yes)
+                image_id, worker = bake(context, connection, setup, lock, yes=yes)
             else:
                 # A bake that was killed may have left its worker, whose disk is erased.
                 with terminating_after(ec2, lock, cluster_name=name):
                     wait_for_image(ec2, image_id, keep_alive=lock.acquire_or_renew)
         finally:
             lock.release()
-    set_and_deploy(SETTING, image_id, cdk_options=cdk_options, region=selected.clients.region, deploy=False)
+    set_and_deploy(SETTING, image_id, cdk_options=cdk_options, region=context.clients.region, deploy=False)
     if as_json:
         print_json(cluster=name, ami=image_id, sha256=setup.sha256, instance_id=worker)
     else:

@@ -17,10 +17,10 @@ NAME = COLUMNS.index("NAME")
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
     """List the jobs that were started on the master, newest last, and why the latest failed ones failed."""
-    with connect_to_master(selection) as (selected, connection):
+    with connect_to_master(selection) as (context, connection):
         jobs = read_jobs(connection)
     if as_json:
-        print_json(cluster=selected.cluster.name, jobs=[job.to_dict() for job in jobs])
+        print_json(cluster=context.cluster.name, jobs=[job.to_dict() for job in jobs])
     else:
         now = utc_now()
         rows: list[tuple[str, ...]] = [COLUMNS, *(job.row(now) for job in jobs)]

@@ -25,7 +25,7 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
     """Show a job's output, each line with its node."""
     options = {"--rank": rank, "--node": node}
     words = [word for name, value in options.items() if value is not None for word in (name, value)]
-    with connect_to_master(selection) as (selected, connection):
+    with connect_to_master(selection) as (context, connection):
         try:
             code = show_logs(connection, [*(["-f"] if follow else []), *words, *([job] if job else [])])
         except KeyboardInterrupt:
@@ -34,6 +34,6 @@ def command(selection: Selection, *, follow: bool, rank: str | None, node: str |
             after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
             print(f"{after_echo}dlcluster: the job keeps running; {invocation()} stop ends it", file=sys.stderr)
             return EXIT_INTERRUPTED
-    if code and job == selected.cluster.name:
+    if code and job == context.cluster.name:
         print(f"dlcluster: {job} is a cluster: dlcluster logs --cluster {job} shows its last job", file=sys.stderr)
     return code

@@ -51,9 +51,9 @@ def command(selection: Selection, *, remote: str, local: str, overwrite: bool, a
     if not colon or "/" in node:
         node, path = MASTER, remote
     differing = Differing()
-    with connect_to_master(selection) as (selected, connection):
-        membership = selected.membership
-        member = choose_node(node, membership.members, cluster_name=selected.cluster.name)
+    with connect_to_master(selection) as (context, connection):
+        membership = context.membership
+        member = choose_node(node, membership.members, cluster_name=context.cluster.name)
         try:
             source = remote_tar(path, member, master=membership.master)
             got = download(connection, source, local, differing=differing, overwrites=overwrite)
@@ -72,7 +72,7 @@ def command(selection: Selection, *, remote: str, local: str, overwrite: bool, a
         print(f"dlcluster: run and push from here will send {printable(str(got.path))}: {advice}", file=sys.stderr)
     if as_json:
         print_json(
-            cluster=selected.cluster.name,
+            cluster=context.cluster.name,
             path=str(got.path),
             files=got.files,
             bytes=got.size,

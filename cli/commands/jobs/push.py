@@ -9,7 +9,7 @@ from cli.command import cluster_command
 from cli.files.progress import summary, upload_bar
 from cli.files.upload import upload
 from cli.jobs.launch_options import overwrite_option
-from cli.jobs.start import copy_to_all_nodes, warn_of_jobs
+from cli.jobs.start import copy_to_all_nodes, warn_about_shared_directory
 from cli.output import json_option, print_json
 from cli.shared_options import Selection
 from cli.ssh.master import connect_to_master
@@ -28,14 +28,14 @@ def command(selection: Selection, *, directory: Path, to: str | None, sync_overw
     Files that .gitignore names are left out; outside a git checkout, hidden folders are too. Only what differs is sent.
     Files written there by jobs are kept; a file that was changed there since it was sent is not overwritten.
     """
-    with connect_to_master(selection) as (selected, connection):
+    with connect_to_master(selection) as (context, connection):
         uploaded = upload(connection, directory, to=to, show=upload_bar)
         print(f"dlcluster: {summary(uploaded)}", file=sys.stderr)
-        warn_of_jobs(connection, uploaded)
+        warn_about_shared_directory(connection, uploaded)
         copy_to_all_nodes(connection, uploaded, overwrites=sync_overwrite)
     if as_json:
         print_json(
-            cluster=selected.cluster.name,
+            cluster=context.cluster.name,
             directory=f"~/{uploaded.name}",
             files=uploaded.files,
             bytes=uploaded.size,

@@ -76,23 +76,23 @@ def command(
         require_inside_upload(script)
         require_script_exists(words[0])
         require_runs(words)
-    with connect_to_master(selection) as (selected, connection):
-        refuse_cluster_name(words, selected.cluster.name)
-        refuse_other_launchers(words, nnodes=launch_options.nnodes or selected.membership.desired_training_nodes)
+    with connect_to_master(selection) as (context, connection):
+        refuse_cluster_name(words, context.cluster.name)
+        refuse_other_launchers(words, nnodes=launch_options.nnodes or context.membership.desired_training_nodes)
         if launch_options.secret:
-            check_secrets_are_known(selected.membership.members)
-        for line in release_lines(selected.membership.members, stack=selected.cluster.release):
+            check_secrets_are_known(context.membership.members)
+        for line in release_lines(context.membership.members, stack=context.cluster.release):
             print(f"dlcluster: {line}", file=sys.stderr)
         uploaded = upload_directory(connection, to=to) if sync else None
         if uploaded is not None:
-            note_independent_processes(script, nodes=launch_options.nnodes or len(selected.membership.members))
+            note_independent_processes(script, nodes=launch_options.nnodes or len(context.membership.members))
         job_id = start_job(connection, words, options=launch_options, uploaded=uploaded, log_follows=not detach)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait
             print(f"dlcluster: job {job_id} {'is submitted' if may_wait else 'runs'}", file=sys.stderr)
             return follow_to_end(connection, job_id)
     if as_json:
-        print_json(cluster=selected.cluster.name, job=job_id, directory=f"~/{uploaded.name}" if uploaded else None)
+        print_json(cluster=context.cluster.name, job=job_id, directory=f"~/{uploaded.name}" if uploaded else None)
     else:
         print(job_id)
         print(f"dlcluster: follow it with: {invocation()} logs -f {job_id}", file=sys.stderr)

@@ -18,11 +18,11 @@ def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
 
     Its processes get SIGTERM, and SIGKILL ten seconds later. cdk destroy removes the cluster itself.
     """
-    with connect_to_master(selection) as (selected, connection):
+    with connect_to_master(selection) as (context, connection):
         try:
             done = run_launcher_command(connection, "stop", *([job] if job else []))
         except ClusterError as error:
-            if job != selected.cluster.name:
+            if job != context.cluster.name:
                 raise
             advice = f"{invocation()} pause terminates its nodes, cdk destroy removes it"
             raise UsageError(f"{error}; {job} is a cluster: {advice}") from error
@@ -31,7 +31,7 @@ def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
         raise ClusterError("the launcher on the master did not say how the job ended")
     job_id, state = map(printable, printed)
     if as_json:
-        print_json(cluster=selected.cluster.name, job=job_id, state=state)
+        print_json(cluster=context.cluster.name, job=job_id, state=state)
     else:
         print(f"{job_id} {state}")
     return 0

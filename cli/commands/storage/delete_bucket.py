@@ -22,7 +22,7 @@ def command(selection: Selection, *, bucket: str | None, yes: bool, as_json: boo
     """Delete a bucket that a destroyed cluster left behind, with every version of every object; without one, list them.
 
     It refuses a bucket that a stack uses, and one that no cluster made. It sees only the stacks of this region and
-    account, so a bucket that a cluster elsewhere uses looks unused. An interrupted call may be repeated.
+    account, so a bucket that a cluster elsewhere uses looks unused. An interrupted run may be repeated.
     """
     clients = create_clients(selection.region)
     if bucket is None:

@@ -43,7 +43,7 @@ def test_next_bake_completes_one_that_was_killed(bake: Callable[..., int], step:
     with pytest.raises(Killed):
         bake(account, "--yes")
     account.fails_at, account.is_dead, before = "", False, len(account.did)
-    account.record = None  # its owner is dead
+    account.record = None  # its holder is dead
     assert bake(account, "--yes") == 0
     again = account.did[before:]
     # The image that exists is taken: no other worker is replaced.

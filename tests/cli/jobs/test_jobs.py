@@ -97,10 +97,10 @@ def test_jobs_that_would_end_are_named_with_what_they_lose(
         record("WAITING"), record("FAILED"),
     ]  # fmt: skip
     master.set_answer("launch list --json", json.dumps(records))
-    monkeypatch.setattr(confirm, "find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr(confirm, "look_up_context", lambda selection: None)
     monkeypatch.setattr(confirm, "ssh_target", lambda context: None)
     monkeypatch.setattr(confirm, "open_connection", lambda target: nullcontext(master))
-    confirm.warn_of_running_jobs(Selection())
+    confirm.warn_about_jobs_that_would_stop(Selection())
     fates = [line.removeprefix(f"dlcluster: job {JOB} ") for line in capsys.readouterr().err.splitlines()]
     assert fates == [
         "runs and would end, and its checkpoints are on the nodes' disks alone: python -u train.py",

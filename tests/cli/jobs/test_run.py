@@ -119,7 +119,7 @@ def test_place_in_the_queue_is_printed_once(master: Master, capfd: pytest.Captur
 def test_failed_launch_on_the_master_names_its_directory(
     master: Master, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cli.jobs.start.find_selected_cluster", lambda selection: None)
+    monkeypatch.setattr("cli.jobs.start.look_up_context", lambda selection: None)
     monkeypatch.setattr("cli.jobs.start.ssh_target", lambda context: None)
     monkeypatch.setattr("cli.jobs.start.run_command", lambda target, line, **_: 2 if "train.py" in line else 0)
     said = "dlcluster: launch ran in the master's home directory, and nothing was copied there\n"

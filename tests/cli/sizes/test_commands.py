@@ -78,7 +78,7 @@ def test_rerun_completes_a_killed_command(deployed: FakeCluster, command: str, m
             patch.setattr(BaseClient, CALL, killer.around(getattr(BaseClient, CALL)))
             patch.setattr(settings_file, "_replace", killer.around(settings_file._replace))
             # This step only reads, and its calls would use up the points.
-            patch.setattr("cli.commands.cluster.pause.warn_of_running_jobs", lambda selection: None)
+            patch.setattr("cli.commands.cluster.pause.warn_about_jobs_that_would_stop", lambda selection: None)
             # The stand-in for the CDK calls AWS itself.
             patch.setattr("cli.cdk.deploy.subprocess.run", killer.around(_apart(patch, deployed.cdk)))
             code = main(words)

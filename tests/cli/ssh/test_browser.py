@@ -74,7 +74,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the commands find a master and what they show, without AWS and ssh."""
     master = ClusterNode(node_index=1, instance_id="i-1", address="10.0.0.4", node_type=MASTER, host_key="")
     context = SimpleNamespace(membership=SimpleNamespace(members=()), cluster=SimpleNamespace(name="demo"))
-    monkeypatch.setattr(tunnel, "find_selected_cluster", lambda _selection: context)
+    monkeypatch.setattr(tunnel, "look_up_context", lambda _selection: context)
     monkeypatch.setattr(tunnel, "resolve_access", lambda _context: None)
     monkeypatch.setattr(tunnel, "choose_node", lambda *_words, **_options: master)
     monkeypatch.setattr(tunnel, "forwarding", forwarded)

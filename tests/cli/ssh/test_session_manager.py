@@ -129,9 +129,9 @@ def test_unknown_cluster_and_node_are_reported_with_the_known_ones(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ssm-proxy", "other", "master"]) == EXIT_NO_CLUSTER
-    assert error_line(capsys) == "no cluster 'other' in eu-west-1, there is: demo"
+    assert error_line(capsys) == "no cluster 'other' in eu-west-1; clusters there: demo"
     assert main(["ssm-proxy", "demo", "worker9"]) == EXIT_USAGE
-    assert error_line(capsys).startswith("no node 'worker9' in cluster demo, there is: master (i-")
+    assert error_line(capsys).startswith("no node 'worker9' in cluster demo; its nodes: master (i-")
 
 
 @pytest.mark.parametrize("node", ["master", "worker2", "worker9"])

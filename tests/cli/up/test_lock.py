@@ -1,4 +1,4 @@
-"""Test the lock of ``dlcluster up``: a call that was overtaken never becomes the owner again, nor ends any nodes."""
+"""Test the lock of ``dlcluster up``: a run that was overtaken never becomes the holder again, nor ends any nodes."""
 
 import subprocess
 import sys
@@ -100,11 +100,11 @@ def test_stale_lock_of_another_call_is_not_taken_back(table: Table, monkeypatch:
 
 
 def test_owner_keeps_an_uncontested_lock(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = table.lock()
-    owner.acquire_or_renew()
+    holder = table.lock()
+    holder.acquire_or_renew()
     pass_time(monkeypatch, LEASE_S + 1)
-    owner.acquire_or_renew()
-    owner.release()
+    holder.acquire_or_renew()
+    holder.release()
     assert (table.item, table.looked_up) == ({}, 1)
 
 
@@ -116,10 +116,10 @@ def test_equal_pid_and_hostname_do_not_own_the_lock(table: Table, monkeypatch: p
 
 
 def test_lock_is_kept_when_the_hostname_changes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = table.lock()
-    owner.acquire_or_renew()
+    holder = table.lock()
+    holder.acquire_or_renew()
     monkeypatch.setattr("cli.cluster_lock.socket.gethostname", lambda: "another")
-    owner.acquire_or_renew()
+    holder.acquire_or_renew()
     assert table.item["host"] == {"S": "another"}
 
 

@@ -57,7 +57,7 @@ def write_lock_of_another_user(cluster: UpCluster, age_s: float = 0.0) -> None:
 
 
 def lock_owner_host(cluster: UpCluster) -> str:
-    """Return the machine of the record's owner; empty if nobody is."""
+    """Return the machine of the record's holder; empty if nobody is."""
     table = cluster.stacks.physical_id("Table", name=NAME)
     found = cluster.aws.client("dynamodb").get_item(TableName=table, Key={"id": {"S": "up"}}).get("Item", {})
     return str(found.get("host", {}).get("S", ""))

@@ -26,7 +26,7 @@ def test_all_nodes_start_in_the_first_zone_with_capacity(
     assert f"demo is running in {ZONES[2]}: 3 nodes" in shown.out
     for message in (
         "3 nodes will cost",
-        "us-east-1a has no room for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
+        "us-east-1a has no capacity for all 3 nodes: InsufficientInstanceCapacity: We currently do not have sufficient",
         "; 1 node was launched and then terminated, for which AWS bills a minute each",
         "; 2 nodes were launched and then terminated",
         "each zone that fails costs up to 0.004 USD",
@@ -108,7 +108,7 @@ def test_no_node_is_left_when_no_zone_has_room(
         [ZONES[1], "2", "2"],
         [ZONES[2], "2", "0"],
     ]
-    assert "no zone had room for all 3 nodes until" in message
+    assert "no zone had capacity for all 3 nodes until" in message
     assert re.search(
         r"still costs 0\.055 USD an hour.*, and the bucket 0\.023 and the file system 0\.3 per GB and month; .*"
         r"; the nodes that were launched cost 0\.00[89] USD or more\n",

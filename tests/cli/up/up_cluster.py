@@ -31,8 +31,8 @@ SETTINGS = {
 }
 
 
-GONE: Final = 2**30
-"""Number that no process has: a call that was killed leaves it in its record."""
+DEAD_PID: Final = 2**30
+"""Number that no process has: a run that was killed leaves it in its record."""
 
 
 DEPLOY: Final = "deploy "

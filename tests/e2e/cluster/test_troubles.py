@@ -79,7 +79,7 @@ FACTS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
 """Facts of each JSON object that the text must contain."""
 REFUSALS = {
     "stop": ("absent", EXIT_USAGE, "'absent' matches no job; the latest are: "),
-    "tunnel": ("worker9 80", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}, there is: master (i-"),
+    "tunnel": ("worker9 80", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}; its nodes: master (i-"),
     "tensorboard": (
         "",
         EXIT_FAILED,
@@ -88,8 +88,8 @@ REFUSALS = {
     "jupyter": ("", EXIT_FAILED, "/opt/pytorch on the master has no jupyterlab; install it with dlcluster ssh -- "),
     "setup": ("", EXIT_FAILED, SETUP),
     "bake": ("--yes", EXIT_FAILED, SETUP),
-    "ssh": ("worker9", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}, there is: master (i-"),
-    "ssm-proxy": (f"{STACK} worker9", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}, there is: master (i-"),
+    "ssh": ("worker9", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}; its nodes: master (i-"),
+    "ssm-proxy": (f"{STACK} worker9", EXIT_USAGE, f"no node 'worker9' in cluster {STACK}; its nodes: master (i-"),
 }
 """Arguments, exit codes and errors of commands that need more than this cluster, or would end something. Their success:
 tests/e2e/jobs, bake, private and test_dlcluster_commands.py."""
@@ -226,7 +226,7 @@ def test_preflight_finds_credentials_that_aws_refuses(prompt: Prompt, credential
 def test_no_such_cluster(prompt: Prompt, command: str) -> None:
     words = words_of(command, region=REGION, cluster="two")
     found = prompt.fails([words[0], *(["--cluster", "two"] if command in AMBIGUOUS_WITH_TWO else []), *words[1:]])
-    assert found == (EXIT_NO_CLUSTER, f"no cluster 'two' in {REGION}, there is: {STACK}")
+    assert found == (EXIT_NO_CLUSTER, f"no cluster 'two' in {REGION}; clusters there: {STACK}")
     code, error = Prompt(capture=prompt.capture, options=["--region", WRONG_REGION]).fails(words)
     assert code == EXIT_NO_CLUSTER
     assert error.startswith(f"no cluster in {WRONG_REGION} (--region or AWS_REGION selects another); ")

@@ -202,7 +202,7 @@ def test_until_with_room_nowhere_leaves_only_what_it_names(laptop: Laptop) -> No
     process = laptop.start("dlcluster", "up", "--yes", "--until", until)
     printed, _ = process.communicate(timeout=UP_S)
     assert process.returncode == 1
-    assert f"no zone had room for all {NODES} nodes until {until}; deeplearning has no nodes" in printed
+    assert f"no zone had capacity for all {NODES} nodes until {until}; deeplearning has no nodes" in printed
     assert (costing(), reserved(), members()) == (set(), [], {})
     left, prices = left_over(), price_list(client("ec2").meta.region_name)
     nat, addresses = len(left["nat gateways"]), len(left["addresses"])
