@@ -56,6 +56,7 @@ COMMANDS_BY_PACKAGE: Final = {
 }
 """One-line help of each command, grouped by package; the command's module defines it as ``command``."""
 COMMANDS: Final = {name: text for commands in COMMANDS_BY_PACKAGE.values() for name, text in commands.items()}
+DEPLOY_AND_RUN: Final = "cdk deploy creates a cluster, dlcluster run starts a job"
 ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("deploy", "create", "update", "apply", "create-cluster", "update-cluster"),
@@ -97,6 +98,8 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sync", "rsync", "scp", "cp"), "dlcluster push copies to every node, dlcluster pull from one"),
     **dict.fromkeys(("configure", "init", "validate"), "dlcluster preflight checks the settings in cdk.json"),
     **dict.fromkeys(("image", "snapshot", "create-image", "build-image"), "dlcluster bake makes an image of a worker"),
+    "sky": f"{DEPLOY_AND_RUN}; docs/from-skypilot.md",
+    "pcluster": f"{DEPLOY_AND_RUN}; docs/from-slurm.md",
     **dict.fromkeys(("version",), "dlcluster --version prints it"),
 }
 """Advice for each word that people try as a command."""

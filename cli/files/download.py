@@ -19,6 +19,7 @@ from typing import IO
 
 from cli.aws.nodes import ClusterNode
 from cli.errors import ClusterError, UsageError
+from cli.files.upload import remote_name
 from cli.ssh.master_connection import MasterConnection
 
 PART_PREFIX = ".dlcluster-"
@@ -69,6 +70,18 @@ def remote_tar(path: str, member: ClusterNode, *, master: ClusterNode) -> Archiv
     line = f"cd && {shlex.join(['tar', '-C', parent or '.', '--format=posix', '-cf', '-', '--', name])}"
     on_worker = shlex.join(["ssh", "-o", "BatchMode=yes", "--", member.alias, line])
     return Archive(command=line if member == master else on_worker, name=name)
+
+
+def missing_path(remote: str, path: str) -> str:
+    """Return the path for a message, with its place in the folder to which run copies the current directory.
+
+    `remote` is the path as the user gave it, which may begin with a node.
+    """
+    inside, project = path.removeprefix("~/"), remote_name(Path.cwd())
+    shown = path if path.startswith(("/", "~")) else f"~/{path}"
+    if inside.startswith(("/", "~")) or inside.split("/")[0] == project:
+        return shown
+    return f"{shown}, did you mean {remote.removesuffix(path)}{project}/{inside}?"
 
 
 def download(

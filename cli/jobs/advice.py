@@ -8,8 +8,8 @@ from typing import Final
 from cli.jobs.records import Job
 from cli.shared_options import invocation
 
-MAX_FAILURES: Final = 3
-"""Number of failed jobs to explain below the table of all jobs."""
+MAX_EXPLAINED: Final = 3
+"""Number of latest jobs whose failures are explained below the table of all jobs."""
 MAX_REASON: Final = 160
 """Largest number of characters of such an explanation."""
 SAME_ON_LAPTOP: Final = (
@@ -34,8 +34,8 @@ def with_dlcluster_commands(text: str) -> str:
 
 
 def failure_lines(jobs: Sequence[Job]) -> list[str]:
-    """Return a line with the reason for each of the latest failed jobs, in the order of the jobs."""
-    failed = [job for job in jobs if job.state == "FAILED"][-MAX_FAILURES:]
+    """Return a line with the reason for each failed job among the latest, in the order of the jobs."""
+    failed = [job for job in jobs[-MAX_EXPLAINED:] if job.state == "FAILED"]
     return [f"{job.id} FAILED: {_short_reason(job)}" for job in failed]
 
 

@@ -126,6 +126,15 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
             "show-gpus",
             "unknown command 'show-gpus': docs/start/costs.md lists instance types with their GPUs and prices",
         ),
+        (
+            "sky launch x.yaml",
+            "unknown command 'sky': cdk deploy creates a cluster, dlcluster run starts a job; docs/from-skypilot.md",
+        ),
+        (
+            "pcluster create-cluster",
+            "unknown command 'pcluster': cdk deploy creates a cluster, dlcluster run starts a job; docs/from-slurm.md",
+        ),
+        ("srun -N 2 x.py", "unknown command 'srun': dlcluster run -- train.py runs it on all nodes"),
         ("drain", "unknown command 'drain'; available commands: list, "),
         ("paus", "unknown command 'paus'; did you mean pause? available commands: "),
         ("launch python x.py", "unknown command 'launch': dlcluster run -- train.py runs it on all nodes"),

@@ -16,7 +16,7 @@ NAME = COLUMNS.index("NAME")
 )
 @json_option
 def command(selection: Selection, *, as_json: bool) -> int:
-    """List the jobs that were started on the master, newest last, and why the latest failed ones failed."""
+    """List the jobs that were started on the master, newest last, and why those of the latest three failed that did."""
     with connect_to_master(selection) as (context, connection):
         jobs = read_jobs(connection)
     if as_json:

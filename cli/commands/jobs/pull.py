@@ -12,7 +12,7 @@ from cli.aws.nodes import choose_node
 from cli.command import cluster_command
 from cli.completion import NODE_SEPARATOR, complete_remote
 from cli.errors import ClusterError
-from cli.files.download import Differing, download, remote_tar
+from cli.files.download import Differing, download, missing_path, remote_tar
 from cli.files.local_files import is_sent
 from cli.files.progress import NAMED, plural, readable
 from cli.output import json_option, print_json, printable
@@ -60,7 +60,7 @@ def command(selection: Selection, *, remote: str, local: str, overwrite: bool, a
         except ClusterError as error:
             if not str(error).endswith(MISSING):
                 raise
-            raise ClusterError(f"{node} has no {path if path.startswith(('/', '~')) else f'~/{path}'}") from error
+            raise ClusterError(f"{node} has no {missing_path(remote, path)}") from error
         finally:
             # Even if the connection broke midway, the user must learn which local files are lost.
             if differing.replaced:

@@ -97,7 +97,12 @@ def test_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("mycode/runs", "master has no ~/mycode/runs"), ("worker2:/data/x", "worker2 has no /data/x")],
+    [
+        ("runs", "master has no ~/runs, did you mean project/runs?"),
+        ("worker2:~/runs/", "worker2 has no ~/runs/, did you mean worker2:project/runs/?"),
+        ("project/runs", "master has no ~/project/runs"),
+        ("worker2:/data/x", "worker2 has no /data/x"),
+    ],
 )
 def test_path_that_the_node_lacks_is_reported(
     path: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
