@@ -21,7 +21,7 @@ COMMANDS_BY_PACKAGE: Final = {
         "extend": "Postpone a cluster's automatic pause, and deploy.",
         "cost": "Show a cluster's cost per hour, and its cost so far.",
         "why": "Explain why a deploy failed or a node is missing.",
-        "up": "Start all nodes in the first zone with capacity for all of them.",
+        "up": "Start all nodes in the first zone with capacity for all.",
         "pause": "Terminate all nodes, and keep the cluster.",
         "resume": "Bring the nodes of a paused cluster back.",
         "resize": "Change the number of workers, and deploy.",
