@@ -33,7 +33,7 @@ from tests.launcher.ssh_cluster import (
 
 FIRST, SECOND, THIRD = ADDRESSES
 IN_FIRST_RUN = "[ $TORCHELASTIC_RESTART_COUNT != 0 ] || "
-IN_FIRST_TWO_ATTEMPTS = "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || "
+IN_FIRST_TWO_RUNS = "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || "
 REFUSED = "ssh: connect to host: Connection refused"
 
 
@@ -61,7 +61,7 @@ def unreachable_dir(cluster: SshCluster, nodes: Path) -> Path:
 
 def test_failed_job_restarts_with_a_new_port_under_its_id(cluster: SshCluster) -> None:
     show = "echo $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $RANK $TORCHELASTIC_RUN_ID $MASTER_PORT"
-    end = f"{IN_FIRST_TWO_ATTEMPTS}[ $RANK != 1 ] || exit 3; {IN_FIRST_TWO_ATTEMPTS}sleep 1000"
+    end = f"{IN_FIRST_TWO_RUNS}[ $RANK != 1 ] || exit 3; {IN_FIRST_TWO_RUNS}sleep 1000"
     result = cluster.run("--max-restarts", "2", f"{show}; {end}")
     assert result.code == 0
     words = [line.split()[2:] for line in result.lines]
