@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 STDERR: Final = 2
-LINE: Final = "interrupted during synthesis: nothing was deployed"
+LINE: Final = "interrupted during synthesis: nothing was deployed or destroyed"
 
 
 def exit_on_interrupt() -> None:

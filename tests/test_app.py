@@ -141,7 +141,7 @@ def test_ctrl_c_during_the_synth_is_one_line_and_exit_code_130(tmp_path: Path) -
             out, err = app.communicate(timeout=60)
         finally:
             app.kill()
-    assert (app.returncode, out, err) == (130, "", "interrupted during synthesis: nothing was deployed\n")
+    assert (app.returncode, out, err) == (130, "", "interrupted during synthesis: nothing was deployed or destroyed\n")
     assert {path.name for path in tmp_path.iterdir()} <= {"node", "started", "out"}
 
 
