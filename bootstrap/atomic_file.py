@@ -1,6 +1,7 @@
 """Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched.
 
-launcher/ and trainer/ have their own such file, because the packages may not import each other.
+launcher/ and trainer/ have such a file of their own: launcher/ may import only bootstrap's contract and record checks, and
+trainer/ neither (tests/test_imports.py).
 """
 
 import os

@@ -4,7 +4,7 @@ import torch
 from accelerate import Accelerator
 from digits import accuracy, batches, network
 
-# On a machine without a GPU Accelerate has to be told, or each process trains alone.
+# Without a GPU, Accelerate must be told to use the CPU; otherwise each process trains on its own.
 accelerator = Accelerator(cpu=not torch.cuda.is_available())
 torch.manual_seed(0)
 model = network()

@@ -23,7 +23,7 @@ class Digits(lightning.LightningModule):
 
 
 lightning.seed_everything(0)
-# Lightning wants the numbers that launch, like torchrun, has in these variables.
+# Lightning takes the numbers of devices and nodes as arguments; launch, like torchrun, sets these variables.
 devices, nodes = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
 trainer = lightning.Trainer(devices=devices, num_nodes=nodes, strategy="ddp", max_epochs=8, enable_progress_bar=False)
 model = Digits()

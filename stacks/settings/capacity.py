@@ -29,7 +29,7 @@ class CapacitySettings(Settings):
     gpu_count: int | None = None
     """GPUs per node. Set it to use an instance type that is not in the catalog."""
     worker_count: int = 1
-    """Number of nodes besides the master, which trains too; with 0 the cluster is only the master."""
+    """Number of workers. The master is not counted, even if it trains; with 0 the cluster is only the master."""
     min_workers: int | None = None
     """Number of workers without which the deploy fails; the others may join later, and broken ones are replaced.
     Default: all are needed, and a broken one fails the deploy immediately."""
