@@ -1,7 +1,7 @@
 """Write files atomically: a reader finds the old or the new content, and an unchanged file is not touched.
 
-launcher/ and trainer/ have such a file of their own: launcher/ may import only bootstrap's contract and record checks, and
-trainer/ neither (tests/test_imports.py).
+launcher/ and trainer/ have such a file of their own: launcher/ may import only bootstrap's contract and record checks,
+and trainer/ neither (tests/test_imports.py).
 """
 
 import os
