@@ -8,7 +8,7 @@ from typing import Final
 
 CHECKOUT: Final = Path(__file__).resolve().parents[1]
 ACTIVATE: Final = ".venv/bin/activate"
-"""What the installation's instructions make in the checkout."""
+"""Script that the installation instructions create in the checkout."""
 COMMAND_LINE: Final = ("click", "botocore", "paramiko", "rich")
 """Packages of dlcluster, each of which only some commands import."""
 

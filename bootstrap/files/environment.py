@@ -23,7 +23,7 @@ from bootstrap.contract import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariableInputs:
-    """What determines a node's variables."""
+    """Values from which a node's variables are computed."""
 
     workers_count: int
     """Number of nodes in the workers file. As in deeplearning-cfn, this includes the master, unless it does not train.

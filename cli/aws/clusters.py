@@ -26,7 +26,6 @@ from bootstrap.contract import (
 from cli.aws.stack_history import describe_stack
 from cli.errors import ClusterError, NoClusterError, SeveralClustersError
 from cli.stack_states import explain
-from stacks.settings.parsing import format_utc
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
@@ -110,13 +109,19 @@ def find_stacks(cloudformation: "CloudFormationClient") -> "Iterator[Cluster | U
                 yield cluster
             elif stack.get("Description") == STACK_DESCRIPTION:
                 yield UnfinishedStack(
-                    name=stack["StackName"], status=stack["StackStatus"], created=format_utc(stack["CreationTime"])
+                    name=stack["StackName"], status=stack["StackStatus"], created=_creation_time(stack)
                 )
 
 
 def find_clusters(cloudformation: "CloudFormationClient") -> Iterator[Cluster]:
     """Yield every complete cluster of the account and region."""
     return (stack for stack in find_stacks(cloudformation) if isinstance(stack, Cluster))
+
+
+def _creation_time(stack: "StackTypeDef") -> str:
+    from stacks.settings.parsing import format_utc  # here, as known-hosts, for which ssh waits, shows no time
+
+    return format_utc(stack["CreationTime"])
 
 
 def _cluster(stack: "StackTypeDef") -> Cluster | None:
@@ -134,7 +139,7 @@ def _cluster(stack: "StackTypeDef") -> Cluster | None:
         expires=_expires(outputs.get(EXPIRES_OUTPUT)),
         file_system=outputs.get(SHARED_STORAGE_OUTPUT, ""),
         expiry_action=outputs.get(EXPIRY_ACTION_OUTPUT, "pause"),
-        created=format_utc(stack["CreationTime"]),
+        created=_creation_time(stack),
         setup=outputs.get(SETUP_OUTPUT),
         release=release if RELEASE.fullmatch(release := outputs.get(RELEASE_OUTPUT, "")) else "",
         capacity_block=outputs.get(CAPACITY_BLOCK_OUTPUT),

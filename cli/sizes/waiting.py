@@ -31,7 +31,7 @@ CLOCK_DIFFERENCE: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitStatus:
-    """What a wait still lacks; nothing once it is over."""
+    """State of a wait: what is still missing, which is nothing once it is over."""
 
     missing: str = ""
     failures: tuple[Activity, ...] = ()

@@ -112,7 +112,7 @@ class JobRecord:
     queue_position: int | None = None
     """Position in the queue, from 1; None if the job is not in the queue."""
     waiting: str | None = None
-    """What a WAITING job waits for, as a sentence for the user; None if nothing more is known."""
+    """Reason why a WAITING job waits, as a sentence for the user; None if nothing more is known."""
     starting: bool = False
     """True while a job whose turn has come connects to its nodes and copies files; the job already owns its GPUs."""
     local_checkpoints: bool = False
