@@ -5,8 +5,8 @@
 #                 for one command: python -m local enter [RUN] -- COMMAND
 # make end        end a local AWS that was kept
 # make status     list the instances of every running local AWS
-# make test       run all checks required before a merge, except test-engines: lint, types, unit and end-to-end tests
-# make test-engines   test MXNet, Horovod and Open MPI on real nodes (the first time takes 4 minutes longer)
+# make test       run all checks required before a merge, except test-frameworks: lint, types, unit and end-to-end tests
+# make test-frameworks   test MXNet, Horovod and Open MPI on real nodes (the first time takes 4 minutes longer)
 # make test-gpu   test the trainer on this machine's GPUs, with any Python that has torch (PYTHON=...); not in make test
 # make soak       long runs: random faults (SEED, FAULTS=65), under jobs (ROUNDS=50), kills (KILLS=20), races (RACES=50); dlcluster check (CHECKS=20), up and bake; spot, EFA and reservations; blocks, expiry and idle stop; a late mount target; a private cluster's commands, Lustre; a project, Accelerate, Lightning, JupyterLab, an installed package; 10,000 settings and every pair (ROWS=64)
 # make lint       run a part of make test; also: unit, e2e
@@ -19,7 +19,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: root help setup demo test gate lint docs docs-pictures checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-deploys test-engines engines-digits engines-jobs test-gpu soak bench clean local-aws enter end status
+.PHONY: root help setup demo test gate lint docs docs-pictures checks unit others alone e2e e2e-cluster e2e-healing e2e-jobs e2e-deploys test-frameworks test-engines frameworks-digits frameworks-jobs test-gpu soak bench clean local-aws enter end status
 
 export NODES ?= 3
 export RUN
@@ -103,7 +103,7 @@ unit:
 others:
 	@mkdir -p "$(TMP)"
 	@$(ENTER) export TMPDIR="$(TMP)"; \
-	python -m pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder tests --ignore tests/e2e --ignore tests/engines $(ALONE:%=--ignore %)
+	python -m pytest -n $$(($$(nproc) + 2)) --dist loadfile --no-loadscope-reorder tests --ignore tests/e2e --ignore tests/frameworks $(ALONE:%=--ignore %)
 
 # These tests call make themselves, independently of this one.
 alone:
@@ -131,12 +131,15 @@ e2e-jobs:
 e2e-deploys:
 	@$(ENTER) python -m local run -- $(LIVE_PYTEST) tests/e2e/broken_nodes tests/e2e/private
 
-# Both parts deploy a cluster of their own: most of the time they wait.
-test-engines: root
-	@$(MAKE) --no-print-directory -j2 engines-digits engines-jobs
+# .ci/run calls it by this name.
+test-engines: test-frameworks
 
-engines-digits engines-jobs: engines-%:
-	@$(ENTER) python -m local run --engines -- $(LIVE_PYTEST) tests/engines/$* tests/engines/after_all_tests
+# Both parts deploy a cluster of their own: most of the time they wait.
+test-frameworks: root
+	@$(MAKE) --no-print-directory -j2 frameworks-digits frameworks-jobs
+
+frameworks-digits frameworks-jobs: frameworks-%:
+	@$(ENTER) python -m local run --mxnet -- $(LIVE_PYTEST) tests/frameworks/$* tests/frameworks/after_all_tests
 
 # Needs only a checkout and a Python with torch and numpy.
 test-gpu:

@@ -69,7 +69,7 @@ class NodeConfig:
     worker_role_id: str
     mxnet_environment: str | None
     """Name of the MXNet environment to provide (bootstrap.mxnet_environment.recipe.CONTENTS); None without the setting
-    ``engines``."""
+    ``frameworks``."""
     shared_storage: str | None
     """Setting of that name: ``efs``, ``efs:ID`` or ``lustre:ID``; None for no shared storage."""
     shared_storage_resource: str | None

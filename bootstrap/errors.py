@@ -52,7 +52,7 @@ class MxnetEnvironmentError(BootstrapError):
     ``is_permanent`` means that a retry would fail in the same way.
     """
 
-    reason = "engines-failed"
+    reason = "mxnet-failed"
 
     def __init__(self, short: str, detail: str, *, is_permanent: bool = False) -> None:
         super().__init__(detail)

@@ -49,7 +49,7 @@ class Step(Enum):
 def short_reason(error: RetryableError, *, step: Step) -> str:
     """Return the short name of a failure in a step."""
     if isinstance(error, MxnetEnvironmentError):
-        return f"engines: {error.short}"
+        return f"mxnet: {error.short}"
     if isinstance(error, BootstrapError):
         return error.reason
     if isinstance(error, RecordError):

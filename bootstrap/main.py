@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     add("install", _install, "install this release and start its agent")
     add("run", _run, "run the agent until a signal stops it")
-    add("mxnet-environment", _mxnet_environment, "provide the MXNet environment of the setting engines")
+    add("mxnet-environment", _mxnet_environment, "provide the MXNet environment of the setting frameworks")
     add("shared-storage", _shared_storage, "mount the shared storage, and keep it mounted")
     add("read-ahead", _read_ahead, "read PyTorch's libraries, once after a boot")
     add("setup", _setup, "run the user's setup, unless it has succeeded on this node")

@@ -1,6 +1,6 @@
 """Train with MXNet's Gluon and Horovod, as written for horovodrun and mpirun.
 
-    launch --engine horovod python horovod_gluon.py    every node, over Gloo
+    launch --framework horovod python horovod_gluon.py    every node, over Gloo
     launch --launcher mpi python horovod_gluon.py      the same over Open MPI
 
 There is one process per GPU. Comments mark the lines that Horovod adds to a script for one GPU. During the first epochs

@@ -1,7 +1,7 @@
 """Run, enter, show and end the local AWS.
 
 python -m local image                        build the node image and print where it is
-python -m local run [--engines] -- COMMAND   run a command inside a fresh local AWS and return its exit code
+python -m local run [--mxnet] -- COMMAND   run a command inside a fresh local AWS and return its exit code
 python -m local shell                        open a shell inside a fresh local AWS, which ends with the shell
 python -m local demo NODES [--keep]          deploy NODES nodes inside a fresh local AWS, train on all of them, and
                                              destroy them, or with --keep leave the local AWS and its cluster up
@@ -64,9 +64,9 @@ def _parser_outside() -> _Parser:
     subcommands = parser.add_subparsers(dest="subcommand", required=True)
     subcommands.add_parser("image", help="build the node image")
     run = subcommands.add_parser(
-        "run", help="run a command inside a fresh local AWS", usage="%(prog)s [-h] [--engines] -- COMMAND ..."
+        "run", help="run a command inside a fresh local AWS", usage="%(prog)s [-h] [--mxnet] -- COMMAND ..."
     )
-    run.add_argument("--engines", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
+    run.add_argument("--mxnet", action="store_true", help="build nodes that can install MXNet, Horovod and Open MPI")
     subcommands.add_parser("shell", help="open a shell inside a fresh local AWS")
     demo = subcommands.add_parser(
         "demo", help="deploy NODES nodes inside a fresh local AWS, train on all of them, destroy"
@@ -158,7 +158,7 @@ def _act(options: argparse.Namespace) -> int:
         case "image":
             return _image()
         case "run":
-            return _run(options.command, with_mxnet=options.engines)
+            return _run(options.command, with_mxnet=options.mxnet)
         case "shell":
             image_layers()
             return interactive.shell()

@@ -1,6 +1,6 @@
 """Define the interface of a backend: PyTorch (torch_backend/backend.py) or MXNet (mxnet_backend/gluon_backend.py).
 
-A framework is what the user selects with --engine (see trainer.config.choices.OPTIONS); a backend is the class that
+A framework is what the user selects with --framework (see trainer.config.choices.OPTIONS); a backend is the class that
 drives it. train.py, the data and the checkpoints use only numpy and this protocol.
 """
 
@@ -168,8 +168,8 @@ PACKAGES: Final = {"torch": ("torch",), "mxnet": ("mxnet",), "horovod": ("mxnet"
 """Packages each framework needs, in the order in which they are checked."""
 REMEDY: Final = {
     "torch": "use the image's /opt/pytorch/bin/python",
-    "mxnet": "use `launch --engine mxnet` on a cluster deployed with engines=mxnet",
-    "horovod": "use `launch --engine horovod` on a cluster deployed with engines=horovod",
+    "mxnet": "use `launch --framework mxnet` on a cluster deployed with frameworks=mxnet",
+    "horovod": "use `launch --framework horovod` on a cluster deployed with frameworks=horovod",
 }
 """Advice for a missing package."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TRAINER: Final = "/opt/deeplearning/trainer"
-MXNET_PYTHON: Final = "/opt/deeplearning/engines/current/bin/python"
+MXNET_PYTHON: Final = "/opt/deeplearning/mxnet/current/bin/python"
 IN_TORCH: Final = f"{TRAINER} --network _wide:in_torch"
 IN_GLUON: Final = f"{TRAINER} --network _wide:in_gluon"
 """benchmarks/figure1/_wide.py is in the working directory of every node."""
@@ -27,7 +27,7 @@ class TrainingMethod:
 
 def _servers(count: Callable[[int], int]) -> Callable[[int], str]:
     return lambda workers: (
-        f"launch -n {workers} -s {count(workers)} python {IN_GLUON} --engine mxnet --kv-store dist_sync"
+        f"launch -n {workers} -s {count(workers)} python {IN_GLUON} --framework mxnet --kv-store dist_sync"
     )
 
 
@@ -62,7 +62,7 @@ METHODS: Final = {
     "horovod": TrainingMethod(
         label="MXNet with Horovod",
         baseline="mxnet_alone",
-        command=lambda workers: f"launch -n {workers} --engine horovod python {IN_GLUON} --engine horovod",
+        command=lambda workers: f"launch -n {workers} --framework horovod python {IN_GLUON} --framework horovod",
         models_sent=_ring_share,
     ),
     "ours": TrainingMethod(
@@ -85,7 +85,7 @@ BASELINES: Final = {
         label="MXNet, nothing sent",
         baseline=NO_BASELINE,
         # MXNet rejects several workers without servers, so start each as if it were the only one.
-        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {MXNET_PYTHON} {IN_GLUON} --engine mxnet",
+        command=lambda workers: f"launch -n {workers} env WORLD_SIZE=1 {MXNET_PYTHON} {IN_GLUON} --framework mxnet",
         models_sent=lambda _: 0,
     ),
 }

@@ -71,7 +71,7 @@ def main() -> int:
 
 def measure(mbit: int) -> dict[str, Any]:
     """Return the measurements to draw."""
-    with user_with_cluster("engines=horovod", nodes=max(WORKERS)) as user:
+    with user_with_cluster("frameworks=horovod", nodes=max(WORKERS)) as user:
         user.write_ssh_config()
         faults = Faults.current()
         nodes = [faults.node(name) for name in faults.instances(CLUSTER).values()]

@@ -39,7 +39,7 @@ def output_inside(module: str, *, with_mxnet: bool = False) -> str:
     Changes to the checkout in there are lost. With ``with_mxnet`` its nodes can install MXNet, Horovod and Open MPI.
     Raises CalledProcessError and TimeoutExpired.
     """
-    command = _inside(module, "--engines") if with_mxnet else _inside(module)
+    command = _inside(module, "--mxnet") if with_mxnet else _inside(module)
     return subprocess.run(command, check=True, timeout=RUN_TIMEOUT_S, stdout=subprocess.PIPE, text=True).stdout
 
 

@@ -62,7 +62,7 @@ class Clients:
 
     @cached_property
     def s3(self) -> "S3":
-        """Return the client of the cluster's bucket; only a node with ``engines`` uses it."""
+        """Return the client of the cluster's bucket; only a node with ``frameworks`` uses it."""
         client: S3 = self._session.client("s3", config=DEFAULT)
         return client
 

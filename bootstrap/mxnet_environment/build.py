@@ -70,7 +70,7 @@ class Builder:
             return [PYTORCH_PYTHON, *PIP, "--python", python]
         raise MxnetEnvironmentError(
             "no pip",
-            f"engines need the package python3-venv or pip in {PYTORCH_PYTHON}, found neither",
+            f"MXNet needs the package python3-venv or pip in {PYTORCH_PYTHON}, found neither",
             is_permanent=True,
         )
 

@@ -1,4 +1,4 @@
-"""Install the MXNet environment that the setting ``engines`` names.
+"""Install the MXNet environment that the setting ``frameworks`` names.
 
 The node downloads the archive from the bucket and compares it with the hash that the master has written into the table.
 If there is none yet, the master builds the environment and uploads it, and the workers wait. The state file contains
@@ -70,7 +70,7 @@ def install_environment(
     if HOROVOD in recipe.frameworks:
         _link_command(under_root(dependencies.root, MPIRUN_COMMAND), Path(MXNET_ENVIRONMENT, "bin/mpirun"))
     write_progress(dependencies.root, EnvironmentProgress(state=READY))
-    log.info("engines: %s is ready", recipe.key)
+    log.info("mxnet: %s is ready", recipe.key)
 
 
 def is_complete(directory: Path) -> bool:

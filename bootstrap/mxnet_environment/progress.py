@@ -61,5 +61,5 @@ class MxnetEnvironmentMonitor:
         if progress.failure is not None:
             raise MxnetEnvironmentError(progress.failure, progress.detail or progress.failure)
         why = f" ({progress.why})" if progress.why else ""
-        self.waiting = None if progress.state == READY else f"engines: {progress.state}{why}"
+        self.waiting = None if progress.state == READY else f"mxnet: {progress.state}{why}"
         return self.waiting is None

@@ -111,12 +111,12 @@ def recipe_for_this_machine(name: str) -> Recipe:
     )
     if recipe.machine != MACHINE:
         raise MxnetEnvironmentError(
-            f"no MXNet for {recipe.machine}", f"engines need {MACHINE}, got {recipe.machine}", is_permanent=True
+            f"no MXNet for {recipe.machine}", f"MXNet needs {MACHINE}, got {recipe.machine}", is_permanent=True
         )
     if recipe.python not in PYTHONS:
         version = ".".join(map(str, recipe.python))
         allowed = ", ".join(".".join(map(str, python)) for python in PYTHONS)
         raise MxnetEnvironmentError(
-            f"no MXNet for Python {version}", f"engines need Python {allowed}, got {version}", is_permanent=True
+            f"no MXNet for Python {version}", f"MXNet needs Python {allowed}, got {version}", is_permanent=True
         )
     return recipe

@@ -15,7 +15,7 @@ TASK_FILES: Final = (".yaml", ".yml")
 STARTERS: Final[Mapping[str, str]] = {
     "accelerate": "",
     "deepspeed": "",
-    "horovodrun": "--engine horovod",
+    "horovodrun": "--framework horovod",
     "mpirun": "--launcher mpi",
     "mpiexec": "--launcher mpi",
 }

@@ -99,9 +99,9 @@ def _private_route(
         sentence = f"{name} leads to an internet gateway, where nodes without a public address reach nothing"
         yield problem(SUBJECT, sentence, "choose a private subnet, with a NAT gateway or endpoints")
     elif route is None:
-        if engines := ", ".join(target.props.engines):
-            sentence = f"{name} has no default route, and engines ({engines}) are fetched from the internet"
-            yield problem(SUBJECT, sentence, "leave engines out, or give the subnet a NAT gateway")
+        if frameworks := ", ".join(target.props.frameworks):
+            sentence = f"{name} has no default route, and frameworks ({frameworks}) are fetched from the internet"
+            yield problem(SUBJECT, sentence, "leave frameworks out, or give the subnet a NAT gateway")
         yield from _endpoints(target, subnet, table, services, present)
     elif route.get("State") == "blackhole":
         yield from _blackhole(subnet, table)

@@ -1,6 +1,6 @@
 """Plan the processes and environment of each framework, one module per framework; a job imports only its own.
 
-Users choose it with ``--engine``.
+Users choose it with ``--framework``.
 """
 
 from launcher.frameworks.framework import Framework, JobTopology
@@ -9,7 +9,7 @@ __all__ = ["FRAMEWORKS", "LAUNCHED_BY_MPI", "Framework", "JobTopology", "load_fr
 
 FRAMEWORKS = ("torch", "mxnet", "horovod", "mpi")
 LAUNCHED_BY_MPI = "mpi"
-"""Chosen with ``--launcher mpi`` rather than ``--engine``."""
+"""Chosen with ``--launcher mpi`` rather than ``--framework``."""
 
 
 def load_framework(name: str) -> Framework:

@@ -55,7 +55,7 @@ class Framework:
     has_servers: bool = False
     """True if the framework has parameter servers and one worker per machine, which drives all its GPUs."""
     required_setting: str | None = None
-    """Value of the cluster's setting ``engines`` that installs this framework; None if every image has it."""
+    """Value of the cluster's setting ``frameworks`` that installs this framework; None if every image has it."""
     serve_rendezvous: Callable[[JobSpec, str], AbstractAsyncContextManager[tuple[str, int]]] | None = None
     """Serves the ranks' rendezvous store on the address from which this machine reaches a given node; yields host and
     port. None: the framework needs no store."""

@@ -76,7 +76,7 @@ class JobRecord:
     hosts: tuple[str, ...]
     """Hosts in rank order, by their names in the hosts file."""
     framework: str
-    """Its value of --engine; ``mpi`` with --launcher mpi."""
+    """Its value of --framework; ``mpi`` with --launcher mpi."""
     cwd: str
     user: str
     name: str | None = None

@@ -1,6 +1,6 @@
 """Check, before anything starts, that the nodes have what the job's framework needs.
 
-A command that names python or mpirun without a path gets the one in the MXNet environment of the setting ``engines``.
+A command that names python or mpirun without a path gets the MXNet environment's (setting ``frameworks``).
 To use another one, give its path, or set PATH with ``--env``.
 """
 
@@ -23,7 +23,7 @@ async def check_framework(job: JobSpec, connections: Sequence[RunnerConnection])
     if nodes:
         where = first_and_others([connection.host for connection in nodes])
         raise RefusedError(
-            f"nothing started: no {framework} on {where}: nodes get it from the setting engines={framework} "
+            f"nothing started: no {framework} on {where}: nodes get it from the setting frameworks={framework} "
             "when they are made; or name your own Python by its path"
         )
 

@@ -101,7 +101,7 @@ def _ranks_per_node(options: argparse.Namespace, environ: Mapping[str, str]) -> 
 def _one_worker(ranks: int | None) -> int:
     """Return 1: a single MXNet worker drives all GPUs of its machine."""
     if ranks not in (None, 1):
-        raise UsageError(f"--nproc-per-node must be 1 with --engine mxnet, got {ranks}")
+        raise UsageError(f"--nproc-per-node must be 1 with --framework mxnet, got {ranks}")
     return 1
 
 

@@ -16,7 +16,7 @@ NESTED_LAUNCHERS = {
     "torchrun": "",
     "accelerate": "",
     "deepspeed": "",
-    "horovodrun": "--engine horovod",
+    "horovodrun": "--framework horovod",
     "mpirun": "--launcher mpi",
     "mpiexec": "--launcher mpi",
     "srun": "",

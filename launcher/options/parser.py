@@ -113,9 +113,10 @@ def _add_rank_options(parser: _Parser) -> None:
         "--launcher", help="ssh: on the hosts; local: all on this machine; mpi: by mpirun (default: ssh)"
     )
     parser.add_argument(
-        "--engine",
+        "--framework",
         help=f"framework whose variables the ranks get: {', '.join(FRAMEWORK_CHOICES)} (default: torch; mxnet with -s)",
     )
+    parser.add_argument("--engine", dest="framework", help=argparse.SUPPRESS)  # the option's first name
     parser.add_argument(
         *spellings("--nproc-per-node"),
         metavar="K",
@@ -234,15 +235,15 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
 
 
 def _framework_name(options: argparse.Namespace) -> str:
-    if options.engine is not None and options.engine not in FRAMEWORK_CHOICES:
-        raise UsageError(f"--engine must be one of {', '.join(FRAMEWORK_CHOICES)}, got {options.engine!r}")
-    framework: str = options.engine or ("torch" if options.num_servers is None else "mxnet")
+    if options.framework is not None and options.framework not in FRAMEWORK_CHOICES:
+        raise UsageError(f"--framework must be one of {', '.join(FRAMEWORK_CHOICES)}, got {options.framework!r}")
+    framework: str = options.framework or ("torch" if options.num_servers is None else "mxnet")
     if options.num_servers is not None and not load_framework(framework).has_servers:
-        raise UsageError(f"-s requires --engine mxnet, which has parameter servers, got --engine {framework}")
+        raise UsageError(f"-s requires --framework mxnet, which has parameter servers, got --framework {framework}")
     if options.launcher != "mpi":
         return framework
-    if options.engine is not None or options.num_servers is not None:
-        raise UsageError("--engine and -s need --launcher ssh or local: mpirun sets variables of its own")
+    if options.framework is not None or options.num_servers is not None:
+        raise UsageError("--framework and -s need --launcher ssh or local: mpirun sets variables of its own")
     return LAUNCHED_BY_MPI
 
 

@@ -120,7 +120,6 @@ def shown_ranks(options: argparse.Namespace, *, framework: str) -> frozenset[int
     if ranks is None:
         return None
     if framework not in RANKED_FRAMEWORKS:
-        raise UsageError(
-            f"--local-ranks-filter requires --engine {' or '.join(RANKED_FRAMEWORKS)}, whose ranks launch starts itself"
-        )
+        allowed = " or ".join(RANKED_FRAMEWORKS)
+        raise UsageError(f"--local-ranks-filter requires --framework {allowed}, whose ranks launch starts itself")
     return frozenset(whole_number(rank.strip(), name="--local-ranks-filter", minimum=0) for rank in ranks.split(","))

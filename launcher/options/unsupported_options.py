@@ -30,7 +30,7 @@ REPLACEMENTS = {
     "--bind-to": MPIRUN,
     "-bind-to": MPIRUN,
     "-x": "--env KEY passes a variable of this shell on",
-    "--gloo": "--engine horovod is Horovod over Gloo",
+    "--gloo": "--framework horovod is Horovod over Gloo",
     "--mpi": "--launcher mpi is Horovod over MPI",
     "--network-interface": "leave it out: launch derives the interface from the route between the nodes",
     "--network-interfaces": "leave it out: launch derives the interface from the route between the nodes",

@@ -87,7 +87,7 @@ def _check_name(key: str, *, option: str, framework: str) -> None:
             f"{option} must name a variable (letters, digits and _, not starting with a digit), got {key!r}"
         )
     if key in load_framework(framework).reserved_variables:
-        raise UsageError(f"{option} must not set {key}, which the launcher sets for --engine {framework}")
+        raise UsageError(f"{option} must not set {key}, which the launcher sets for --framework {framework}")
 
 
 def check_storable(*, hostfile: str | None, variables: Sequence[str], command: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ def _run(script: str, *arguments: str | Path) -> None:
 def image_layers(*, with_mxnet: bool = False) -> list[Path]:
     """Return the directories to stack as an overlay's lower layers, uppermost first.
 
-    ``with_mxnet`` adds the layer for clusters with the setting ``engines``.
+    ``with_mxnet`` adds the layer for clusters with the setting ``frameworks``.
     """
     base_recipe = [RECIPE / "build-base.sh", RECIPE / "aws-cli.txt", RECIPE / "rootfs"]
     base_key = recipe_hash(base_recipe, extra=ENDPOINT)

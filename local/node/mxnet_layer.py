@@ -1,4 +1,4 @@
-"""Build the image layer for clusters with the setting ``engines``: what a company's own image adds to Amazon's.
+"""Build the image layer for clusters with the setting ``frameworks``: what a company's own image adds to Amazon's.
 
 Nodes have no internet, so the layer holds a mirror of the wheels that the recipes name, Horovod's among them, which
 is compiled here once, and an /etc/pip.conf that points to it. The product installs with plain pip, as it does on AWS.
@@ -29,7 +29,7 @@ def mxnet_layer() -> Path:
     """Build the layer unless it exists; this takes some minutes, once."""
     compiled = repr(sorted(HOROVOD_OPTIONS.items()))
     recipe = [*LISTS, HOROVOD_SOURCE, BUILD_TOOLS, Path(__file__)]
-    return cached_tree("image-engines", recipe_hash(recipe, extra=compiled), _build)
+    return cached_tree("image-mxnet", recipe_hash(recipe, extra=compiled), _build)
 
 
 def _build(layer: Path) -> None:

@@ -82,6 +82,7 @@ _NAMES_ELSEWHERE: Final = {
     "nodes": "worker_count (the nodes besides the master)",
     "num_nodes": "worker_count (the nodes besides the master)",
     "gpus": "gpu_count",
+    "engines": "frameworks",
     "zone": "availability_zone",
     "vpc": "vpc_id",
     "subnet": "subnet_id",

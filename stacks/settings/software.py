@@ -15,7 +15,7 @@ from stacks.settings.capacity import CapacitySettings
 from stacks.settings.parsing import PARSER, duration
 
 FRAMEWORKS: Final = ("mxnet", "horovod")
-"""Values of the setting ``engines``, the name that users type; ``horovod`` includes ``mxnet``."""
+"""Values of the setting ``frameworks``; ``horovod`` includes ``mxnet``."""
 _MAX_FILE: Final = 1 << 20
 _MAX_TIMEOUT: Final = timedelta(hours=6)
 _LOCAL_REQUIREMENT: Final = re.compile(
@@ -99,35 +99,35 @@ class SetupSettings(Settings):
 class FrameworkSettings(CapacitySettings):
     """The frameworks that the nodes build or download at their first boot."""
 
-    engines: tuple[str, ...] = field(default=(), metadata={PARSER: parse_frameworks})
+    frameworks: tuple[str, ...] = field(default=(), metadata={PARSER: parse_frameworks})
     """Frameworks to install in addition to PyTorch: ``mxnet``, or ``horovod``, which installs MXNet, Horovod and Open
     MPI. Default: none. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
         """Check the names and the processor: MXNet has wheels only for x86_64."""
         super().check()
-        for framework in self.engines:
-            require(framework in FRAMEWORKS, "engines", framework, " or ".join(FRAMEWORKS))
-        if self.engines and instance_types.is_arm(self.instance_type):
+        for framework in self.frameworks:
+            require(framework in FRAMEWORKS, "frameworks", framework, " or ".join(FRAMEWORKS))
+        if self.frameworks and instance_types.is_arm(self.instance_type):
             name = shown(self.instance_type)
-            raise SettingsError(f"engines need an x86_64 instance_type, got {name}, which is ARM")
-        if self.engines and not self.effective_master_trains:
-            raise SettingsError("engines need a master that trains, as mpirun and MXNet's scheduler start there")
+            raise SettingsError(f"frameworks need an x86_64 instance_type, got {name}, which is ARM")
+        if self.frameworks and not self.effective_master_trains:
+            raise SettingsError("frameworks need a master that trains, as mpirun and MXNet's scheduler start there")
 
     @property
     def mxnet_environment(self) -> str | None:
-        """Return the name of the environment that the nodes provide; None without ``engines``.
+        """Return the name of the environment that the nodes provide; None without ``frameworks``.
 
         It is the last framework: the frameworks are in build order, and each one's environment includes the earlier
         ones (bootstrap.mxnet_environment.recipe.CONTENTS).
         """
-        return self.engines[-1] if self.engines else None
+        return self.frameworks[-1] if self.frameworks else None
 
     def warnings(self) -> dict[str, str]:
         """Warn that MXNet does not use GPUs."""
         warnings = super().warnings()
-        if self.engines and self.gpus:
-            warnings["engines-on-cpu"] = "engines: MXNet runs on the CPU only; GPUs are used only by PyTorch"
+        if self.frameworks and self.gpus:
+            warnings["frameworks-on-cpu"] = "frameworks: MXNet runs on the CPU only; GPUs are used only by PyTorch"
         return warnings
 
 

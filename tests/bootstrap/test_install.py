@@ -172,7 +172,7 @@ def test_install_refuses_another_user_than_root(tmp_path: Path, monkeypatch: pyt
         install(release(tmp_path, "one"), root=Path("/"), system=RecordedSystem())
 
 
-def test_node_with_the_setting_engines_gets_the_mxnet_service(tmp_path: Path) -> None:
+def test_node_with_the_setting_frameworks_gets_the_mxnet_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker") | {"mxnet_environment": "horovod"}))
@@ -195,7 +195,7 @@ def test_node_with_a_setup_gets_its_service(tmp_path: Path) -> None:
     assert "ExecStart=/usr/bin/python3 /opt/deeplearning/current/bootstrap setup\n" in unit
 
 
-def test_node_without_the_setting_engines_gets_no_mxnet_service(tmp_path: Path) -> None:
+def test_node_without_the_setting_frameworks_gets_no_mxnet_service(tmp_path: Path) -> None:
     config = under_root(tmp_path, "/etc/deeplearning/node.json")
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps(config_values("worker")))

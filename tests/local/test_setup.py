@@ -74,7 +74,7 @@ def test_missing_packages_are_one_line_for_another_user_than_root(programs: Path
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("target", ["demo", "local-aws", "test", "test-engines", "soak"])
+@pytest.mark.parametrize("target", ["demo", "local-aws", "test", "test-frameworks", "soak"])
 def test_another_user_than_root_is_refused_in_one_line(programs: Path, target: str) -> None:
     result = run("make", "--no-print-directory", target, programs=programs)
     assert (result.returncode, result.stdout) == (2, "")

@@ -15,7 +15,7 @@ from tests.security.cluster import ABUSED, BOTH, Node, RoleCluster, abuses, refu
 from tests.security.user_resources import TOOLKIT_BUCKET, Deploy
 
 TABLE = "dynamodb:table/TABLE"
-SHARED = ("membership", "generation", "engines", "pause")
+SHARED = ("membership", "generation", "mxnet", "pause")
 """Records that all nodes read and only the master writes."""
 
 

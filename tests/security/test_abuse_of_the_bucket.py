@@ -37,8 +37,8 @@ def test_node_replaces_and_deletes_checkpoints_of_others_and_no_version_of_them(
 
 def test_worker_cannot_replace_what_later_nodes_run_as_root(worker: Node) -> None:
     s3, bucket = worker.client("s3"), worker.cluster.names["BUCKET"]
-    refused(s3.put_object, Bucket=bucket, Key="engines/x.tar.gz", Body=b"")
-    refused(s3.delete_object, Bucket=bucket, Key="engines/x.tar.gz")
+    refused(s3.put_object, Bucket=bucket, Key="mxnet/x.tar.gz", Body=b"")
+    refused(s3.delete_object, Bucket=bucket, Key="mxnet/x.tar.gz")
 
 
 def test_worker_can_neither_read_nor_write_what_the_next_master_runs(worker: Node, master: Node) -> None:
@@ -66,7 +66,7 @@ def with_all_of_s3(master: Node, worker: Node) -> Iterator[None]:
 @pytest.mark.usefixtures("with_all_of_s3")
 def test_full_s3_access_cannot_read_or_delete_versions_that_others_run(worker: Node, master: Node) -> None:
     bucket, s3, owner = worker.cluster.names["BUCKET"], worker.client("s3"), master.client("s3")
-    for key in ("jobs/deeplearning/durable/ended.json", "engines/ended.tar.gz"):
+    for key in ("jobs/deeplearning/durable/ended.json", "mxnet/ended.tar.gz"):
         version = owner.put_object(Bucket=bucket, Key=key, Body=b"mine")["VersionId"]
         marker = owner.delete_object(Bucket=bucket, Key=key)["VersionId"]
         refused(s3.delete_object, Bucket=bucket, Key=key, VersionId=marker)

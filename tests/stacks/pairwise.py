@@ -63,7 +63,7 @@ PARAMETERS: Final[dict[str, list[dict[str, Any]]]] = {
     "data": [{}, {"data_buckets": ("images", "team/results:rw"), "data_keys": (_KEY,)}],
     "policies": [{}, {"policy_arns": ("arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",)}],
     "secrets": [{}, {"secrets": ("ssm:/team/wandb", "secretsmanager:team/hub"), "secret_keys": (_KEY,)}],
-    "engines": [{}, {"engines": ("mxnet", "horovod")}],
+    "frameworks": [{}, {"frameworks": ("mxnet", "horovod")}],
     "setup": [{}, _SETUP, _REQUIREMENTS, _SETUP | _REQUIREMENTS],
     "end": [{}, {"expires": "2999-12-01T18:00:00Z"}, {"expires": "2999-12-01T18:00:00Z", "expiry_action": "delete"}],
     "idle": [{}, {"idle_stop": "30m"}],

@@ -80,7 +80,7 @@ def test_master_of_the_workers_type_trains_unless_the_setting_is_false(
             {"instance_type": "g5.8xlarge", "master_instance_type": "m7i.xlarge", "master_trains": True},
             "master_trains with efa needs EFA on both types or on none",
         ),
-        ({"master_instance_type": "t3.large", "engines": "mxnet"}, "engines need a master that trains"),
+        ({"master_instance_type": "t3.large", "frameworks": "mxnet"}, "frameworks need a master that trains"),
     ],
     ids=str,
 )

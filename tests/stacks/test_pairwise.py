@@ -30,8 +30,8 @@ EXCLUDED = {
     ("workers", "master"): 2,  # no workers: the master has their type, and trains
     ("type", "master"): 1,  # processors of two kinds
     ("type", "image"): 1,  # both name an ami
-    ("type", "engines"): 1,  # MXNet is not built for ARM
-    ("master", "engines"): 2,  # MXNet starts on a master that trains
+    ("type", "frameworks"): 1,  # MXNet is not built for ARM
+    ("master", "frameworks"): 2,  # MXNet starts on a master that trains
     ("log in", "network"): 2,  # nothing outside reaches a private cluster
     ("log in", "hardened"): 1,  # which is private
     ("network", "hardened"): 1,  # and has no public subnet

@@ -28,10 +28,8 @@ TORCH_ONLY_SETTINGS: Final = (
     *("sync_bn", "dtype", "gradient_accumulation", "gradient_compression", "compile", "fast", "deterministic"),
     *("profile_steps", "reduction", "label_smoothing"),
 )
-"""Settings that only --engine torch supports."""
+"""Settings that only --framework torch supports."""
 OPTIONS: Final[Mapping[str, str]] = {
-    # The option has the name of the cluster's setting `engines`; the code says framework.
-    "framework": "--engine",
     "batch_size_per_node": "--batch-size",
     "momentum": "--mom",
     "weight_decay": "--wd",
@@ -67,8 +65,8 @@ def check_kv_store(name: str, *, framework: str) -> None:
     """Raise UsageError for an unknown kv-store, which MXNet itself would treat as a local kv-store."""
     check_choice("kv_store", name, KV_STORES)
     if name not in KV_STORES_OF[framework]:
-        others = " or ".join(f"--engine {other}" for other in FRAMEWORKS if name in KV_STORES_OF[other])
+        others = " or ".join(f"--framework {other}" for other in FRAMEWORKS if name in KV_STORES_OF[other])
         raise UsageError(
-            f"--kv-store {name} is not supported by --engine {framework}, "
+            f"--kv-store {name} is not supported by --framework {framework}, "
             f"which supports {', '.join(KV_STORES_OF[framework])}; use it with {others}"
         )

@@ -109,12 +109,8 @@ def _add_training_options(parser: ArgumentParser) -> None:
         help="label smoothing factor: probability spread evenly over all classes "
         f"(default {default.label_smoothing:g})",
     )
-    add(
-        "--engine",
-        dest="framework",
-        metavar="ENGINE",
-        help=f"one of {', '.join(FRAMEWORKS)} (default {default.framework})",
-    )
+    add("--framework", help=f"one of {', '.join(FRAMEWORKS)} (default {default.framework})")
+    add("--engine", dest="framework", help=argparse.SUPPRESS)  # the option's first name
     stores = "; ".join(f"{framework}: {', '.join(names)}" for framework, names in KV_STORES_OF.items())
     add(
         "--kv-store",
@@ -172,13 +168,13 @@ def _add_report_options(parser: ArgumentParser) -> None:
         "--profile-steps",
         type=parse_steps,
         metavar="A-B",
-        help="trace these steps of this run, counted from 1, on every rank (--engine torch)",
+        help="trace these steps of this run, counted from 1, on every rank (--framework torch)",
     )
     add("--profile-dir", metavar="DIR", help=f"directory for the traces (default {default.profile_dir})")
 
 
 def _add_speed_options(parser: ArgumentParser) -> None:
-    add = parser.add_argument_group("speed (--engine torch)").add_argument
+    add = parser.add_argument_group("speed (--framework torch)").add_argument
     default = TrainConfig()
     add("--dtype", help=f"compute data type, one of {', '.join(DTYPES)} (default float32, on GPUs with TF32)")
     add(

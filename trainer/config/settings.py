@@ -142,7 +142,7 @@ class TrainConfig(LRSettings, TorchSettings):
         if self.gpus and self.framework != "torch":
             names = format_value(self.gpus)
             raise UsageError(
-                f"--gpus requires --engine torch, as {self.framework} is MXNet's build for CPUs, got {names}"
+                f"--gpus requires --framework torch, as {self.framework} is MXNet's build for CPUs, got {names}"
             )
         if len(set(self.gpus)) < len(self.gpus):
             raise UsageError(f"--gpus must not repeat a number, got {format_value(self.gpus)}")
@@ -256,7 +256,7 @@ class TrainConfig(LRSettings, TorchSettings):
         torch_only = (field for field in fields(self) if field.name in TORCH_ONLY_SETTINGS)
         changed = [field.name for field in torch_only if getattr(self, field.name) != field.default]
         if changed:
-            raise UsageError(f"{option_name(changed[0])} requires --engine torch, got --engine {self.framework}")
+            raise UsageError(f"{option_name(changed[0])} requires --framework torch, got --framework {self.framework}")
 
     def schedule(self, *, global_batch_size: int) -> LRSchedule:
         """Return the learning rate schedule of the run."""

@@ -1,4 +1,4 @@
-"""Define and check the settings of --engine torch that decide its speed and how it sums gradients."""
+"""Define and check the settings of --framework torch that decide its speed and how it sums gradients."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from trainer.errors import UsageError
 # Without slots, because TrainConfig has two such bases and Python allows slots in only one base.
 @dataclass(frozen=True, kw_only=True)
 class TorchSettings:
-    """Settings that only --engine torch has."""
+    """Settings that only --framework torch has."""
 
     dtype: str | None = None
     """Data type of the computation, one of DTYPES. Default: what ``fast`` picks, or float32, with TF32 on GPUs."""

@@ -43,6 +43,6 @@ def check_launcher(framework: str, environment: Mapping[str, str]) -> None:
     if launched and framework not in launched:
         [(other, variable), *_] = launched.items()
         raise UsageError(
-            f"--engine {framework} needs `launch --engine {framework}`, got processes of `launch --engine {other}` "
-            f"({variable} is {environment[variable]})"
+            f"--framework {framework} needs `launch --framework {framework}`, got processes of "
+            f"`launch --framework {other}` ({variable} is {environment[variable]})"
         )

@@ -1,4 +1,4 @@
-"""Connect to MXNet's key-value store, and create the backend for --engine mxnet.
+"""Connect to MXNet's key-value store, and create the backend for --framework mxnet.
 
 Stores named dist_ are ps-lite's parameter servers, with one worker per machine.
 """
@@ -31,7 +31,7 @@ def backend_factory(config: TrainConfig, environment: Mapping[str, str]) -> Back
     workers = environment.get("DMLC_NUM_WORKER", "1")
     if config.distributed and ROLE not in environment:
         raise UsageError(
-            f"--kv-store {config.effective_kv_store} needs MXNet's servers, which `launch --engine mxnet` starts"
+            f"--kv-store {config.effective_kv_store} needs MXNet's servers, which `launch --framework mxnet` starts"
         )
     if not config.distributed and workers != "1":
         raise UsageError(

@@ -72,7 +72,7 @@ class MxnetNode:
             program.chmod(0o755)
         (directory / "bin/python3").symlink_to("/usr/bin/python3")
         (directory / "lib64").symlink_to("lib")
-        (directory / "engines").write_text("".join(f"{framework}\n" for framework in recipe.frameworks))
+        (directory / "frameworks").write_text("".join(f"{framework}\n" for framework in recipe.frameworks))
 
     def _sleep(self, seconds: float) -> None:
         self.states.append(read_progress(self.root).state)

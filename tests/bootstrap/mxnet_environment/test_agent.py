@@ -42,7 +42,7 @@ def test_failing_build_fails_the_deploy_at_once(cluster: SimulatedCluster) -> No
         ),
     )
     node.agent.run_pass()
-    assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} engines: no C++ compiler")]
+    assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} mxnet: no C++ compiler")]
 
 
 def test_deadline_signal_names_what_the_worker_waits_for(cluster: SimulatedCluster) -> None:
@@ -53,7 +53,7 @@ def test_deadline_signal_names_what_the_worker_waits_for(cluster: SimulatedClust
     cluster.run([master, worker], until=lambda: master.agent.is_signal_settled)
     cluster.clock.now += 600.0
     worker.agent.run_pass()
-    assert cluster.signals[1:] == [("WorkerGroup", "FAILURE", f"{worker.instance_id} engines: waiting-for-master")]
+    assert cluster.signals[1:] == [("WorkerGroup", "FAILURE", f"{worker.instance_id} mxnet: waiting-for-master")]
 
 
 def test_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: SimulatedCluster) -> None:

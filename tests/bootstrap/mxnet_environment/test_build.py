@@ -62,7 +62,7 @@ def test_wheel_of_the_image_is_installed_by_hash_without_compiling(
     assert f"install --no-deps --require-hashes --only-binary=:all: -r {tmp_path}/wheel.txt" in output
     assert "--no-build-isolation" not in output
     assert output.splitlines()[-2:] == ["-c import mxnet", "-c import horovod.mxnet"]
-    assert (tmp_path / "environment/engines").read_text() == "mxnet\nhorovod\n"
+    assert (tmp_path / "environment/frameworks").read_text() == "mxnet\nhorovod\n"
 
 
 def test_without_a_wheel_horovod_is_compiled_and_the_tools_removed(
@@ -82,7 +82,7 @@ def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Pat
     calls = python("nothing")
     run(MXNET, tmp_path / "environment")
     assert "horovod" not in calls.read_text()
-    assert (tmp_path / "environment/engines").read_text() == "mxnet\n"
+    assert (tmp_path / "environment/frameworks").read_text() == "mxnet\n"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_mxnet_alone_has_no_horovod(python: Callable[[str], Path], tmp_path: Pat
     [
         ("--require-hashes", "pip install failed", "exited 1: it went wrong"),
         ("import mxnet", "import mxnet failed", "exited 1: it went wrong"),
-        ("ensurepip", "no pip", "engines need the package python3-venv or pip in"),
+        ("ensurepip", "no pip", "MXNet needs the package python3-venv or pip in"),
         ("nothing", "no C++ compiler", "Horovod needs c++ to compile, found none: install g++"),
     ],
 )
@@ -109,8 +109,8 @@ def test_failed_build_has_a_short_reason_and_its_output(
     assert failure.value.short == short
     assert output in str(failure.value)
     # With the instance's id it must fit into the 64 characters of a signal.
-    assert len(f"i-0123456789abcdef0 engines: {short}") <= 64
-    assert not (tmp_path / "environment/engines").exists()
+    assert len(f"i-0123456789abcdef0 mxnet: {short}") <= 64
+    assert not (tmp_path / "environment/frameworks").exists()
 
 
 def test_build_past_its_deadline_took_too_long(

@@ -107,7 +107,7 @@ def test_mpirun_of_the_image_is_not_replaced(node: Callable[[str], MxnetNode]) -
 def test_agent_receives_progress_and_failure_reason(tmp_path: Path) -> None:
     monitor = MxnetEnvironmentMonitor(tmp_path, name="mxnet")
     assert not monitor.check()
-    assert monitor.waiting == "engines: starting"
+    assert monitor.waiting == "mxnet: starting"
     write_progress(
         tmp_path, EnvironmentProgress(state="failed", failure="no C++ compiler", detail="Horovod needs c++ to compile")
     )
@@ -150,4 +150,4 @@ def test_agent_receives_the_number_of_the_attempt(tmp_path: Path) -> None:
     write_progress(tmp_path, EnvironmentProgress(state="building", why="try 1: pip install failed"))
     monitor = MxnetEnvironmentMonitor(tmp_path, name="mxnet")
     assert not monitor.check()
-    assert monitor.waiting == "engines: building (try 1: pip install failed)"
+    assert monitor.waiting == "mxnet: building (try 1: pip install failed)"

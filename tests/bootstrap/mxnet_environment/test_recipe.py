@@ -51,14 +51,14 @@ def test_every_wheel_is_pinned_with_hashes_for_each_python(name: str) -> None:
 
 def test_unsupported_python_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 13, 1))
-    with pytest.raises(MxnetEnvironmentError, match=r"^engines need Python 3\.10, 3\.11, 3\.12, got 3\.13$") as failure:
+    with pytest.raises(MxnetEnvironmentError, match=r"^MXNet needs Python 3\.10, 3\.11, 3\.12, got 3\.13$") as failure:
         recipe_for_this_machine("mxnet")
     assert failure.value.short == "no MXNet for Python 3.13"
 
 
 def test_unsupported_architecture_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(MxnetEnvironmentError, match=r"^engines need x86_64, got aarch64$"):
+    with pytest.raises(MxnetEnvironmentError, match=r"^MXNet needs x86_64, got aarch64$"):
         recipe_for_this_machine("mxnet")
 
 

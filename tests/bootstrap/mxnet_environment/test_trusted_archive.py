@@ -52,7 +52,7 @@ def put_record(
 def evil_archive() -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as packed:
-        for name in ("engines", "bin/python"):
+        for name in ("frameworks", "bin/python"):
             member = tarfile.TarInfo(name)
             member.mode = 0o4755
             packed.addfile(member)
@@ -67,7 +67,7 @@ def test_worker_unpacks_only_archives_signed_off_by_the_master(
     worker = node("worker")
     put_archive(worker, evil_archive())
     with pytest.raises(
-        MxnetEnvironmentError, match=r"^SHA-256 of engines/demo/horovod-.* must be [0-9a-f]{64}, got "
+        MxnetEnvironmentError, match=r"^SHA-256 of mxnet/demo/horovod-.* must be [0-9a-f]{64}, got "
     ) as failure:
         worker.install_environment(is_master=False)
     assert failure.value.short == "wrong hash"
@@ -135,7 +135,7 @@ def test_record_with_invalid_fields_is_refused_and_replaced(
 ) -> None:
     worker = node("worker")
     put_record(worker, sha256="0" * 64, others=forged)
-    with pytest.raises(MxnetEnvironmentError, match=r"^record engines: .* must be ") as failure:
+    with pytest.raises(MxnetEnvironmentError, match=r"^record mxnet: .* must be ") as failure:
         worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert str(failure.value).isprintable()

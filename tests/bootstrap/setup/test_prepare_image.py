@@ -58,7 +58,7 @@ GONE = (
 KEPT = {
     "/etc/ssh/sshd_config": "PermitRootLogin no\n",
     "/etc/systemd/system/vendor.service": "[Service]\n",
-    "/opt/deeplearning/engines/0123/bin/python": "engines",
+    "/opt/deeplearning/mxnet/0123/bin/python": "mxnet",
     "/opt/pytorch/bin/python": "python",
     "/usr/local/bin/ffmpeg": "installed by the setup",
 }

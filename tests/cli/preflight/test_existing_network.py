@@ -238,11 +238,18 @@ def test_public_subnet_is_a_problem_for_a_private_cluster(vpc: ExistingVpc) -> N
 
 
 def test_each_missing_endpoint_is_reported_with_the_command_to_create_it(vpc: ExistingVpc) -> None:
-    vpc.account.settings |= {"private": True, "master_subnet_id": None, "engines": ("mxnet",), "requirements": __file__}
+    vpc.account.settings |= {
+        "private": True,
+        "master_subnet_id": None,
+        "frameworks": ("mxnet",),
+        "requirements": __file__,
+    }
     vpc.worker_routes, vpc.endpoints = [LOCAL], []
-    engines, requirements, *found = vpc.findings()
+    frameworks, requirements, *found = vpc.findings()
     assert requirements.startswith(f"warning: {WORKERS} has no default route: nodes reach no PyPI for requirements: ")
-    assert engines.startswith(f"problem: {WORKERS} has no default route, and engines (mxnet) are fetched from the int")
+    assert frameworks.startswith(
+        f"problem: {WORKERS} has no default route, and frameworks (mxnet) are fetched from the int"
+    )
     names = ["s3", "dynamodb", "autoscaling", "cloudformation", "logs", "ec2", "ssm", "ssmmessages"]
     assert len(found) == len(names)
     for line, name in zip(found, names, strict=True):

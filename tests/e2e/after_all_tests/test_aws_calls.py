@@ -137,7 +137,7 @@ def test_nodes_call_nothing_that_their_role_does_not_allow(roles: dict[str, Role
 
 
 def is_for_mxnet(grant: Statement) -> bool:
-    """Return True if only nodes with the setting ``engines`` need it; this cluster has none (see tests/engines)."""
+    """Return True if only nodes with the setting ``frameworks`` need it, which this cluster lacks."""
     return any(contract.MXNET_ENVIRONMENT_RECORD_ID in condition.values for condition in grant.conditions)
 
 

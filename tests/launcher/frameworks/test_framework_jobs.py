@@ -109,7 +109,7 @@ ask("DELETE", "/global/" + get("RANK"))
 
 
 def test_horovods_ranks_meet_at_the_launchers_store(cluster: SshCluster) -> None:
-    result = cluster.run("--engine", "horovod", "python", "-c", HOROVOD)
+    result = cluster.run("--framework", "horovod", "python", "-c", HOROVOD)
     assert (result.code, result.stderr) == (0, b"")
     assert result.lines == [f"{host} [0] {FIRST} {SECOND} {THIRD} lo" for host in ADDRESSES]
 

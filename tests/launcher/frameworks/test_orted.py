@@ -1,6 +1,6 @@
 """Test that mpirun's daemons run under the nodes' runners, and that neither they nor their ranks outlive the job.
 
-tests/engines tests Open MPI itself; here, a script uses the remote shell like mpirun.
+tests/frameworks tests Open MPI itself; here, a script uses the remote shell like mpirun.
 """
 
 import os

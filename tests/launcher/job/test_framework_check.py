@@ -1,4 +1,4 @@
-"""Test jobs on nodes that have, or lack, the MXNet environment of the setting ``engines``."""
+"""Test jobs on nodes that have, or lack, the MXNet environment of the setting ``frameworks``."""
 
 import shutil
 from collections.abc import Callable
@@ -30,12 +30,12 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
         contract.write_text(text)
         config.write_text("{}")
         if frameworks:
-            programs = root / "engines/current/bin"
+            programs = root / "mxnet/current/bin"
             programs.mkdir(parents=True)
             for name in ("python", "mpirun"):
                 (programs / name).write_text(f'#!/bin/sh\necho "{name} of the environment"\n')
                 (programs / name).chmod(0o755)
-            (root / "engines/current/engines").write_text("".join(f"{framework}\n" for framework in frameworks))
+            (root / "mxnet/current/frameworks").write_text("".join(f"{framework}\n" for framework in frameworks))
         return replace(cluster, launcher=release / "launcher")
 
     return make
@@ -47,7 +47,7 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
         (["-s", "1", "python", "train.py"], "mxnet"),
         (["-s", "1", "A=1 python train.py"], "mxnet"),
         (["-s", "1", "A=1", "python train.py"], "mxnet"),
-        (["--engine", "horovod", "env", "python3", "train.py"], "horovod"),
+        (["--framework", "horovod", "env", "python3", "train.py"], "horovod"),
         (["--launcher", "mpi", "/bin/true"], "horovod"),
     ],
 )
@@ -58,19 +58,19 @@ def test_nothing_starts_when_nodes_lack_the_framework(
     assert (result.code, result.stdout) == (1, b"")
     assert result.stderr.decode() == (
         f"launch: nothing started: no {framework} on {ADDRESSES[0]} and 2 more: nodes get it from the setting "
-        f"engines={framework} when they are made; or name your own Python by its path\n"
+        f"frameworks={framework} when they are made; or name your own Python by its path\n"
     )
 
 
 def test_environment_without_the_jobs_framework_is_reported(
     cluster_with: Callable[[list[str]], SshCluster],
 ) -> None:
-    result = cluster_with(["mxnet"]).run("-n", "1", "--engine", "horovod", "python", "train.py")
+    result = cluster_with(["mxnet"]).run("-n", "1", "--framework", "horovod", "python", "train.py")
     assert result.code == 1
     assert result.reason.startswith(f"launch: nothing started: no horovod on {ADDRESSES[0]}: nodes get it")
 
 
-@pytest.mark.parametrize("arguments", [["-s", "1"], ["--engine", "horovod"]])
+@pytest.mark.parametrize("arguments", [["-s", "1"], ["--framework", "horovod"]])
 def test_python_is_the_one_of_the_mxnet_environment(
     cluster_with: Callable[[list[str]], SshCluster], arguments: list[str]
 ) -> None:

@@ -179,7 +179,7 @@ def test_restart_has_as_many_servers_as_workers(patient_cluster: SshCluster, unr
     gone = unreachable_dir / THIRD
     # The processes do not know their attempt, but the unreachable node reveals it.
     fail = f"[ $DMLC_ROLE = worker ] && [ ! -e {gone} ] && {{ touch {gone}; exit 1; }}"
-    options = ("--engine", "mxnet", "--max-restarts", "1", "--min-nodes", "1", "--rejoin-timeout", "0")
+    options = ("--framework", "mxnet", "--max-restarts", "1", "--min-nodes", "1", "--rejoin-timeout", "0")
     result = patient_cluster.run(*options, f"{fail}; [ ! -e {gone} ] || echo $DMLC_ROLE of $DMLC_NUM_SERVER")
     assert result.code == 0
     last = [line for line in result.lines if line.endswith(" of 2")]

@@ -200,13 +200,13 @@ def test_launcher_has_one_thread(cluster: SshCluster) -> None:
 
 def test_wrong_command_line_exits_with_2_and_one_line(cluster: SshCluster) -> None:
     result = subprocess.run(
-        [sys.executable, str(Path(__file__).parents[3] / "launcher"), "--engine", "caffe", "python"],
+        [sys.executable, str(Path(__file__).parents[3] / "launcher"), "--framework", "caffe", "python"],
         env=cluster.environment | {"DEEPLEARNING_WORKERS_PATH": os.devnull},
         capture_output=True,
         timeout=60,
     )
     assert result.returncode == 2
-    assert result.stderr.startswith(b"launch: --engine must be one of ")
+    assert result.stderr.startswith(b"launch: --framework must be one of ")
     assert result.stderr.count(b"\n") == 1
 
 

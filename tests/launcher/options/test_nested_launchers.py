@@ -52,7 +52,7 @@ def test_ranks_of_a_torchrun_line_join_one_job(cluster: SshCluster) -> None:
         ("-n 2 accelerate launch --num_processes 4 t.py --lr 1", "launch -n 2 python t.py --lr 1"),
         ("deepspeed --num_gpus 8 t.py --deepspeed", "launch python t.py --deepspeed"),
         ("/opt/bin/deepspeed t.py", "launch python t.py"),
-        ("A=1 horovodrun -np 4 -H a:2,b:2 python t.py", "launch --engine horovod A=1 python t.py"),
+        ("A=1 horovodrun -np 4 -H a:2,b:2 python t.py", "launch --framework horovod A=1 python t.py"),
         ("mpirun -np 2 -x A python3 t.py", "launch --launcher mpi python3 t.py"),
         ("mpiexec -n 2 python t.py", "launch --launcher mpi python t.py"),
         ("srun --gpus 8 t.py", "launch python t.py"),

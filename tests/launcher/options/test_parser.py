@@ -50,7 +50,7 @@ def test_local_job_runs_all_ranks_on_this_machine(environ: dict[str, str]) -> No
 def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str, str]) -> None:
     job = parse("-n 2 -s 4 python x", environ | {GPUS: "8"})
     assert (job.framework, job.servers, [host.slots for host in job.hosts]) == ("mxnet", 4, [1, 1])
-    asked = parse("--engine mxnet python x", environ | {GPUS: "8"})
+    asked = parse("--framework mxnet python x", environ | {GPUS: "8"})
     assert (asked.framework, asked.servers) == ("mxnet", 3)
     here = parse("--launcher local -n 2 -s 1 python x", environ)
     assert (here.framework, here.servers, here.hosts) == ("mxnet", 1, (Host(name="localhost", slots=2),))
@@ -58,7 +58,7 @@ def test_num_servers_selects_mxnet_with_one_worker_per_machine(environ: dict[str
 
 def test_job_without_servers_uses_torch(environ: dict[str, str]) -> None:
     assert parse("python x", environ).framework == "torch"
-    assert parse("--engine horovod python x", environ | {GPUS: "4"}).framework == "horovod"
+    assert parse("--framework horovod python x", environ | {GPUS: "4"}).framework == "horovod"
 
 
 def test_mxnets_variables_are_passed_only_to_mxnet(environ: dict[str, str]) -> None:
@@ -192,12 +192,18 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ),
         ("--launcher local -n 2 --nproc-per-node 2 x y", "-n and --nproc-per-node are the same with --launcher local"),
         ("-s 0 x y", "-s must be a whole number from 1 to 1024, got '0'"),
-        ("-s 2 --engine torch x y", "-s requires --engine mxnet, which has parameter servers, got --engine torch"),
-        ("--engine caffe x y", "--engine must be one of torch, mxnet, horovod, got 'caffe'"),
-        ("--engine mpi x y", "--engine must be one of torch, mxnet, horovod, got 'mpi'"),
-        ("--engine mxnet --nproc-per-node 2 x y", "--nproc-per-node must be 1 with --engine mxnet, got 2"),
-        ("--launcher mpi -s 2 x y", "--engine and -s need --launcher ssh or local: mpirun sets variables of its own"),
-        ("--engine mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
+        (
+            "-s 2 --framework torch x y",
+            "-s requires --framework mxnet, which has parameter servers, got --framework torch",
+        ),
+        ("--framework caffe x y", "--framework must be one of torch, mxnet, horovod, got 'caffe'"),
+        ("--framework mpi x y", "--framework must be one of torch, mxnet, horovod, got 'mpi'"),
+        ("--framework mxnet --nproc-per-node 2 x y", "--nproc-per-node must be 1 with --framework mxnet, got 2"),
+        (
+            "--launcher mpi -s 2 x y",
+            "--framework and -s need --launcher ssh or local: mpirun sets variables of its own",
+        ),
+        ("--framework mxnet --env DMLC_ROLE:worker x y", "--env must not set DMLC_ROLE, which the launcher sets for"),
         ("--launcher local -n 257 x y", "-n must be a whole number from 1 to 256, got '257'"),
         ("-n 4 python x", "-n must be at most 3, the nodes currently in the cluster, got 4"),
         ("-n 0 python x", "-n must be a whole number of at least 1, got '0'"),
@@ -209,7 +215,7 @@ def test_env_takes_the_value_after_the_first_colon_or_equals_sign(environ: dict[
         ("--env 1A:2 x y", "--env must name a variable (letters, digits and _, not starting with a digit), got '1A'"),
         ("--env =b x y", "--env must be KEY=VALUE or KEY, got '=b'"),
         ("--env NOT_SET x y", "--env NOT_SET passes on a variable that is not set here"),
-        ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --engine torch"),
+        ("--env RANK:1 x y", "--env must not set RANK, which the launcher sets for --framework torch"),
         ("-H /no/such/file x y", "cannot read the hosts file /no/such/file: No such file or directory"),
         ("-H / x y", "cannot read the hosts file /: Is a directory"),
         ("--max-restarts -1 x y", "--max-restarts must be a whole number from 0 to 1000, got '-1'"),

@@ -179,8 +179,8 @@ def test_range_of_nnodes_takes_the_available_hosts(tmp_path: Path, count: int) -
         ("--local-addr=1.2.3.4 x.py", "--local-addr is not supported: leave it out: launch derives addresses and"),
         ("--local-ranks-filter 0,x a.py", "--local-ranks-filter must be a whole number of at least 0, got 'x'"),
         (
-            "--engine mxnet --local-ranks-filter 0 a.py",
-            "--local-ranks-filter requires --engine torch or horovod, whose ranks launch starts itself",
+            "--framework mxnet --local-ranks-filter 0 a.py",
+            "--local-ranks-filter requires --framework torch or horovod, whose ranks launch starts itself",
         ),
         ("--use_env x.py", "--use_env is not supported: leave it out: ranks have LOCAL_RANK in any case"),
     ],

@@ -248,7 +248,7 @@ def test_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("subcommand", "usage"),
-    [("enter", "enter [-h] [RUN] [-- COMMAND ...]\n"), ("run", "run [-h] [--engines] -- COMMAND ...\n")],
+    [("enter", "enter [-h] [RUN] [-- COMMAND ...]\n"), ("run", "run [-h] [--mxnet] -- COMMAND ...\n")],
 )
 def test_help_outside_names_the_command_to_run(subcommand: str, usage: str) -> None:
     command = [sys.executable, "-m", "local", subcommand, "--help"]

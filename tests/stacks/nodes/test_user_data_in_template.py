@@ -75,12 +75,12 @@ def _resolve(value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("engines", "message"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
+    ("frameworks", "message"), [((), "null"), (("mxnet",), '"mxnet"'), (("mxnet", "horovod"), '"horovod"')]
 )
-def test_engines_setting_reaches_nodes_without_more_permissions(
-    synthesize: Synthesize, engines: tuple[str, ...], message: str
+def test_frameworks_setting_reaches_nodes_without_more_permissions(
+    synthesize: Synthesize, frameworks: tuple[str, ...], message: str
 ) -> None:
-    plain, template = synthesize(worker_count=1), synthesize(worker_count=1, engines=engines)
+    plain, template = synthesize(worker_count=1), synthesize(worker_count=1, frameworks=frameworks)
     assert json.dumps(f'"mxnet_environment": {message}')[1:-1] in json.dumps(template)
     policies = [
         [resource for resource in each["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]

@@ -134,7 +134,7 @@ def _machine(draw: st.DrawFn) -> Context:
 @st.composite
 def _master(draw: st.DrawFn, chosen: Context) -> Context:
     """Draw a master's own type; such a master does not train, so it needs a worker, and both boot one image."""
-    if chosen.get("worker_count") == 0 or chosen.get("engines") or chosen.get("instance_type") == "m7g.large":
+    if chosen.get("worker_count") == 0 or chosen.get("frameworks") or chosen.get("instance_type") == "m7g.large":
         return {}
     return draw(st.sampled_from([{}, {"master_instance_type": "m7i.xlarge"}, {"master_trains": False}]))
 

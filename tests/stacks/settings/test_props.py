@@ -256,7 +256,7 @@ def test_every_setting_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "engines"),
+    ("value", "frameworks"),
     [
         ("mxnet", ("mxnet",)),
         ("horovod, mxnet", ("mxnet", "horovod")),
@@ -265,31 +265,31 @@ def test_every_setting_is_documented() -> None:
         ([], ()),
     ],
 )
-def test_engines_are_a_list_or_text(value: object, engines: tuple[str, ...]) -> None:
-    assert ClusterProps.from_context({"engines": value}).engines == engines
+def test_frameworks_are_a_list_or_text(value: object, frameworks: tuple[str, ...]) -> None:
+    assert ClusterProps.from_context({"frameworks": value}).frameworks == frameworks
 
 
 @pytest.mark.parametrize(
     ("context", "message"),
     [
-        ({"engines": "tensorflow"}, "engines must be mxnet or horovod, got 'tensorflow'"),
-        ({"engines": ["mxnet", 3]}, "engines must be mxnet or horovod, got 3"),
-        ({"engines": 3}, "engines must be a list of mxnet, horovod, or text like a,b, got 3"),
+        ({"frameworks": "tensorflow"}, "frameworks must be mxnet or horovod, got 'tensorflow'"),
+        ({"frameworks": ["mxnet", 3]}, "frameworks must be mxnet or horovod, got 3"),
+        ({"frameworks": 3}, "frameworks must be a list of mxnet, horovod, or text like a,b, got 3"),
         (
-            {"engines": "mxnet", "instance_type": "g5g.xlarge", "ami": "ami-01234567"},
-            "engines need an x86_64 instance_type, got 'g5g.xlarge', which is ARM",
+            {"frameworks": "mxnet", "instance_type": "g5g.xlarge", "ami": "ami-01234567"},
+            "frameworks need an x86_64 instance_type, got 'g5g.xlarge', which is ARM",
         ),
     ],
 )
-def test_engines_that_cannot_be_had_are_refused(context: dict[str, Any], message: str) -> None:
+def test_frameworks_that_cannot_be_had_are_refused(context: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError) as failure:
         ClusterProps.from_context(context)
     assert str(failure.value) == message
 
 
 def test_gpu_nodes_with_only_mxnet_get_a_warning() -> None:
-    assert "engines-on-cpu" in ClusterProps(engines=("mxnet",), instance_type="g6.xlarge").warnings()
-    assert "engines-on-cpu" not in ClusterProps(engines=("mxnet",), instance_type="c5.large").warnings()
+    assert "frameworks-on-cpu" in ClusterProps(frameworks=("mxnet",), instance_type="g6.xlarge").warnings()
+    assert "frameworks-on-cpu" not in ClusterProps(frameworks=("mxnet",), instance_type="c5.large").warnings()
 
 
 def test_requirements_of_the_cdk_app_get_a_warning(tmp_path: Path) -> None:

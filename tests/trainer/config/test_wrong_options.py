@@ -28,19 +28,22 @@ from trainer.train import main
         ("--kv-store dist", "unknown --kv-store 'dist', must be one of: local, device, dist_sync, dist_device_sync"),
         (
             "--kv-store dist_async",
-            "--kv-store dist_async is not supported by --engine torch, "
+            "--kv-store dist_async is not supported by --framework torch, "
             "which supports device, local, dist_sync, dist_device_sync; "
-            "use it with --engine mxnet\n",
+            "use it with --framework mxnet\n",
         ),
-        ("--kv-store horovod", "--kv-store horovod is not supported by --engine torch"),
+        ("--kv-store horovod", "--kv-store horovod is not supported by --framework torch"),
         (
-            "--engine horovod --kv-store dist_sync",
-            "--kv-store dist_sync is not supported by --engine horovod, "
-            "which supports horovod; use it with --engine torch or",
+            "--framework horovod --kv-store dist_sync",
+            "--kv-store dist_sync is not supported by --framework horovod, "
+            "which supports horovod; use it with --framework torch or",
         ),
-        ("--engine mxnet --kv-store nccl", "unknown --kv-store 'nccl', must be one of: local, device, dist_sync"),
-        ("--engine tensorflow", "unknown --engine 'tensorflow', must be one of: torch, mxnet, horovod\n"),
-        ("--engine mxnet --gpus 0,1", "--gpus requires --engine torch, as mxnet is MXNet's build for CPUs, got 0,1\n"),
+        ("--framework mxnet --kv-store nccl", "unknown --kv-store 'nccl', must be one of: local, device, dist_sync"),
+        ("--framework tensorflow", "unknown --framework 'tensorflow', must be one of: torch, mxnet, horovod\n"),
+        (
+            "--framework mxnet --gpus 0,1",
+            "--gpus requires --framework torch, as mxnet is MXNet's build for CPUs, got 0,1\n",
+        ),
         ("--gpus 0,x", "--gpus must be numbers such as 0,1, got '0,x'"),
         ("--gpus 1,1", "--gpus must not repeat a number, got 1,1"),
         ("--benchmark yes", "--benchmark must be 0 or 1, got 'yes'"),
@@ -98,7 +101,7 @@ from trainer.train import main
         ("--seed -1", "--seed must be at least 0 and below 4294967296, got -1"),
         ("--profile-steps 3", "--profile-steps must be the first and the last step such as 10-12, got '3'"),
         ("--profile-steps 5-3", "--profile-steps must be the first and the last step, from 1, got 5-3"),
-        ("--profile-steps 1-2 --engine mxnet", "--profile-steps requires --engine torch, got --engine mxnet"),
+        ("--profile-steps 1-2 --framework mxnet", "--profile-steps requires --framework torch, got --framework mxnet"),
         ("--dtype half", "unknown --dtype 'half', must be one of: float32, bfloat16, float16"),
         ("--gc-type 2bit", "unknown --gc-type '2bit', must be one of: none, fp16, bf16"),
         ("--compile yes", "unknown --compile 'yes', must be one of: 0, 1, graphs, auto"),
@@ -109,10 +112,10 @@ from trainer.train import main
             "--compile graphs --deterministic",
             "--compile must be 0 with --deterministic, because compilation may choose other kernels, got gr",
         ),
-        ("--deterministic --engine horovod", "--deterministic requires --engine torch, got --engine horovod"),
-        ("--dtype bfloat16 --engine mxnet", "--dtype requires --engine torch, got --engine mxnet"),
-        ("--gc-type fp16 --engine horovod", "--gc-type requires --engine torch, got --engine horovod"),
-        ("--fast auto --engine mxnet", "--fast requires --engine torch, got --engine mxnet"),
+        ("--deterministic --framework horovod", "--deterministic requires --framework torch, got --framework horovod"),
+        ("--dtype bfloat16 --framework mxnet", "--dtype requires --framework torch, got --framework mxnet"),
+        ("--gc-type fp16 --framework horovod", "--gc-type requires --framework torch, got --framework horovod"),
+        ("--fast auto --framework mxnet", "--fast requires --framework torch, got --framework mxnet"),
         ("--lr 0", "--lr must be a number above 0, got 0.0"),
         ("--lr nan", "--lr must be a number above 0, got nan"),
         ("--lr-batch-size 256", "--lr-batch-size must be at least 1 and requires --lr, got 256 and none"),

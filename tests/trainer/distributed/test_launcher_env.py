@@ -48,15 +48,17 @@ def test_several_processes_default_to_dist_sync(
 @pytest.mark.parametrize(
     ("framework", "environment", "found"),
     [
-        ("torch", {"DMLC_ROLE": "worker"}, "`launch --engine mxnet` (DMLC_ROLE is worker)"),
-        ("horovod", {"WORLD_SIZE": "3"}, "`launch --engine torch` (WORLD_SIZE is 3)"),
-        ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "`launch --engine horovod` (OMPI_COMM_WORLD_SIZE is 2)"),
+        ("torch", {"DMLC_ROLE": "worker"}, "`launch --framework mxnet` (DMLC_ROLE is worker)"),
+        ("horovod", {"WORLD_SIZE": "3"}, "`launch --framework torch` (WORLD_SIZE is 3)"),
+        ("mxnet", {"OMPI_COMM_WORLD_SIZE": "2"}, "`launch --framework horovod` (OMPI_COMM_WORLD_SIZE is 2)"),
     ],
 )
 def test_ranks_of_another_framework_are_reported(framework: str, environment: dict[str, str], found: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_launcher(framework, environment)
-    assert str(caught.value) == f"--engine {framework} needs `launch --engine {framework}`, got processes of {found}"
+    assert (
+        str(caught.value) == f"--framework {framework} needs `launch --framework {framework}`, got processes of {found}"
+    )
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler"])
@@ -71,12 +73,12 @@ def test_worker_is_not_a_server(environment: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("framework", "package"), [("mxnet", "mxnet"), ("horovod", "mxnet")])
 def test_missing_package_of_the_framework_is_reported(framework: str, package: str) -> None:
-    command = [sys.executable, "-m", "trainer", "--engine", framework]
+    command = [sys.executable, "-m", "trainer", "--framework", framework]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
     assert result.stdout == ""
     message = (
-        f"trainer: {package} is not installed in this Python ({sys.executable}); use `launch --engine {framework}`"
+        f"trainer: {package} is not installed in this Python ({sys.executable}); use `launch --framework {framework}`"
     )
     assert result.stderr.startswith(message)
     assert result.stderr.count("\n") == 1

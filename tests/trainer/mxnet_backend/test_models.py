@@ -1,4 +1,4 @@
-"""Test the parts of MXNet's networks that need no MXNet; the rest is in tests/engines."""
+"""Test the parts of MXNet's networks that need no MXNet; the rest is in tests/frameworks."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_network_without_mxnet_version_is_reported() -> None:
         models.build("resnet50", classes=10, image_shape=(3, 32, 32))
     assert str(error.value) == (
         "--network resnet50 is not available for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
-        "or your own as module:function; use --engine torch"
+        "or your own as module:function; use --framework torch"
     )
 
 

@@ -30,7 +30,7 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     if network in models.NETWORKS and network not in NETWORKS:
         raise UsageError(
             f"--network {network} is not available for MXNet, which has: {', '.join(NETWORKS)}, "
-            "or your own as module:function; use --engine torch"
+            "or your own as module:function; use --framework torch"
         )
     # Imported here: only MXNet's own environment has it.
     from mxnet.gluon import HybridBlock

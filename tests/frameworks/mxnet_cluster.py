@@ -16,7 +16,7 @@ SHARED_CONNECTION = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineCluster:
+class MxnetCluster:
     """A deployed cluster and its user."""
 
     user: User

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from local.faults import Faults
-from tests.engines.engine_cluster import WORKERS, EngineCluster
-from tests.engines.observed_job import ObservedJob, observed_job
+from tests.frameworks.mxnet_cluster import WORKERS, MxnetCluster
+from tests.frameworks.observed_job import ObservedJob, observed_job
 from tests.waiting import wait_until
 
 END_LIMIT_S = 120
@@ -67,7 +67,7 @@ class CutOffJobs:
 
 
 @pytest.fixture(scope="module")
-def cut_off_jobs(cluster: EngineCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffJobs]:
+def cut_off_jobs(cluster: MxnetCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CutOffJobs]:
     """Disconnect a node under two jobs, and freeze a launcher."""
     logs = tmp_path_factory.mktemp("logs")
     cluster.on_master(f"printf '{WORKERS[0]}\\n{WORKERS[2]}\\n' > first-and-last")
@@ -92,7 +92,7 @@ def cut_off_jobs(cluster: EngineCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.usefixtures("cut_off_jobs")
-def test_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_path: Path) -> None:
+def test_killed_rank_of_horovod_ends_mpiruns_job(cluster: MxnetCluster, tmp_path: Path) -> None:
     with observed_job(cluster, MPI_OPTIONS, "python", "-c", ALL_REDUCE, log=tmp_path / "log") as job:
         job.wait_for("connected", times=2)
         [victim] = job.processes("hvd.init()", below="orted")
@@ -104,7 +104,7 @@ def test_killed_rank_of_horovod_ends_mpiruns_job(cluster: EngineCluster, tmp_pat
 @pytest.mark.usefixtures("cut_off_jobs")
 @pytest.mark.parametrize(("victim", "code"), [("launcher", SSH_FAILED), ("mpiexec", 137), ("orted", None)])
 def test_killed_part_of_an_mpirun_job_leaves_nothing(
-    cluster: EngineCluster, tmp_path: Path, victim: str, code: int | None
+    cluster: MxnetCluster, tmp_path: Path, victim: str, code: int | None
 ) -> None:
     with observed_job(cluster, MPI_OPTIONS, SIGTERM_IGNORING_RANK, log=tmp_path / "log") as job:
         job.wait_for("connected", times=2)

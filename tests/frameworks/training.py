@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.engines.engine_cluster import EngineCluster
+    from tests.frameworks.mxnet_cluster import MxnetCluster
 
 TRAINER = "/opt/deeplearning/trainer"
-PYTHON = "/opt/deeplearning/engines/current/bin/python"
+PYTHON = "/opt/deeplearning/mxnet/current/bin/python"
 PYTORCH = "/opt/pytorch/bin/python"
 MIN_ACCURACY = 0.98
 TIMEOUT_S = 240
 SHORT = "--num-epochs 6"
-TWO_SERVERS = "--engine mxnet -n 2 -s 2"
+TWO_SERVERS = "--framework mxnet -n 2 -s 2"
 ONE_WORKER = f"-n 1 {PYTHON}"
 """Options for one worker, which needs no servers and so no MXNet processes."""
 
@@ -47,13 +47,13 @@ class Training:
             assert len(set(of_ranks.values())) == 1, self.output
 
 
-def train(cluster: "EngineCluster", launch: str, options: str) -> Training:
+def train(cluster: "MxnetCluster", launch: str, options: str) -> Training:
     python = "" if launch == ONE_WORKER else "python"
     command = f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch {launch} {python} {TRAINER} {options}"
     return Training(output=cluster.on_master(command))
 
 
-def wait_for(cluster: "EngineCluster", job: str, pattern: str) -> str:
+def wait_for(cluster: "MxnetCluster", job: str, pattern: str) -> str:
     until = time.monotonic() + TIMEOUT_S
     while not re.search(pattern, log := cluster.on_master(f"launch logs {job}")):
         assert time.monotonic() < until, log
@@ -61,7 +61,7 @@ def wait_for(cluster: "EngineCluster", job: str, pattern: str) -> str:
     return log
 
 
-def wait_for_end(cluster: "EngineCluster", job: str) -> None:
+def wait_for_end(cluster: "MxnetCluster", job: str) -> None:
     until = time.monotonic() + TIMEOUT_S
     while (status := json.loads(cluster.on_master(f"launch status --json {job}")))["state"] == "RUNNING":
         assert time.monotonic() < until, status

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from tests.engines.engine_cluster import WORKERS, EngineCluster
+from tests.frameworks.mxnet_cluster import WORKERS, MxnetCluster
 
 
 @pytest.mark.parametrize("alias", WORKERS)
-def test_nothing_of_any_job_is_left(cluster: EngineCluster, alias: str) -> None:
+def test_nothing_of_any_job_is_left(cluster: MxnetCluster, alias: str) -> None:
     # End the processes that wait for the next launch.
     cluster.on_master("launch close")
     until = time.monotonic() + 120

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engines.engine_cluster import NODES, EngineCluster
-from tests.engines.training import ONE_WORKER, PYTHON, TWO_SERVERS, train
+from tests.frameworks.mxnet_cluster import NODES, MxnetCluster
+from tests.frameworks.training import ONE_WORKER, PYTHON, TWO_SERVERS, train
 
 TOLERANCE = 1e-5
 # 2,000 synthetic images: the last of 19 steps has 2, and the first of three ranks gets none. The rate is low because
@@ -12,21 +12,21 @@ EQUAL = "--benchmark 1 --num-epochs 2 --lr 0.001"
 
 
 @pytest.fixture(scope="module")
-def one_worker(cluster: EngineCluster) -> str:
+def one_worker(cluster: MxnetCluster) -> str:
     """Train one worker with the batches of three; return the checkpoint."""
-    train(cluster, ONE_WORKER, f"--engine mxnet {EQUAL} --batch-size 111 --model-prefix one")
+    train(cluster, ONE_WORKER, f"--framework mxnet {EQUAL} --batch-size 111 --model-prefix one")
     return "one-0002.npz"
 
 
 @pytest.mark.parametrize(
-    ("launch", "engine"),
-    [(f"--engine mxnet -s {NODES}", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")],
+    ("launch", "framework"),
+    [(f"--framework mxnet -s {NODES}", "mxnet --kv-store dist_sync"), ("--framework horovod", "horovod")],
 )
 def test_three_workers_learn_what_one_with_their_batches_learns(
-    cluster: EngineCluster, one_worker: str, launch: str, engine: str
+    cluster: MxnetCluster, one_worker: str, launch: str, framework: str
 ) -> None:
-    name = engine.split()[0]
-    training = train(cluster, launch, f"--engine {engine} {EQUAL} --batch-size 37 --model-prefix three-{name}")
+    name = framework.split()[0]
+    training = train(cluster, launch, f"--framework {framework} {EQUAL} --batch-size 37 --model-prefix three-{name}")
     training.assert_equal_weights(ranks=NODES, epochs=2)
     compare = f"""
 import numpy
@@ -42,14 +42,14 @@ print(len(one), numpy.linalg.norm(one - three) / numpy.linalg.norm(one))
     assert float(distance) < TOLERANCE
 
 
-def test_batch_norm_statistics_are_equal_on_all_ranks_and_backends(cluster: EngineCluster) -> None:
+def test_batch_norm_statistics_are_equal_on_all_ranks_and_backends(cluster: MxnetCluster) -> None:
     # The last step of 100 synthetic images has four.
     options = "--network resnet20 --benchmark 1 --num-examples 100 --num-epochs 1 --batch-size 16 --lr 0.001"
     options += " --last-batch keep"
-    servers = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store dist_sync {options} --model-prefix bn-mxnet")
+    servers = train(cluster, TWO_SERVERS, f"--framework mxnet --kv-store dist_sync {options} --model-prefix bn-mxnet")
     servers.assert_equal_weights(ranks=2, epochs=1)
     # The order of two summands does not change the bits; the digest includes the statistics.
-    horovod = train(cluster, "--engine horovod -n 2", f"--engine horovod {options} --model-prefix bn-horovod")
+    horovod = train(cluster, "--framework horovod -n 2", f"--framework horovod {options} --model-prefix bn-horovod")
     assert horovod.digests == servers.digests, horovod.output
 
 
@@ -68,7 +68,7 @@ for network in "lenet", "resnet20", "resnet110", "resnext110":
 """
 
 
-def test_networks_have_the_sizes_known_from_the_literature(cluster: EngineCluster) -> None:
+def test_networks_have_the_sizes_known_from_the_literature(cluster: MxnetCluster) -> None:
     output = cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{NETWORKS}\nPY")
     assert output.splitlines() == ["lenet 431080", "resnet20 269722", "resnet110 1727962", "resnext110 1730973"]
 
@@ -95,7 +95,7 @@ print(numpy.allclose(step(0), 0.5 * 0.9 * first, rtol=1e-3, atol=1e-7))
 """
 
 
-def test_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: EngineCluster) -> None:
+def test_new_learning_rate_holds_for_the_momentum_too_as_with_torch(cluster: MxnetCluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{RATES}\nPY") == "True"
 
 
@@ -136,5 +136,5 @@ print(all(one.tobytes() == other.tobytes() for one, other in both))
 """
 
 
-def test_resume_during_warmup_gives_the_same_bits(cluster: EngineCluster) -> None:
+def test_resume_during_warmup_gives_the_same_bits(cluster: MxnetCluster) -> None:
     assert cluster.on_master(f"export PYTHONPATH=/opt/deeplearning; {PYTHON} - <<'PY'\n{GOING_ON}\nPY") == "True"

@@ -1,7 +1,7 @@
 """Test that MXNet's own im2rec and the trainer's write the same files, which the trainer reads."""
 
-from tests.engines.engine_cluster import EngineCluster
-from tests.engines.training import PYTHON, PYTORCH
+from tests.frameworks.mxnet_cluster import MxnetCluster
+from tests.frameworks.training import PYTHON, PYTORCH
 
 # The image lacks OpenCV, which im2rec.py imports; with --pass-through, it calls none of it.
 IM2REC = f"""
@@ -29,5 +29,5 @@ PY
 """
 
 
-def test_mxnets_im2rec_writes_what_the_trainer_reads(cluster: EngineCluster) -> None:
+def test_mxnets_im2rec_writes_what_the_trainer_reads(cluster: MxnetCluster) -> None:
     assert cluster.on_master(IM2REC).splitlines()[-1] == "read 13"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engines.engine_cluster import EngineCluster
-from tests.engines.training import PYTHON, TRAINER, TWO_SERVERS, Training
+from tests.frameworks.mxnet_cluster import MxnetCluster
+from tests.frameworks.training import PYTHON, TRAINER, TWO_SERVERS, Training
 
 FOLDER = "/home/ubuntu/own"
 NETWORKS = """
@@ -42,19 +42,19 @@ def nothing():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_networks(cluster: EngineCluster) -> None:
+def own_networks(cluster: MxnetCluster) -> None:
     cluster.on_master(f"mkdir {FOLDER}; cat > {FOLDER}/mynet.py <<'PY'\n{NETWORKS}\nPY")
 
 
 @pytest.mark.parametrize(
-    ("launch", "engine"), [(TWO_SERVERS, "mxnet --kv-store dist_sync"), ("-n 2 --engine horovod", "horovod")]
+    ("launch", "framework"), [(TWO_SERVERS, "mxnet --kv-store dist_sync"), ("-n 2 --framework horovod", "horovod")]
 )
-def test_ones_own_network_is_trained_on_all_nodes(cluster: EngineCluster, launch: str, engine: str) -> None:
+def test_ones_own_network_is_trained_on_all_nodes(cluster: MxnetCluster, launch: str, framework: str) -> None:
     options = "--network mynet:build --num-epochs 6 --resume never"
     training = Training(
         output=cluster.on_master(
             f"cd {FOLDER}; export OMP_NUM_THREADS=1;"
-            f" launch {launch} --sync-dst-dir {FOLDER} python {TRAINER} --engine {engine} {options}"
+            f" launch {launch} --sync-dst-dir {FOLDER} python {TRAINER} --framework {framework} {options}"
         )
     )
     training.assert_equal_weights(ranks=2, epochs=6)
@@ -67,7 +67,7 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: EngineCluster, launch
         (
             "resnet50",
             "--network resnet50 is not available for MXNet, which has: lenet, resnet20, resnet110, resnext110, "
-            "or your own as module:function; use --engine torch",
+            "or your own as module:function; use --framework torch",
         ),
         ("mynet:nothing", "--network mynet:nothing must return a gluon.HybridBlock, got NoneType"),
         ("mynet:missing", f"--network mynet:missing: missing must be a function in {FOLDER}/mynet.py, it is missing"),
@@ -80,10 +80,10 @@ def test_ones_own_network_is_trained_on_all_nodes(cluster: EngineCluster, launch
         ("mynet:weightless", "--network mynet:weightless must have parameters to train, it has none"),
     ],
 )
-def test_network_that_mxnet_lacks_is_refused(cluster: EngineCluster, network: str, reason: str) -> None:
+def test_network_that_mxnet_lacks_is_refused(cluster: MxnetCluster, network: str, reason: str) -> None:
     shape = "--benchmark 1 --image-shape 3,64,64"
     output = cluster.on_master(
-        f"cd {FOLDER}; {PYTHON} {TRAINER} --engine mxnet {shape} --network {network}; echo code $?"
+        f"cd {FOLDER}; {PYTHON} {TRAINER} --framework mxnet {shape} --network {network}; echo code $?"
     )
     assert f"trainer: {reason}" in output
     assert "Traceback" not in output

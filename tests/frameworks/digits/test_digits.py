@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.engines.engine_cluster import MASTER, EngineCluster
-from tests.engines.training import MIN_ACCURACY, PYTHON, PYTORCH, SHORT, TRAINER, TWO_SERVERS, Training, train
+from tests.frameworks.mxnet_cluster import MASTER, MxnetCluster
+from tests.frameworks.training import MIN_ACCURACY, PYTHON, PYTORCH, SHORT, TRAINER, TWO_SERVERS, Training, train
 
 
 def test_all_reduce_learns_the_digits(all_reduce: Training) -> None:
@@ -23,15 +23,17 @@ def test_horovod_learns_the_digits(horovod: Training) -> None:
     horovod.assert_equal_weights(ranks=2, epochs=6)
 
 
-def test_horovod_learns_the_same_under_mpirun(cluster: EngineCluster, horovod: Training) -> None:
-    options = "--engine horovod --num-epochs 2 --batch-size 32 --model-prefix mpi"
+def test_horovod_learns_the_same_under_mpirun(cluster: MxnetCluster, horovod: Training) -> None:
+    options = "--framework horovod --num-epochs 2 --batch-size 32 --model-prefix mpi"
     training = train(cluster, "--launcher mpi -n 2", options)
     assert training.digests == {epoch: horovod.digests[epoch] for epoch in range(2)}, training.output
 
 
 @pytest.mark.parametrize(("kv_store", "options"), [("dist_device_sync", SHORT), ("dist_async", "--num-epochs 20")])
-def test_other_kv_stores_with_servers_learn_the_digits(cluster: EngineCluster, kv_store: str, options: str) -> None:
-    training = train(cluster, TWO_SERVERS, f"--engine mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}")
+def test_other_kv_stores_with_servers_learn_the_digits(cluster: MxnetCluster, kv_store: str, options: str) -> None:
+    training = train(
+        cluster, TWO_SERVERS, f"--framework mxnet --kv-store {kv_store} --model-prefix {kv_store} {options}"
+    )
     assert training.accuracy >= MIN_ACCURACY, training.output
     # The user should know this before a spot instance is interrupted.
     assert ("none when it is told to stop (SIGTERM)" in training.output) == (kv_store == "dist_async"), training.output
@@ -39,8 +41,8 @@ def test_other_kv_stores_with_servers_learn_the_digits(cluster: EngineCluster, k
     assert all(len(set(of_ranks.values())) == 1 for of_ranks in training.digests.values()), training.output
 
 
-@pytest.mark.parametrize("alone", [f"python {TRAINER}", f"WORLD_SIZE=1 {PYTHON} {TRAINER} --engine mxnet {SHORT}"])
-def test_every_kv_store_of_one_worker_learns_the_digits(cluster: EngineCluster, alone: str) -> None:
+@pytest.mark.parametrize("alone", [f"python {TRAINER}", f"WORLD_SIZE=1 {PYTHON} {TRAINER} --framework mxnet {SHORT}"])
+def test_every_kv_store_of_one_worker_learns_the_digits(cluster: MxnetCluster, alone: str) -> None:
     # One worker on each of two nodes, which do not know each other.
     output = cluster.on_master(
         "export OMP_NUM_THREADS=1; launch -n 2"
@@ -89,7 +91,7 @@ RESTORE_MXNET = "backend.restore(TrainingState(weights=weights), source=0)"
 
 
 def test_checkpoint_of_one_backend_is_read_by_the_other(
-    cluster: EngineCluster, all_reduce: Training, dist_sync: Training
+    cluster: MxnetCluster, all_reduce: Training, dist_sync: Training
 ) -> None:
     def accuracy_of_checkpoint(python: str, script: str, checkpoint: str, restore: str) -> float:
         count = COUNT % (checkpoint, restore)
@@ -103,6 +105,6 @@ def test_checkpoint_of_one_backend_is_read_by_the_other(
     assert digest == pytest.approx(all_reduce.accuracy, abs=1e-6)
 
 
-def test_checkpoint_is_on_the_master(cluster: EngineCluster, dist_sync: Training) -> None:
+def test_checkpoint_is_on_the_master(cluster: MxnetCluster, dist_sync: Training) -> None:
     assert "checkpoint=dist_sync-0006.npz" in dist_sync.output
     assert int(cluster.on(MASTER, "stat -c %s trainer/dist_sync-0006.npz")) > 431_080 * 4

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.engines.engine_cluster import MASTER, SHARED_CONNECTION, EngineCluster
-from tests.engines.training import TIMEOUT_S
+from tests.frameworks.mxnet_cluster import MASTER, SHARED_CONNECTION, MxnetCluster
+from tests.frameworks.training import TIMEOUT_S
 
 TOKEN = "OUTSIDE_TOKEN"
 PAUSE_S = 0.1
@@ -21,7 +21,7 @@ PAUSE_S = 0.1
 class ObservedJob:
     """Runs one job on the master in its own session."""
 
-    def __init__(self, cluster: EngineCluster, launch: str, *command: str, log: Path) -> None:
+    def __init__(self, cluster: MxnetCluster, launch: str, *command: str, log: Path) -> None:
         self._log, self._token = log, secrets.token_hex(8)
         line = f"exec launch --env {TOKEN}:{self._token} {launch} {shlex.join(command)} 2>&1"
         with log.open("wb") as output:
@@ -83,7 +83,7 @@ class ObservedJob:
 
 
 @contextmanager
-def observed_job(cluster: EngineCluster, launch: str, *command: str, log: Path) -> Iterator[ObservedJob]:
+def observed_job(cluster: MxnetCluster, launch: str, *command: str, log: Path) -> Iterator[ObservedJob]:
     """Start a job; nothing of it outlives its test."""
     job = ObservedJob(cluster, launch, *command, log=log)
     try:

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from tests.engines.engine_cluster import WORKERS, EngineCluster
-from tests.engines.observed_job import TOKEN, kill
-from tests.engines.training import (
+from tests.frameworks.mxnet_cluster import WORKERS, MxnetCluster
+from tests.frameworks.observed_job import TOKEN, kill
+from tests.frameworks.training import (
     PYTHON,
     SHORT,
     TRAINER,
@@ -27,7 +27,7 @@ STARTED, TRAINS, GOES_ON = (
 
 
 @pytest.mark.parametrize(
-    ("engine", "launch", "options", "kills"),
+    ("framework", "launch", "options", "kills"),
     [
         (
             "mxnet",
@@ -35,24 +35,24 @@ STARTED, TRAINS, GOES_ON = (
             f"--kv-store dist_sync {SHORT}",
             [(STARTED, "DMLC_ROLE=scheduler"), (TRAINS, "DMLC_ROLE=server"), (GOES_ON, "DMLC_TASK_ID=1")],
         ),
-        ("horovod", "--engine horovod -n 2", f"{SHORT} --batch-size 32", [(TRAINS, "HOROVOD_RANK=1")]),
+        ("horovod", "--framework horovod -n 2", f"{SHORT} --batch-size 32", [(TRAINS, "HOROVOD_RANK=1")]),
     ],
 )
 def test_training_with_killed_processes_reaches_the_same_result(
-    cluster: EngineCluster,
+    cluster: MxnetCluster,
     request: pytest.FixtureRequest,
-    engine: str,
+    framework: str,
     launch: str,
     options: str,
     kills: list[tuple[str, str]],
 ) -> None:
-    undisturbed: Training = request.getfixturevalue("dist_sync" if engine == "mxnet" else "horovod")
+    undisturbed: Training = request.getfixturevalue("dist_sync" if framework == "mxnet" else "horovod")
     token = secrets.token_hex(8)
     job = cluster.on_master(
         "mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1;"
         # A process that waits inside MXNet for a lost one does not react to TERM.
         f" launch --detach --grace 2 --max-restarts {len(kills)} --env {TOKEN}:{token}"
-        f" {launch} python {TRAINER} --engine {engine} {options} --model-prefix killed-{engine}"
+        f" {launch} python {TRAINER} --framework {framework} {options} --model-prefix killed-{framework}"
         " --checkpoint-seconds 0.5 --disp-batches 1 2>/dev/null"
     )
     for moment, victim in kills:
@@ -68,13 +68,15 @@ def test_training_with_killed_processes_reaches_the_same_result(
 
 
 @pytest.mark.parametrize(
-    ("launch", "engine"),
-    [("--engine mxnet -s 1 -n 2", "mxnet --kv-store dist_sync"), ("--engine horovod -n 2", "horovod")],
+    ("launch", "framework"),
+    [("--framework mxnet -s 1 -n 2", "mxnet --kv-store dist_sync"), ("--framework horovod -n 2", "horovod")],
 )
-def test_finished_training_is_not_repeated_by_the_same_job(cluster: EngineCluster, launch: str, engine: str) -> None:
-    prefix = f"over-{engine.split()[0]}"
+def test_finished_training_is_not_repeated_by_the_same_job(cluster: MxnetCluster, launch: str, framework: str) -> None:
+    prefix = f"over-{framework.split()[0]}"
     # The last rank fails after the trainer has finished, as if it had been killed while exiting.
-    script = f"{PYTHON} {TRAINER} --engine {engine} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
+    script = (
+        f"{PYTHON} {TRAINER} --framework {framework} --num-epochs 1 --model-prefix {prefix} && [ $0 != $(hostname) -o"
+    )
     script = f'{script} "$TORCHELASTIC_RESTART_COUNT" != 0 ]'
     last = cluster.on(WORKERS[1], "hostname")
     output = cluster.on_master(
@@ -86,24 +88,25 @@ def test_finished_training_is_not_repeated_by_the_same_job(cluster: EngineCluste
     assert output.splitlines()[-1] == "code 0", output
 
 
-def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: EngineCluster) -> None:
+def test_horovod_ranks_meet_when_one_is_later_than_gloos_timeout(cluster: MxnetCluster) -> None:
     # It waits as if it were downloading its data; Gloo's own timeout is 30 s.
-    script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --engine horovod --num-epochs 1"
+    script = f"[ $HOROVOD_RANK = 0 ] || sleep 35; exec {PYTHON} {TRAINER} --framework horovod --num-epochs 1"
     output = cluster.on_master(
-        f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --engine horovod -n 2"
+        f"mkdir -p trainer && cd trainer; export OMP_NUM_THREADS=1; launch --framework horovod -n 2"
         f" bash -c {shlex.quote(script)}; echo code $?"
     )
     assert output.splitlines()[-1] == "code 0", output
 
 
 @pytest.mark.parametrize(
-    ("launch", "engine"), [("--engine mxnet -s 1", "mxnet --kv-store dist_sync"), ("--engine horovod", "horovod")]
+    ("launch", "framework"),
+    [("--framework mxnet -s 1", "mxnet --kv-store dist_sync"), ("--framework horovod", "horovod")],
 )
-def test_launch_ends_with_the_error_of_the_failed_rank(cluster: EngineCluster, launch: str, engine: str) -> None:
+def test_launch_ends_with_the_error_of_the_failed_rank(cluster: MxnetCluster, launch: str, framework: str) -> None:
     # A file is in place of the directory: MXNet would wait for the others before ending this process.
     cluster.on(WORKERS[2], "touch blocked")
     prefix = "--model-prefix /home/ubuntu/blocked/net"
-    output = cluster.on_master(f"launch {launch} python {TRAINER} --engine {engine} {prefix}; echo code $?")
+    output = cluster.on_master(f"launch {launch} python {TRAINER} --framework {framework} {prefix}; echo code $?")
     assert re.search(r"rank 2/3 trainer: cannot write checkpoints to /home/ubuntu/blocked: File exists", output), output
     assert output.splitlines()[-1] == "code 1", output
 
@@ -113,25 +116,26 @@ def test_launch_ends_with_the_error_of_the_failed_rank(cluster: EngineCluster, l
     [
         (
             f"launch -s 1 python {TRAINER}",
-            "--engine torch needs `launch --engine torch`, "
-            "got processes of `launch --engine mxnet` (DMLC_ROLE is worker)",
+            "--framework torch needs `launch --framework torch`, "
+            "got processes of `launch --framework mxnet` (DMLC_ROLE is worker)",
         ),
         (
-            f"launch python {TRAINER} --engine mxnet",
-            "--engine mxnet needs `launch --engine mxnet`, got processes of `launch --engine torch` (WORLD_SIZE is 3)",
+            f"launch python {TRAINER} --framework mxnet",
+            "--framework mxnet needs `launch --framework mxnet`, "
+            "got processes of `launch --framework torch` (WORLD_SIZE is 3)",
         ),
         (
-            f"launch -s 1 python {TRAINER} --engine mxnet --kv-store device",
+            f"launch -s 1 python {TRAINER} --framework mxnet --kv-store device",
             "--kv-store device is for one worker, got 3: use dist_sync for several",
         ),
         (
-            f"{PYTHON} {TRAINER} --engine mxnet --kv-store dist_sync",
-            "--kv-store dist_sync needs MXNet's servers, which `launch --engine mxnet` starts",
+            f"{PYTHON} {TRAINER} --framework mxnet --kv-store dist_sync",
+            "--kv-store dist_sync needs MXNet's servers, which `launch --framework mxnet` starts",
         ),
     ],
 )
-def test_different_engines_of_launcher_and_trainer_are_refused(
-    cluster: EngineCluster, command: str, reason: str
+def test_different_frameworks_of_launcher_and_trainer_are_refused(
+    cluster: MxnetCluster, command: str, reason: str
 ) -> None:
     output = cluster.on_master(f"{command}; echo code $?")
     assert f"trainer: {reason}\n" in output

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.engines.engine_cluster import NODES, WORKERS, EngineCluster
-from tests.engines.training import MIN_ACCURACY, TRAINER
+from tests.frameworks.mxnet_cluster import NODES, WORKERS, MxnetCluster
+from tests.frameworks.training import MIN_ACCURACY, TRAINER
 
 LEARNED = 0.9
 SECOND = "second0"
@@ -30,14 +30,14 @@ def assert_learned(output: str, *, workers: int) -> None:
     assert float(accuracies["0"]) >= LEARNED, output
 
 
-def test_environment_is_built_once_and_is_the_same_everywhere(cluster: EngineCluster) -> None:
+def test_environment_is_built_once_and_is_the_same_everywhere(cluster: MxnetCluster) -> None:
     journals = [cluster.on(alias, "sudo journalctl -u deeplearning-mxnet-environment.service") for alias in WORKERS]
     assert [" built horovod-" in journal for journal in journals] == [True, False, False]
     assert [" is ready" in journal for journal in journals] == [True, True, True]
-    assert len({cluster.on(alias, "readlink /opt/deeplearning/engines/current") for alias in WORKERS}) == 1
+    assert len({cluster.on(alias, "readlink /opt/deeplearning/mxnet/current") for alias in WORKERS}) == 1
 
 
-def test_trainer_runs_as_in_distributed_deep_learning_made_easy(cluster: EngineCluster) -> None:
+def test_trainer_runs_as_in_distributed_deep_learning_made_easy(cluster: MxnetCluster) -> None:
     output = cluster.on_master(
         f"launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python {TRAINER}"
         " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"
@@ -46,7 +46,7 @@ def test_trainer_runs_as_in_distributed_deep_learning_made_easy(cluster: EngineC
     assert float(known) >= MIN_ACCURACY, output
 
 
-def test_gluon_runs_as_in_distributed_training_using_mxnet(cluster: EngineCluster) -> None:
+def test_gluon_runs_as_in_distributed_training_using_mxnet(cluster: MxnetCluster) -> None:
     output = cluster.on_master(
         "printf 'deeplearning-worker2\\ndeeplearning-worker3\\n' > hosts; cd examples\n"
         "launch -n 2 -s 2 -H ../hosts --sync-dst-dir /home/ubuntu/job --launcher ssh"
@@ -56,7 +56,7 @@ def test_gluon_runs_as_in_distributed_training_using_mxnet(cluster: EngineCluste
 
 
 @pytest.fixture
-def second_interface(cluster: EngineCluster) -> Iterator[dict[str, str]]:
+def second_interface(cluster: MxnetCluster) -> Iterator[dict[str, str]]:
     """Create a VXLAN between the nodes, beside the interface of the default route; return each node's address on it."""
     own = "own=$(ip -4 -brief address show ens5 | grep -o '[0-9.]*/' | tr -d /)"
     routes = {alias: cluster.on(alias, f"{own}; echo $own") for alias in WORKERS}
@@ -74,7 +74,7 @@ def second_interface(cluster: EngineCluster) -> Iterator[dict[str, str]]:
         cluster.on(alias, f"sudo ip link delete {SECOND}")
 
 
-def test_interface_of_the_users_variable_is_used(cluster: EngineCluster, second_interface: dict[str, str]) -> None:
+def test_interface_of_the_users_variable_is_used(cluster: MxnetCluster, second_interface: dict[str, str]) -> None:
     export = f"export DMLC_INTERFACE={SECOND}; export PS_VERBOSE=1"
     output = cluster.on_master(f"cd examples; {export}; launch -s 3 python gluon_parameter_server.py --epochs 1")
     # Servers and workers report; the scheduler listens at the address that the others have.
@@ -82,14 +82,14 @@ def test_interface_of_the_users_variable_is_used(cluster: EngineCluster, second_
     assert {ip for role, ip in bound if role in ("server", "worker")} == set(second_interface.values()), output
 
 
-def test_ps_lite_logs_verbosely_when_enabled(cluster: EngineCluster) -> None:
+def test_ps_lite_logs_verbosely_when_enabled(cluster: MxnetCluster) -> None:
     command = "launch -s 1 python gluon_parameter_server.py --epochs 1"
     output = cluster.on_master(f"cd examples; export PS_VERBOSE=1; {command}")
     roles = Counter(role for role, _ in re.findall(BOUND, output))
     assert roles == {"scheduler": 1, "server": 1, "worker": NODES}, output
 
 
-def test_missing_interface_of_the_user_is_refused(cluster: EngineCluster) -> None:
+def test_missing_interface_of_the_user_is_refused(cluster: MxnetCluster) -> None:
     output = cluster.on_master(
         "cd examples; export DMLC_INTERFACE=nowhere0; launch -s 1 python gluon_parameter_server.py; echo code $?"
     )
@@ -103,7 +103,7 @@ def test_missing_interface_of_the_user_is_refused(cluster: EngineCluster) -> Non
     assert code == "code 1", output
 
 
-def test_horovod_runs_as_in_mxnet_and_horovod(cluster: EngineCluster) -> None:
+def test_horovod_runs_as_in_mxnet_and_horovod(cluster: MxnetCluster) -> None:
     hosts = ",".join(WORKERS)
     # It uses its own DistributedOptimizer; the next two use Horovod's later DistributedTrainer.
     command = f"mpirun -np 3 -H {hosts} {OPEN_MPI_OPTIONS} python horovod_gluon.py --distributed-optimizer"
@@ -118,7 +118,7 @@ LOOK = (
 """Checks every node while mpirun and its daemons run; the secret must be on no command line."""
 
 
-def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: EngineCluster) -> None:
+def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: MxnetCluster) -> None:
     secret = "export SECRET=$(cat /proc/sys/kernel/random/uuid)"
     output = cluster.on_master(f"cd examples; {secret}; launch --launcher mpi --env SECRET {shlex.quote(LOOK)}")
     assert_learned(output, workers=NODES)
@@ -126,5 +126,5 @@ def test_horovod_runs_by_mpirun_without_exposing_the_secret(cluster: EngineClust
     assert "told in" not in output, output
 
 
-def test_horovod_runs_over_gloo(cluster: EngineCluster) -> None:
-    assert_learned(cluster.on_master("cd examples; launch --engine horovod python horovod_gluon.py"), workers=NODES)
+def test_horovod_runs_over_gloo(cluster: MxnetCluster) -> None:
+    assert_learned(cluster.on_master("cd examples; launch --framework horovod python horovod_gluon.py"), workers=NODES)
