@@ -36,7 +36,7 @@ crashes its machines must not restart without limit.
 
 
 class JobObserver(Protocol):
-    """Receiver of a job's events, which maintains its record (launcher.history.recorder)."""
+    """Receiver of a job's events, which maintains its record (launcher.job_records.recorder)."""
 
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the synced files."""

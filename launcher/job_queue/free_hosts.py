@@ -6,11 +6,11 @@ from pathlib import Path
 
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI
-from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import allocated_gpus
 from launcher.job_queue.queue import jobs_on_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
+from launcher.job_records.records import JobRecord
 from launcher.spec import JobSpec
 
 

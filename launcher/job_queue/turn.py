@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Protocol
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError, UsageError
-from launcher.history.lock import is_on_other_machine
-from launcher.history.records import JobRecord, JobState
 from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import select_free_nodes, with_allocation
 from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
+from launcher.job_records.lock import is_on_other_machine
+from launcher.job_records.records import JobRecord, JobState
 from launcher.output.notes import print_note
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, QueuePolicy
@@ -30,7 +30,7 @@ Meanwhile the job takes other nodes, if enough are free.
 
 
 class TurnObserver(Protocol):
-    """Recorder of the job's position in the queue (launcher.history.recorder)."""
+    """Recorder of the job's position in the queue (launcher.job_records.recorder)."""
 
     def on_queued(self, text: str, *, queue_position: int) -> None:
         """Handle a change of the job's queue position, counted from 1; `text` describes it for the user."""

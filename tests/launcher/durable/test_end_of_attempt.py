@@ -8,9 +8,9 @@ import pytest
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable_state import mark_ended
 from launcher.errors import QueueTimeoutError, RefusedError, UsageError
-from launcher.history.records import JobState
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.supervision import exit_as_node_loss_if_silent
+from launcher.job_records.records import JobState
 from tests.launcher.durable.durable_jobs import Submit
 
 

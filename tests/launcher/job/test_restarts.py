@@ -11,17 +11,17 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from launcher.history.recorder import JobRecorder
 from launcher.job import restarts
 from launcher.job import run as runs
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.restarts import node_is_arriving
 from launcher.job.run import JobContext
+from launcher.job_records.recorder import JobRecorder
 from launcher.output.output_stream import OutputStream
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import RestartPolicy
 from launcher.transport.protocol import FrameType
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 from tests.launcher.ssh_cluster import (
     ADDRESSES,
     SshCluster,

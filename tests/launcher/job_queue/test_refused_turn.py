@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BusyError
-from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.hosts.hostfile import Host
 from launcher.job_queue.turn import select_nodes
-from tests.launcher.job_records import JOB
+from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
+from tests.launcher.example_job import JOB
 
 
 @pytest.mark.parametrize(

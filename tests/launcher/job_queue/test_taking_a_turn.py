@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError
-from launcher.history.recorder import JobRecorder, jobs_directory, user_name
-from launcher.history.records import read_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
 from launcher.job_queue.turn import QueueContext, with_current_hosts
+from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
+from launcher.job_records.records import read_record
 from launcher.lifecycle import run_in_queue
 from launcher.spec import JobSpec, QueuePolicy
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 
 WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), queue_policy=QueuePolicy(timeout_s=60, exclusive=True))
 LIMIT_S = 60.0

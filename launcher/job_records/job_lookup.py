@@ -7,10 +7,10 @@ from pathlib import Path
 
 from launcher.durable_state import DURABLE_DIR, DURABLE_RECORD_FILE, UNREADABLE_FILE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
-from launcher.history.lock import launcher_is_alive
-from launcher.history.record_upload import upload
-from launcher.history.recorder import jobs_directory
-from launcher.history.records import JobRecord, JobState, read_record, write_record
+from launcher.job_records.lock import launcher_is_alive
+from launcher.job_records.record_upload import upload
+from launcher.job_records.recorder import jobs_directory
+from launcher.job_records.records import JobRecord, JobState, read_record, write_record
 
 NO_JOB = "there is no job yet"
 MAX_NAMED = 3

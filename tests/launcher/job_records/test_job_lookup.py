@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError, UsageError
-from launcher.history import job_lookup
-from launcher.history.records import JobState, read_record, write_record
+from launcher.job_records import job_lookup
+from launcher.job_records.records import JobState, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
 from launcher.subcommands import commands, stop
-from tests.launcher.job_records import RECORD
+from tests.launcher.example_job import RECORD
 
 GOING = replace(RECORD, detached=True)
 
