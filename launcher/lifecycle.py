@@ -89,7 +89,7 @@ async def run_until_signal(
         cwd=cwd,
         streams=streams,
         observer=recorder,
-        restart_host_allocator=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_turn),
+        restart_host_allocator=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_allocated),
         pool=pool,
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)

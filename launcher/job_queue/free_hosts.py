@@ -54,7 +54,7 @@ class HostAllocator:
     """Allocator of hosts, which keeps two jobs from restarting on the same nodes."""
 
     def __init__(self, job_id: str, *, jobs: Path, record: Callable[[JobSpec], None]) -> None:
-        """`record` writes the nodes that the job takes into its record (TurnObserver.on_turn)."""
+        """`record` writes the nodes that the job takes into its record (QueueObserver.on_allocated)."""
         self._job_id = job_id
         self._jobs = jobs
         self._record = record

@@ -123,11 +123,11 @@ class JobRecorder:
         self._change(state=JobState.WAITING, queue_position=queue_position, waiting=text)
         self._report_start()
 
-    def on_turn(self, job: JobSpec) -> None:
-        """Record that the job's turn has come, before it connects to its nodes."""
+    def on_allocated(self, job: JobSpec) -> None:
+        """Record that the job owns the nodes of `job`, before it connects to them."""
         self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=allocated_gpus(job))
 
-    def on_turn_lost(self) -> None:
+    def on_requeued(self) -> None:
         """Record that the job is queued again."""
         self._change(starting=False)
 

@@ -136,7 +136,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
     started: list[list[str]] = []
 
     class Observer:
-        def on_turn(self, found: JobSpec) -> None:
+        def on_allocated(self, found: JobSpec) -> None:
             started.append(names(found))
 
     class Terminal:

@@ -27,7 +27,7 @@ def test_job_on_the_nodes_is_named_with_its_own_name_and_the_key_that_started_it
     job = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
     holder = JobRecorder(replace(job, name=name), job_id="one", cwd="/", started_by=key)
     holder.begin()
-    holder.on_turn(job)
+    holder.on_allocated(job)
     JobRecorder(job, job_id="two", cwd="/").begin()
     with pytest.raises(BusyError) as refused:
         select_nodes(job, "two", jobs=jobs_directory())

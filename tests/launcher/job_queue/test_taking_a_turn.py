@@ -237,7 +237,7 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
 
     async def run() -> None:
         holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
-        holder.on_turn(WAITING)
+        holder.on_allocated(WAITING)
         _, queue_context = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=0.05, exclusive=True))
         await asyncio.wait_for(run_in_queue(job, queue_context, run_on_nodes=start), LIMIT_S)
@@ -259,7 +259,7 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
         real = loop.time
         loop.time = lambda: real() + later_s  # type: ignore[method-assign]
         holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
-        holder.on_turn(WAITING)
+        holder.on_allocated(WAITING)
 
         class LaterTerminal(Terminal):
             async def send(self, data: bytes) -> None:
