@@ -287,7 +287,7 @@ def test_node_preempted_soon_after_the_start_uses_up_a_restart(
 ) -> None:
     """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""
     preempted = Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION)
-    monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
+    monkeypatch.setattr("launcher.job.failure.SHORT_RUN_S", short_s)
     monkeypatch.setattr(runs, "prepare_nodes", AsyncMock(return_value=[]))
     monkeypatch.setattr(runs, "supervise_nodes", AsyncMock(return_value=preempted))
     streams = {FrameType.STDOUT: OutputStream(1)}
