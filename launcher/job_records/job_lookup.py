@@ -30,12 +30,12 @@ def all_jobs() -> list[JobRecord]:
     except OSError:
         names = set()
     submitted = _submitted()
-    records = ((name, current(job_directory(name))) for name in sorted(names | submitted.keys()))
+    records = ((name, refresh_record(job_directory(name))) for name in sorted(names | submitted.keys()))
     # A durable job has no record of its own until its unit has written it.
     return [job for name, record in records if (job := record or submitted.get(name)) is not None]
 
 
-def current(directory: Path) -> JobRecord | None:
+def refresh_record(directory: Path) -> JobRecord | None:
     """Return a job's record with its actual state; if its launcher died, close the record first."""
     record = read_record(directory)
     try:

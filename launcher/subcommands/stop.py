@@ -42,7 +42,7 @@ def stop(options: argparse.Namespace) -> int:
         ended = _wait_for_end(job, UPLOADS_TIMEOUT_S)
     if not ended:
         _kill(job)
-    last = job_lookup.current(directory)
+    last = job_lookup.refresh_record(directory)
     print(f"{job.id} {last.state.value if last else 'gone'}")
     return 0
 

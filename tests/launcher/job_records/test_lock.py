@@ -84,12 +84,12 @@ ELSEWHERE = replace(RECORD, machine="elsewhere", boot_id="x")
 
 def test_remote_job_runs_while_its_lock_is_touched(directory: Path) -> None:
     write_record(directory, ELSEWHERE)
-    assert job_lookup.current(directory) == ELSEWHERE
+    assert job_lookup.refresh_record(directory) == ELSEWHERE
     with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):
         commands.main(["stop"])
     long_ago = time.time() - 2 * STALE_S
     os.utime(directory / LOCK_FILE, (long_ago, long_ago))
-    closed = job_lookup.current(directory)
+    closed = job_lookup.refresh_record(directory)
     assert closed is not None
     assert (closed.state, closed.reason) == (JobState.FAILED, job_lookup.DIED)
 
