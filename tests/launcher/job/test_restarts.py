@@ -5,16 +5,12 @@ import shlex
 import signal
 import subprocess
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 
-from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job import run as runs
 from launcher.job.failure import Failure, FailureCause
@@ -136,30 +132,6 @@ def test_new_node_has_a_minute_to_answer_after_its_setup(monkeypatch: pytest.Mon
     monkeypatch.setattr(restarts, "node_is_arriving", lambda: next(arriving))
     deadline = restarts.Deadline(RestartPolicy(node_wait_s=600, extra_setup_wait_s=900), now=0)
     assert [deadline.refresh_seconds_left(now=now) for now in (0, 700, 705)] == [600, 60, 55]
-
-
-def test_restart_waits_only_for_nodes_that_the_cluster_declares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def connect(hosts: Sequence[Host], **_: object) -> tuple[list[SimpleNamespace], list[str]]:
-        return [SimpleNamespace(host=host) for host in hosts], []
-
-    async def gather(declared: int) -> restarts.ReachableNodes:
-        monkeypatch.setattr(restarts, "declared_nodes", lambda: declared)
-        return await asyncio.wait_for(restarts.gather_nodes(job, streams), timeout=0.2)
-
-    monkeypatch.setattr(restarts, "connect_available", connect)
-    monkeypatch.setattr(restarts, "nodes_without_framework", AsyncMock(return_value=("", [])))
-    streams: Any = {FrameType.STDOUT: SimpleNamespace(reader_has_gone=lambda: False)}
-    (tmp_path / "hosts").write_text("one\n")
-    source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
-    policy = RestartPolicy(max_restarts=1, min_nodes=2, node_wait_s=600)
-    job = replace(JOB, host_source=source, restart_policy=policy).with_hosts((Host(name="one"), Host(name="two")))
-    reachable = asyncio.run(gather(declared=1))
-    assert [connection.host.name for connection in reachable.connections] == ["one"]
-    assert reachable.reasons == ["the cluster declares 1 node now"]
-    with pytest.raises(TimeoutError):
-        asyncio.run(gather(declared=2))
 
 
 def test_job_ends_if_too_few_nodes_return(patient_cluster: SshCluster, unreachable_dir: Path) -> None:
