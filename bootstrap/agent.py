@@ -13,7 +13,13 @@ from bootstrap.cluster.node_record_writer import NodeRecordWriter
 from bootstrap.cluster.poll_interval import FAST_RECONCILE_INTERVAL_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.config import NodeConfig
-from bootstrap.dependencies import AgentDependencies, ClusterSession, connect_to_cluster, health_checks, own_record
+from bootstrap.dependencies import (
+    AgentDependencies,
+    ClusterSession,
+    connect_to_cluster,
+    ensure_own_record,
+    health_checks,
+)
 from bootstrap.errors import ConfigError, MetadataError, MxnetEnvironmentError
 from bootstrap.failures import FailureTracker, Step, attempt, replacement_would_help
 from bootstrap.files.node_files import node_file_writer
@@ -21,7 +27,7 @@ from bootstrap.health.checks import FAILURES_BEFORE_REPLACEMENT, HEALTH_CHECK_IN
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.idle.pause_controller import pause_controller
 from bootstrap.mxnet_environment.progress import MxnetEnvironmentMonitor
-from bootstrap.phases import Phases, first_start_time
+from bootstrap.phases import Phases, ensure_first_start_time
 from bootstrap.setup.progress import SetupMonitor
 from bootstrap.shared_storage.state import SharedStorage
 
@@ -46,7 +52,7 @@ class Agent:
         self._dependencies = dependencies
         root, monotonic = dependencies.root, dependencies.monotonic
         self._phases = Phases(monotonic=monotonic)
-        self._started_at = first_start_time(root, now=monotonic())
+        self._started_at = ensure_first_start_time(root, now=monotonic())
         self._cluster: ClusterSession | None = None
         self._gpus = GpuCounter(
             root, expected=config.gpu_count, nvidia_smi=dependencies.nvidia_smi, monotonic=monotonic
@@ -134,7 +140,7 @@ class Agent:
             return
         with self._failures.step(Step.HOST_KEY):
             draining, mount = self._notice.must_drain, self._shared_storage.mount_state()
-            record = own_record(
+            record = ensure_own_record(
                 self._config, self._dependencies, instance_id=instance_id, draining=draining, mount=mount, setup=setup
             )
             is_due = self._record_writer.is_due(record, self._membership)

@@ -23,7 +23,7 @@ from bootstrap.config import NodeConfig
 from bootstrap.contract import MASTER, SETUP_FAILED, node_record_id
 from bootstrap.files.node_files import AgentSystem, read_node_state, user_permissions
 from bootstrap.files.paths import under_root
-from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key, read_host_key
+from bootstrap.files.ssh_keys import delete_cluster_key, ensure_cluster_key, read_host_key
 from bootstrap.health.checks import HealthChecks
 from bootstrap.health.gpus import GpuCounter
 from bootstrap.jobs.rank_grace import longest_grace_s
@@ -137,10 +137,10 @@ def health_checks(config: NodeConfig, dependencies: AgentDependencies, *, gpus: 
     )
 
 
-def own_record(
+def ensure_own_record(
     config: NodeConfig, dependencies: AgentDependencies, *, instance_id: str, draining: bool, mount: str, setup: str
 ) -> NodeRecord:
-    """Return this node's record, making its keys if it has none.
+    """Make this node's keys if it has none, and return its record.
 
     Only a master has the cluster's key; on a worker, delete the copy that came with its image. Like a draining node, a
     node whose setup has failed is in neither the hosts nor the workers file.
@@ -150,7 +150,7 @@ def own_record(
         instance_id=instance_id,
         node_type=config.node_type,
         host_key=read_host_key(dependencies.root),
-        ssh_key=_ensure_cluster_key(config, dependencies, instance_id),
+        ssh_key=_ensure_own_cluster_key(config, dependencies, instance_id),
         draining=draining or setup.startswith(SETUP_FAILED),
         mount=mount,
         setup=setup,
@@ -158,9 +158,9 @@ def own_record(
     )
 
 
-def _ensure_cluster_key(config: NodeConfig, dependencies: AgentDependencies, instance_id: str) -> str:
+def _ensure_own_cluster_key(config: NodeConfig, dependencies: AgentDependencies, instance_id: str) -> str:
     if config.node_type != MASTER:
         delete_cluster_key(dependencies.root)
         return ""
     user = user_permissions(config.default_user)
-    return cluster_key(dependencies.root, instance_id=instance_id, user=user, system=dependencies.system)
+    return ensure_cluster_key(dependencies.root, instance_id=instance_id, user=user, system=dependencies.system)

@@ -28,8 +28,8 @@ class Phases:
         self._last = now
 
 
-def first_start_time(root: Path, *, now: float) -> float:
-    """Return when the agent first started since boot, in monotonic seconds.
+def ensure_first_start_time(root: Path, *, now: float) -> float:
+    """Return when the agent first started since boot, in monotonic seconds; record it on that start.
 
     A restarted agent must not get a new deadline. A reboot empties /run and restarts the monotonic clock.
     """

@@ -1,7 +1,7 @@
 """Determine from the directories of logs and records which jobs still run, and remove the oldest others.
 
 The launcher and the runners share these directories (launcher.paths), so this module must import quickly in both. It is
-outside launcher.history because that package depends on launcher.runner.
+outside launcher.job_records because that package depends on launcher.runner.
 """
 
 import fcntl

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from launcher.errors import BusyError, LaunchError
-from launcher.history.recorder import JobRecorder, jobs_directory
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.run import JobContext, run_with_restarts
 from launcher.job_queue.free_hosts import HostAllocator
 from launcher.job_queue.turn import QueueContext, Turn, allocate_now
+from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream
 from launcher.output.sink import Sink, Streams
@@ -89,7 +89,7 @@ async def run_until_signal(
         cwd=cwd,
         streams=streams,
         observer=recorder,
-        restart_host_allocator=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_turn),
+        restart_host_allocator=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_allocated),
         pool=pool,
     )
     queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)

@@ -72,9 +72,9 @@ def run_attached(job: JobSpec, *, cwd: str) -> int:
     # Wake the runners that an earlier launch left idle (launcher.transport.pool); a first launch has none.
     pool = open_pool(job.hosts, seconds=job.connection_idle_s)
     import_asyncio()
-    from launcher.history.key_name import key_name
-    from launcher.history.recorder import JobRecorder, user_name
-    from launcher.history.records import new_job_id
+    from launcher.job_records.key_name import key_name
+    from launcher.job_records.recorder import JobRecorder, user_name
+    from launcher.job_records.records import new_job_id
     from launcher.lifecycle import print_notes, run_recorded_job, standard_streams
 
     enable_gc()

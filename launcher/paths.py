@@ -3,7 +3,7 @@
 JOBS_DIR = ".local/state/deeplearning/jobs"
 """Directory of logs below each node's home directory, after the XDG Base Directory Specification (XDG_STATE_HOME)."""
 LOCK_FILE = "job.lock"
-"""Lock file in a job's directory on its launcher's machine; see launcher.history.lock."""
+"""Lock file in a job's directory on its launcher's machine; see launcher.job_records.lock."""
 JOB_LOG = "job.log"
 """Log of a detached job in its directory, beside those of its processes."""
 SSH_AGENT_VARIABLE = "SSH_AUTH_SOCK"

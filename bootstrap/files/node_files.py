@@ -16,7 +16,7 @@ from bootstrap.config import NodeConfig
 from bootstrap.errors import ConfigError
 from bootstrap.files import environment, hosts, ssh
 from bootstrap.files.paths import pending_file, run_file, under_root
-from bootstrap.files.scratch import scratch_directory
+from bootstrap.files.scratch import ensure_scratch_directory
 from bootstrap.files.workers import workers_file
 from bootstrap.team_keys.keys import parse
 from bootstrap.team_keys.logins import replace_team_keys
@@ -85,7 +85,7 @@ class NodeFiles:
                 gpu_count=gpu_count,
                 bucket=self._bucket,
                 instance_id=member.instance_id,
-                scratch=scratch_directory(self._root),
+                scratch=ensure_scratch_directory(self._root),
                 shared=self._shared,
             )
         )

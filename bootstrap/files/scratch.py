@@ -15,7 +15,7 @@ _OPEN_TO_ALL: Final = 0o1777
 """Mode of /tmp: everybody may write, but only owners may delete."""
 
 
-def scratch_directory(root: Path) -> str | None:
+def ensure_scratch_directory(root: Path) -> str | None:
     """Make the directory if necessary and return its path; None without a mounted file system.
 
     The disks are empty after a stop, so check each time. A failing disk does not remove the node from the cluster.
@@ -23,13 +23,13 @@ def scratch_directory(root: Path) -> str | None:
     if not (root / IMAGE_MOUNT.lstrip("/")).is_mount():
         return None
     try:
-        return SCRATCH_DIR if _is_ready(root / SCRATCH_DIR.lstrip("/")) else None
+        return SCRATCH_DIR if _make_ready(root / SCRATCH_DIR.lstrip("/")) else None
     except OSError as error:
         log.debug("no scratch: %s", error)
         return None
 
 
-def _is_ready(directory: Path) -> bool:
+def _make_ready(directory: Path) -> bool:
     """Make the directory and open it to all; False if another user made it, who could replace its contents."""
     directory.mkdir(exist_ok=True)
     # Everybody may be able to write to the mount point, so do not follow a link, which could lead root elsewhere.

@@ -14,7 +14,7 @@ from bootstrap.files.node_files import AgentSystem
 from bootstrap.files.paths import under_root
 
 
-def cluster_key(root: Path, *, instance_id: str, user: Permissions, system: AgentSystem) -> str:
+def ensure_cluster_key(root: Path, *, instance_id: str, user: Permissions, system: AgentSystem) -> str:
     """Return the public half of this master's key, which is made if missing; the login user owns the private half."""
     directory = under_root(root, CLUSTER_KEY_DIR)
     key = under_root(root, CLUSTER_KEY_FILE)

@@ -1,6 +1,6 @@
 """Announce upcoming pauses on this node: on its terminals, in the agent's log, and in a file for durable jobs' logs.
 
-The service of durable jobs on the master reads the file (launcher.history.pause_notices).
+The service of durable jobs on the master reads the file (launcher.job_records.pause_notices).
 """
 
 import json

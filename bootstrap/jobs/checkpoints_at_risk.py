@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bootstrap.jobs.job_directories import JOBS, entries, is_locked
 
 RECORD: Final = "job.json"
-"""Record of a job in its directory: launcher.history.records.RECORD_FILE."""
+"""Record of a job in its directory: launcher.job_records.records.RECORD_FILE."""
 MAX_RECORD: Final = 1 << 20
 """Longest record in bytes."""
 JOB_ID: Final = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{7}")

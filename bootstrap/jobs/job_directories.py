@@ -9,7 +9,7 @@ from typing import Final
 JOBS: Final = ".local/state/deeplearning/jobs"
 """Directory of the jobs in a home directory: launcher.paths.JOBS_DIR.
 
-The launcher and every runner of a job hold a shared flock on the job's directory (launcher.history.lock,
+The launcher and every runner of a job hold a shared flock on the job's directory (launcher.job_records.lock,
 launcher.runner.logs); the ``.lock`` files inside carry the grace period (bootstrap.jobs.rank_grace).
 """
 

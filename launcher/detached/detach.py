@@ -14,10 +14,10 @@ from typing import NoReturn
 
 from launcher.detached.request import DetachedJob, DurableStart
 from launcher.errors import LaunchError
-from launcher.history.key_name import key_name
-from launcher.history.record_upload import UPLOADS_TIMEOUT_S
-from launcher.history.recorder import jobs_directory, user_name
-from launcher.history.records import new_job_id, read_record
+from launcher.job_records.key_name import key_name
+from launcher.job_records.record_upload import UPLOADS_TIMEOUT_S
+from launcher.job_records.recorder import jobs_directory, user_name
+from launcher.job_records.records import new_job_id, read_record
 from launcher.transport.protocol import AFTER_GRACE_S
 
 UNIT = "deeplearning-job-{job_id}.service"

@@ -10,9 +10,9 @@ from typing import Protocol
 from launcher.detached.detach import runtime_directory
 from launcher.detached.request import DetachedJob
 from launcher.errors import LaunchError
-from launcher.history.recorder import JobRecorder, jobs_directory
-from launcher.history.records import JobState
 from launcher.job.failure import Failure
+from launcher.job_records.recorder import JobRecorder, jobs_directory
+from launcher.job_records.records import JobState
 from launcher.lifecycle import run_recorded_job
 from launcher.options.parser import parse_options
 from launcher.paths import JOB_LOG

@@ -12,8 +12,8 @@ from launcher.durable.record import DurableRecord
 from launcher.durable.submit import UNIT_PROGRAM
 from launcher.durable_state import DURABLE_RECORD_FILE, durable_directory, is_open
 from launcher.errors import LaunchError
-from launcher.history.records import JobState
 from launcher.job.failure import Failure, FailureCause
+from launcher.job_records.records import JobState
 from launcher.options.parser import parse_options
 from launcher.spec import JobSpec
 

@@ -13,9 +13,9 @@ from launcher.durable import mirror
 from launcher.durable.bucket import open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.errors import LaunchError
-from launcher.history.record_upload import upload
-from launcher.history.recorder import jobs_directory
-from launcher.history.records import JobState, now, read_record, write_record
+from launcher.job_records.record_upload import upload
+from launcher.job_records.recorder import jobs_directory
+from launcher.job_records.records import JobState, now, read_record, write_record
 
 log = logging.getLogger("launch")
 

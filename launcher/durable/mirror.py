@@ -25,8 +25,8 @@ from launcher.durable_state import (
     mark_ended,
 )
 from launcher.errors import LaunchError
-from launcher.history.recorder import jobs_directory
-from launcher.history.records import RECORD_FILE, JobRecord, JobState, read_record, write_record
+from launcher.job_records.recorder import jobs_directory
+from launcher.job_records.records import RECORD_FILE, JobRecord, JobState, read_record, write_record
 
 FILES = "files"
 """Directory with the job's files, in the job's directory."""

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from launcher.errors import LaunchError
-from launcher.history.records import JobRecord
+from launcher.job_records.records import JobRecord
 
 RECORD_VERSION = 2
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{7}")
-"""Form of the ids from launcher.history.records.new_job_id; an id is used as a directory name."""
+"""Form of the ids from launcher.job_records.records.new_job_id; an id is used as a directory name."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE, ENVIRONMENT_FILE
-from launcher.history.checkpoints import MODEL_PREFIX, CheckpointLocation, checkpoint_location, is_shared
+from launcher.job_records.checkpoints import MODEL_PREFIX, CheckpointLocation, checkpoint_location, is_shared
 from launcher.spec import JobSpec
 
 SESSION = re.compile(

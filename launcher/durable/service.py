@@ -23,11 +23,11 @@ from launcher.durable.requirements import login_environment
 from launcher.durable.unreadable import UnreadableJobs
 from launcher.durable_state import is_unreadable
 from launcher.errors import LaunchError
-from launcher.history.lock import is_held
-from launcher.history.pause_notices import log_pauses
-from launcher.history.recorder import jobs_directory, user_name
-from launcher.history.records import RECORD_FILE, read_record
 from launcher.hosts.cluster_size import setup_seconds
+from launcher.job_records.lock import is_held
+from launcher.job_records.pause_notices import log_pauses
+from launcher.job_records.recorder import jobs_directory, user_name
+from launcher.job_records.records import RECORD_FILE, read_record
 
 log = logging.getLogger("launch")
 

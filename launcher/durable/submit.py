@@ -13,9 +13,9 @@ from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.old_archives import archives_in_use
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import notes
-from launcher.history.key_name import key_name
-from launcher.history.recorder import jobs_directory, user_name
-from launcher.history.records import JobRecord, JobState, new_job_id, now, without_values
+from launcher.job_records.key_name import key_name
+from launcher.job_records.recorder import jobs_directory, user_name
+from launcher.job_records.records import JobRecord, JobState, new_job_id, now, without_values
 from launcher.lifecycle import print_notes
 from launcher.spec import JobSpec
 

@@ -10,8 +10,8 @@ from launcher.durable.bucket import JobBucket, UnreadableError
 from launcher.durable.record import JOB_ID, DurableRecord
 from launcher.durable_state import durable_directory, is_unreadable
 from launcher.errors import LaunchError
-from launcher.history.recorder import user_name
-from launcher.history.records import JobRecord, JobState, now
+from launcher.job_records.recorder import user_name
+from launcher.job_records.records import JobRecord, JobState, now
 
 log = logging.getLogger("launch")
 

@@ -1,7 +1,12 @@
-"""Describe why a job failed, and keep the first of several failures."""
+"""Describe why a job failed, keep the first of several failures, and decide its cause.
+
+A failure has the cause that is known where it occurs. When its run is over, `cause_after_run` decides whether a node
+caused it; for a durable job, whose nodes may leave the cluster later, launcher.job.node_loss.wait_for_node_loss does so
+once more. A restart that does not start is another failure, of cause OTHER.
+"""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,6 +15,10 @@ from launcher.hosts.hostfile import Host
 
 NODE_LOST_EXIT_CODE = 1
 """Exit code of a job that lost a node."""
+SHORT_RUN_S = 300.0
+"""Seconds below which a failed run counts against --max-restarts even after a preemption, because a job that
+crashes its machines must not restart without limit.
+"""
 
 
 class FailureCause(Enum):
@@ -64,3 +73,17 @@ def set_first_failure(first_failure: "asyncio.Future[Failure]", value: Failure) 
     """Set the job's failure, unless it already has one."""
     if not first_failure.done():
         first_failure.set_result(value)
+
+
+def cause_after_run(failure: Failure, *, silent_hosts: Collection[Host], run_s: float) -> FailureCause:
+    """Return the cause of the failure of a run that took `run_s`; its `silent_hosts` did not answer the stop request.
+
+    Ranks fail before the loss of another rank's node is noticed. A node with a notice is alive and reports the end of
+    its processes; a silent one has crashed, possibly because of the job.
+    """
+    if failure.cause is FailureCause.PROCESS_EXIT:
+        node_was_lost = bool(silent_hosts)
+    else:
+        is_preemption = failure.cause is FailureCause.PREEMPTION
+        node_was_lost = is_preemption and (failure.departed_host in silent_hosts or run_s < SHORT_RUN_S)
+    return FailureCause.NODE_LOSS if node_was_lost else failure.cause

@@ -35,8 +35,7 @@ class ClusterView:
     draining_instances: frozenset[str] = frozenset()
     """Instances that keep their node index although the cluster no longer counts on them, usually because of a notice.
 
-    They may briefly include a crashed instance, but that one does not answer
-    (launcher.job.supervision.preemption_as_node_loss_if_silent).
+    They may briefly include a crashed instance, but that one does not answer (launcher.job.failure.cause_after_run).
     """
 
     def has(self, instance: str | None) -> bool:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from bootstrap.contract import ARRIVING_NODES_FILE
 from launcher.errors import LaunchError, UsageError
+from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host
 from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
 from launcher.job.failure import Failure, FailureCause
@@ -143,8 +144,11 @@ async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAll
     deadline = Deadline(job.restart_policy, now=clock())
     is_extra_attempt = False
     while True:
-        left = deadline.refresh_seconds_left(now=clock())
+        # Nodes that the cluster no longer declares never come: look once at those that are up, without a wait.
+        too_small = _cluster_too_small(job)
+        left = 0.0 if too_small else deadline.refresh_seconds_left(now=clock())
         reachable = await _connect_once(job, allocator, seconds_left=left)
+        reachable.reasons += too_small
         is_over = left <= 0 or (reachable.were_tried and clock() >= deadline.end)
         is_over = is_over or streams[FrameType.STDOUT].reader_has_gone()
         if is_over or len(reachable.connections) >= len(job.hosts):
@@ -156,6 +160,14 @@ async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAll
             is_extra_attempt = is_over
         await close_connections(reachable.connections)
         await asyncio.sleep(min(RETRY_S, max(0.0, deadline.end - clock())))
+
+
+def _cluster_too_small(job: JobSpec) -> list[str]:
+    """Return the reason if the cluster has become too small for the job, else nothing."""
+    declared = declared_nodes() if job.host_source is not None and job.host_source.of_cluster else None
+    if declared is None or declared >= job.restart_policy.min_nodes:
+        return []
+    return [f"the cluster declares {count_nodes(declared)} now"]
 
 
 async def _connect_once(job: JobSpec, allocator: RestartHostAllocator | None, *, seconds_left: float) -> ReachableNodes:

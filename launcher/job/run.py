@@ -17,7 +17,7 @@ from launcher.errors import BusyError, LaunchError, UnreachableError, UsageError
 from launcher.frameworks import Framework, JobTopology, load_framework
 from launcher.job.checks import check_nodes, read_secrets_on_nodes
 from launcher.job.connect import close_connections, connect_all, peer_addresses
-from launcher.job.failure import Failure, FailureCause
+from launcher.job.failure import Failure, FailureCause, cause_after_run
 from launcher.job.gpu_check import select_gpus
 from launcher.job.missing_cwd import MissingCwd
 from launcher.job.node_loss import read_instance_ids, wait_for_node_loss
@@ -29,14 +29,9 @@ from launcher.transport.connection import RunnerConnection
 from launcher.transport.pool.pool import ConnectionPool
 from launcher.transport.protocol import FrameType
 
-SHORT_RUN_S = 300.0
-"""Seconds below which a failed run counts against --max-restarts even after a preemption, because a job that
-crashes its machines must not restart without limit.
-"""
-
 
 class JobObserver(Protocol):
-    """Receiver of a job's events, which maintains its record (launcher.history.recorder)."""
+    """Receiver of a job's events, which maintains its record (launcher.job_records.recorder)."""
 
     def on_synced(self, digest: str) -> None:
         """Handle the end of a sync; `digest` identifies the synced files."""
@@ -136,8 +131,7 @@ async def run_once(
 ) -> Failure | None:
     """Run `job` once on connected nodes; return None if every process exited with 0. Cancelling ends the processes.
 
-    The pool keeps the connections of a successful first run. After a run shorter than SHORT_RUN_S, a preemption
-    counts as a node loss.
+    The pool keeps the connections of a successful first run.
     """
     # Connections of a restart were not opened through the pool.
     pool = context.pool if restart_count == 0 else None
@@ -158,9 +152,9 @@ async def run_once(
         await close_connections(connections)
     if failure is None:
         return None
-    if failure.cause is FailureCause.PREEMPTION and clock() - began < SHORT_RUN_S:
-        failure = replace(failure, cause=FailureCause.NODE_LOSS)
-    return replace(failure, instances=instances)
+    silent_hosts = [node.connection.host for node in nodes if node.is_silent_after_stop]
+    cause = cause_after_run(failure, silent_hosts=silent_hosts, run_s=clock() - began)
+    return replace(failure, cause=cause, instances=instances)
 
 
 async def prepare_nodes(

@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from launcher.errors import LaunchError
@@ -166,27 +165,7 @@ async def supervise_nodes(
         for task in (*watch_tasks, required_ended):
             task.cancel()
         await end_nodes(nodes, follow_tasks, timeout_s=grace_s + AFTER_GRACE_S)
-    return preemption_as_node_loss_if_silent(exit_as_node_loss_if_silent(outcome, nodes), nodes)
-
-
-def exit_as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
-    """Change a process exit to a node loss if a node was lost: ranks on other nodes fail before the loss is noticed."""
-    if outcome is None or outcome.cause is not FailureCause.PROCESS_EXIT:
-        return outcome
-    lost = any(node.is_silent_after_stop for node in nodes)
-    return replace(outcome, cause=FailureCause.NODE_LOSS) if lost else outcome
-
-
-def preemption_as_node_loss_if_silent(outcome: Failure | None, nodes: Sequence[NodeRun]) -> Failure | None:
-    """Change a preemption to a node loss if the departed host has not answered the stop request.
-
-    A node with a notice is alive and reports the end of its processes. A silent one has crashed, possibly because of
-    the job.
-    """
-    if outcome is None or outcome.cause is not FailureCause.PREEMPTION:
-        return outcome
-    crashed = [node.connection.host for node in nodes if node.is_silent_after_stop]
-    return replace(outcome, cause=FailureCause.NODE_LOSS) if outcome.departed_host in crashed else outcome
+    return outcome
 
 
 async def _wait_for_required_processes(nodes: Sequence[NodeRun]) -> None:

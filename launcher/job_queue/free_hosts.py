@@ -6,11 +6,11 @@ from pathlib import Path
 
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI
-from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import allocated_gpus
 from launcher.job_queue.queue import jobs_on_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
+from launcher.job_records.records import JobRecord
 from launcher.spec import JobSpec
 
 
@@ -54,7 +54,7 @@ class HostAllocator:
     """Allocator of hosts, which keeps two jobs from restarting on the same nodes."""
 
     def __init__(self, job_id: str, *, jobs: Path, record: Callable[[JobSpec], None]) -> None:
-        """`record` writes the nodes that the job takes into its record (TurnObserver.on_turn)."""
+        """`record` writes the nodes that the job takes into its record (QueueObserver.on_allocated)."""
         self._job_id = job_id
         self._jobs = jobs
         self._record = record

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.history.lock import launcher_is_alive
-from launcher.history.records import JobRecord, JobState, read_record
 from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
 from launcher.job.gpu_check import overlap
+from launcher.job_records.lock import launcher_is_alive
+from launcher.job_records.records import JobRecord, JobState, read_record
 
 
 def live_jobs(jobs: Path) -> list[JobRecord]:

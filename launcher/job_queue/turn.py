@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Protocol
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError, UsageError
-from launcher.history.lock import is_on_other_machine
-from launcher.history.records import JobRecord, JobState
 from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
 from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import select_free_nodes, with_allocation
 from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
+from launcher.job_records.lock import is_on_other_machine
+from launcher.job_records.records import JobRecord, JobState
 from launcher.output.notes import print_note
 from launcher.output.sink import Streams
 from launcher.spec import JobSpec, QueuePolicy
@@ -29,17 +29,17 @@ Meanwhile the job takes other nodes, if enough are free.
 """
 
 
-class TurnObserver(Protocol):
-    """Recorder of the job's position in the queue (launcher.history.recorder)."""
+class QueueObserver(Protocol):
+    """Recorder of the job's position in the queue (launcher.job_records.recorder)."""
 
     def on_queued(self, text: str, *, queue_position: int) -> None:
         """Handle a change of the job's queue position, counted from 1; `text` describes it for the user."""
 
-    def on_turn(self, job: JobSpec) -> None:
-        """Handle the job's turn: from now on it owns the nodes of `job`."""
+    def on_allocated(self, job: JobSpec) -> None:
+        """Handle the allocation of the nodes of `job`: from now on the job owns them."""
 
-    def on_turn_lost(self) -> None:
-        """Handle the loss of the turn: the job has to wait again."""
+    def on_requeued(self) -> None:
+        """Handle the loss of the allocation: the job has to wait in the queue again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +50,7 @@ class QueueContext:
     jobs: Path
     """Directory of this machine's jobs."""
     streams: Streams
-    observer: TurnObserver
+    observer: QueueObserver
 
 
 def select_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
@@ -88,7 +88,7 @@ async def allocate_now(job: JobSpec, queue_context: QueueContext) -> JobSpec:
     """Allocate the nodes of a job without --wait at once: record that the job has them. Return the job on its nodes."""
     async with locked_queue(queue_context.jobs):
         chosen = job if job.force else select_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
-        queue_context.observer.on_turn(chosen)
+        queue_context.observer.on_allocated(chosen)
     if chosen.hosts != job.hosts:
         await print_note(describe_choice(chosen, requested=job.hosts), queue_context.streams[FrameType.STDERR])
     return chosen
@@ -137,7 +137,7 @@ class Turn:
         else:
             self._delay = error.detail
         self._was_refused = True
-        self._queue_context.observer.on_turn_lost()
+        self._queue_context.observer.on_requeued()
 
     async def wait_and_allocate(self) -> JobSpec:
         """Wait for the turn and allocate the nodes; return the job with its current nodes.
@@ -149,7 +149,7 @@ class Turn:
             async with locked_queue(self._queue_context.jobs):
                 check = self._check_turn(requested, unready_reason)
                 if check.blocked_by is None:
-                    self._queue_context.observer.on_turn(check.job)
+                    self._queue_context.observer.on_allocated(check.job)
             if check.blocked_by is None:
                 if check.job.hosts != requested.hosts:
                     await self._print_choice(check.job, requested=requested.hosts)

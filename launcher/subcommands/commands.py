@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from launcher.durable_state import mark_ended
 from launcher.errors import UsageError
-from launcher.history import job_lookup
-from launcher.history.records import JobRecord, JobState
+from launcher.job_records import job_lookup
+from launcher.job_records.records import JobRecord, JobState
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.subcommands import logs, stop
 from launcher.transport.pool.client import close_idle

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.errors import LaunchError, UsageError
-from launcher.history import job_lookup
-from launcher.history.records import JobRecord
 from launcher.hosts.hostfile import LOCAL_HOST, Host
 from launcher.job.connect import is_this_machine
+from launcher.job_records import job_lookup
+from launcher.job_records.records import JobRecord
 from launcher.paths import JOB_LOG
 from launcher.transport.ssh import client_command
 from launcher.validate import whole_number
 
-READER = Path(__file__).parents[1] / "history" / "reader"
+READER = Path(__file__).parents[1] / "job_records" / "reader"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

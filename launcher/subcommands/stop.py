@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 
 from launcher.errors import LaunchError, UsageError
-from launcher.history import job_lookup
-from launcher.history.lock import is_held, launcher_is_alive, signal_launcher
-from launcher.history.record_upload import UPLOADS_TIMEOUT_S, upload
-from launcher.history.records import JobRecord, JobState, now, read_record, write_record
+from launcher.job_records import job_lookup
+from launcher.job_records.lock import is_held, launcher_is_alive, signal_launcher
+from launcher.job_records.record_upload import UPLOADS_TIMEOUT_S, upload
+from launcher.job_records.records import JobRecord, JobState, now, read_record, write_record
 from launcher.transport.protocol import AFTER_GRACE_S
 
 KILL_TIMEOUT_S = 5.0
@@ -42,7 +42,7 @@ def stop(options: argparse.Namespace) -> int:
         ended = _wait_for_end(job, UPLOADS_TIMEOUT_S)
     if not ended:
         _kill(job)
-    last = job_lookup.current(directory)
+    last = job_lookup.refresh_record(directory)
     print(f"{job.id} {last.state.value if last else 'gone'}")
     return 0
 

@@ -106,7 +106,8 @@ CRASHED = [("WorkerGroup", "FAILURE", "i-1 agent-crashed ZeroDivisionError")]
 
 @pytest.mark.usefixtures("_signal_handlers", "_instance", "shipper")
 @pytest.mark.parametrize(
-    "where", ["bootstrap.agent.first_start_time", "bootstrap.agent_service.System", "bootstrap.agent.Agent.run_pass"]
+    "where",
+    ["bootstrap.agent.ensure_first_start_time", "bootstrap.agent_service.System", "bootstrap.agent.Agent.run_pass"],
 )
 def test_agent_crash_fails_the_deploy_once(
     cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str

@@ -43,9 +43,9 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy,
         {
             "frameworks/orted/rendezvous.MPIRUN_EXIT_TIMEOUT_S": 60.0,
-            "history/git.TIMEOUT_S": 60.0,
-            "history/recorder.UPLOAD_AFTER_S": 600.0,
-            "history/record_upload.TIMEOUT_S": 60.0,
+            "job_records/git.TIMEOUT_S": 60.0,
+            "job_records/recorder.UPLOAD_AFTER_S": 600.0,
+            "job_records/record_upload.TIMEOUT_S": 60.0,
             "job/connect.READY_TIMEOUT_S": 60.0,
             "job/supervision.SERVER_EXIT_S": 60.0,
             "runner/gpu_usage.TIMEOUT_S": 60.0,

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from launcher import lifecycle, main
-from launcher.history.recorder import JobRecorder, jobs_directory
-from launcher.history.records import JobState, read_record
+from launcher.job_records.recorder import JobRecorder, jobs_directory
+from launcher.job_records.records import JobState, read_record
 from launcher.output.output_stream import OutputStream
 from launcher.transport.protocol import FrameType
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 
 LAUNCHER = Path(main.__file__).with_name("__main__.py")
 INTERRUPTED = "import signal\nsignal.raise_signal(signal.SIGINT)\nwhile True: pass\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.files.scratch import IMAGE_MOUNT, SCRATCH_DIR, scratch_directory
+from bootstrap.files.scratch import IMAGE_MOUNT, SCRATCH_DIR, ensure_scratch_directory
 
 
 @pytest.fixture
@@ -17,15 +17,15 @@ def mount_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_user_may_write_there_and_remove_only_their_own(tmp_path: Path, mount_point: Path) -> None:
-    assert scratch_directory(tmp_path) == SCRATCH_DIR
+    assert ensure_scratch_directory(tmp_path) == SCRATCH_DIR
     assert (mount_point / "deeplearning").stat().st_mode & 0o7777 == 0o1777
 
 
 def test_existing_files_are_kept(tmp_path: Path, mount_point: Path) -> None:
-    scratch_directory(tmp_path)
+    ensure_scratch_directory(tmp_path)
     file = mount_point / "deeplearning/data"
     file.touch()
-    assert scratch_directory(tmp_path) == SCRATCH_DIR
+    assert ensure_scratch_directory(tmp_path) == SCRATCH_DIR
     assert file.exists()
 
 
@@ -33,7 +33,7 @@ def test_existing_files_are_kept(tmp_path: Path, mount_point: Path) -> None:
 def test_no_scratch_directory_without_a_mount(tmp_path: Path, exists: bool) -> None:
     if exists:
         (tmp_path / IMAGE_MOUNT.lstrip("/")).mkdir(parents=True)
-    assert scratch_directory(tmp_path) is None
+    assert ensure_scratch_directory(tmp_path) is None
     assert not (tmp_path / SCRATCH_DIR.lstrip("/")).exists()
 
 
@@ -41,7 +41,7 @@ def test_scratch_fails_when_a_link_points_elsewhere(tmp_path: Path, mount_point:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     (mount_point / "deeplearning").symlink_to(elsewhere)
-    assert scratch_directory(tmp_path) is None
+    assert ensure_scratch_directory(tmp_path) is None
     assert elsewhere.stat().st_mode & 0o7777 == 0o700
 
 
@@ -50,5 +50,5 @@ def test_directory_of_another_user_is_no_scratch_directory(
 ) -> None:
     (mount_point / "deeplearning").mkdir(mode=0o755)
     monkeypatch.setattr("os.geteuid", lambda: -1)
-    assert scratch_directory(tmp_path) is None
+    assert ensure_scratch_directory(tmp_path) is None
     assert (mount_point / "deeplearning").stat().st_mode & 0o7777 == 0o755

@@ -11,7 +11,7 @@ from bootstrap.atomic_file import Permissions
 from bootstrap.contract import CLUSTER_KEY_DIR, CLUSTER_KEY_FILE
 from bootstrap.errors import CommandError
 from bootstrap.files.paths import under_root
-from bootstrap.files.ssh_keys import cluster_key, delete_cluster_key
+from bootstrap.files.ssh_keys import delete_cluster_key, ensure_cluster_key
 from tests.bootstrap.file_state import file_state
 from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_node import RecordedSystem
@@ -32,7 +32,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, int]]:
 
 
 def make_key(root: Path, system: RecordedSystem, *, instance_id: str = "i-1") -> str:
-    return cluster_key(root, instance_id=instance_id, user=USER, system=system)
+    return ensure_cluster_key(root, instance_id=instance_id, user=USER, system=system)
 
 
 def key_file(root: Path) -> Path:

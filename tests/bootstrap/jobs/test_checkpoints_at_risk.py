@@ -14,7 +14,7 @@ from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord
 from bootstrap.jobs.checkpoints_at_risk import RECORD, JobsAtRisk, find_jobs_at_risk
 from bootstrap.jobs.job_directories import JOBS
-from launcher.history import records
+from launcher.job_records import records
 
 USER = pwd.getpwuid(os.getuid())
 LOCAL = json.dumps({"local_checkpoints": True})

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.contract import MAX_GRACE_S
 from bootstrap.jobs.job_directories import JOBS
 from bootstrap.jobs.rank_grace import LOCK_SUFFIX, longest_grace_s
-from launcher.history.lock import acquire_lock, write_grace_period
+from launcher.job_records.lock import acquire_lock, write_grace_period
 from launcher.paths import LOCK_FILE
 from launcher.runner.run_lock import acquire_run_lock
 from launcher.runner.runner_channel import RunnerChannel

@@ -14,8 +14,8 @@ import pytest
 
 from launcher.detached import detach
 from launcher.errors import LaunchError
-from launcher.history.recorder import user_name
-from launcher.history.records import JobRecord, JobState
+from launcher.job_records.recorder import user_name
+from launcher.job_records.records import JobRecord, JobState
 from launcher.options.parser import parse_options
 from launcher.paths import JOBS_DIR
 from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster, read_lines, wait_until_gone

@@ -1,16 +1,13 @@
 """Test which ends of an attempt end a durable job."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from launcher.durable.attempt import DurableAttempt
 from launcher.durable_state import mark_ended
 from launcher.errors import QueueTimeoutError, RefusedError, UsageError
-from launcher.history.records import JobState
-from launcher.job.failure import Failure, FailureCause
-from launcher.job.supervision import exit_as_node_loss_if_silent
+from launcher.hosts.hostfile import Host
+from launcher.job.failure import Failure, FailureCause, cause_after_run
+from launcher.job_records.records import JobState
 from tests.launcher.durable.durable_jobs import Submit
 
 
@@ -48,9 +45,6 @@ def test_job_stays_open_unless_it_failed_by_itself(
 @pytest.mark.parametrize("silent", [True, False])
 def test_failure_caused_by_a_lost_node_does_not_end_the_job(*, silent: bool) -> None:
     """Ranks fail when their peers disappear, before the lost node's silence is noticed."""
-    nodes: Any = [SimpleNamespace(is_silent_after_stop=False), SimpleNamespace(is_silent_after_stop=silent)]
-    ended = exit_as_node_loss_if_silent(
-        Failure(exit_code=1, reason="rank 0 ended", cause=FailureCause.PROCESS_EXIT), nodes
-    )
-    assert ended is not None
-    assert ended.cause is (FailureCause.NODE_LOSS if silent else FailureCause.PROCESS_EXIT)
+    failure = Failure(exit_code=1, reason="rank 0 ended", cause=FailureCause.PROCESS_EXIT)
+    cause = cause_after_run(failure, silent_hosts=[Host(name="a")] if silent else [], run_s=1.0)
+    assert cause is (FailureCause.NODE_LOSS if silent else FailureCause.PROCESS_EXIT)

@@ -17,9 +17,9 @@ from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
 from launcher.durable_state import durable_directory
 from launcher.errors import LaunchError
-from launcher.history.job_lookup import all_jobs
-from launcher.history.recorder import JobRecorder, jobs_directory
-from launcher.history.records import JobState, write_record
+from launcher.job_records.job_lookup import all_jobs
+from launcher.job_records.recorder import JobRecorder, jobs_directory
+from launcher.job_records.records import JobState, write_record
 from launcher.lifecycle import run_recorded_job
 from launcher.paths import LOCK_FILE
 from launcher.subcommands import commands, stop

@@ -15,8 +15,8 @@ from launcher.durable.service import DurableJobService
 from launcher.durable.unreadable import FIRST_BACKOFF_S, MAX_BACKOFF_S
 from launcher.durable_state import durable_directory, mark_ended
 from launcher.errors import LaunchError
-from launcher.history.job_lookup import all_jobs
-from launcher.history.records import JobState
+from launcher.job_records.job_lookup import all_jobs
+from launcher.job_records.records import JobState
 from launcher.subcommands import commands
 from tests.launcher.durable.durable_jobs import LOCATION, Submit
 

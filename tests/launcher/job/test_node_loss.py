@@ -127,7 +127,7 @@ def cluster_with_state_file(cluster: SshCluster, tmp_path: Path) -> tuple[SshClu
     contract.write_text(text.replace(f'"{NODE_STATE}"', repr(str(file))))
     file.write_text(state())
     # The last attempt to reach the nodes takes at most the timeout for a login, also on a busy machine.
-    change_constants(launcher, {"job/run.SHORT_RUN_S": 0.0, "transport/ssh.CONNECT_TIMEOUT_S": 60})
+    change_constants(launcher, {"job/failure.SHORT_RUN_S": 0.0, "transport/ssh.CONNECT_TIMEOUT_S": 60})
     return dataclasses.replace(cluster, launcher=launcher), file
 
 

@@ -13,7 +13,7 @@ from launcher.job.checks import read_secrets_on_nodes
 from launcher.job.failure import Failure, FailureCause
 from launcher.transport import rpc
 from launcher.transport.connection import RunnerConnection
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 
 HOST = Host(name="a")
 NODE: Any = type("Node", (), {"host": HOST})()

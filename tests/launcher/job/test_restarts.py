@@ -11,17 +11,17 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from launcher.history.recorder import JobRecorder
 from launcher.job import restarts
 from launcher.job import run as runs
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.restarts import node_is_arriving
 from launcher.job.run import JobContext
+from launcher.job_records.recorder import JobRecorder
 from launcher.output.output_stream import OutputStream
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.spec import RestartPolicy
 from launcher.transport.protocol import FrameType
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 from tests.launcher.ssh_cluster import (
     ADDRESSES,
     SshCluster,
@@ -287,7 +287,7 @@ def test_node_preempted_soon_after_the_start_uses_up_a_restart(
 ) -> None:
     """A job that crashes its machine would restart without limit, because its node looks like a preempted one."""
     preempted = Failure(exit_code=1, reason="r", cause=FailureCause.PREEMPTION)
-    monkeypatch.setattr(runs, "SHORT_RUN_S", short_s)
+    monkeypatch.setattr("launcher.job.failure.SHORT_RUN_S", short_s)
     monkeypatch.setattr(runs, "prepare_nodes", AsyncMock(return_value=[]))
     monkeypatch.setattr(runs, "supervise_nodes", AsyncMock(return_value=preempted))
     streams = {FrameType.STDOUT: OutputStream(1)}

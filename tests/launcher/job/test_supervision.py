@@ -8,9 +8,9 @@ import pytest
 
 from launcher.detached.unit import LogSink
 from launcher.hosts.hostfile import Host
-from launcher.job.failure import Failure, FailureCause
+from launcher.job.failure import SHORT_RUN_S, Failure, FailureCause, cause_after_run
 from launcher.job.missing_cwd import MissingCwd
-from launcher.job.supervision import NodeRun, preemption_as_node_loss_if_silent
+from launcher.job.supervision import NodeRun
 from launcher.spec import NodeSpec, ProcessSpec
 from launcher.transport.connection import RunnerConnection
 from launcher.transport.protocol import Frame, FrameType
@@ -50,6 +50,12 @@ def stopped_node(
     return asyncio.run(end())
 
 
+def cause_after_stop(failure: Failure, nodes: list[NodeRun]) -> FailureCause:
+    """Return the cause of the failure after a long run on these nodes."""
+    silent_hosts = [node.connection.host for node in nodes if node.is_silent_after_stop]
+    return cause_after_run(failure, silent_hosts=silent_hosts, run_s=SHORT_RUN_S)
+
+
 @pytest.mark.parametrize(
     ("answers", "cause"),
     [
@@ -64,22 +70,17 @@ def test_node_with_a_notice_answers_and_a_crashed_one_does_not(
     tmp_path: Path, answers: list[tuple[int, bytes]], cause: FailureCause
 ) -> None:
     log = LogSink(tmp_path)
-    outcome = preemption_as_node_loss_if_silent(
-        NOTICE, [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)]
-    )
-    assert outcome is not None
-    assert outcome.cause is cause
+    nodes = [stopped_node(OTHER, log=log), stopped_node(LEAVER, *answers, log=log)]
+    assert cause_after_stop(NOTICE, nodes) is cause
 
 
 def test_node_without_processes_is_not_lost(tmp_path: Path) -> None:
     # On the other nodes of an mpirun job, the job waits for no process.
-    assert (
-        preemption_as_node_loss_if_silent(NOTICE, [stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))]) is NOTICE
-    )
+    node = stopped_node(LEAVER, processes=(), log=LogSink(tmp_path))
+    assert cause_after_stop(NOTICE, [node]) is FailureCause.PREEMPTION
 
 
-def test_failure_without_a_preemption_is_unchanged(tmp_path: Path) -> None:
+def test_silent_node_does_not_change_another_cause(tmp_path: Path) -> None:
     failed = Failure(exit_code=3, reason="r")
     silent = stopped_node(OTHER, log=LogSink(tmp_path))
-    assert preemption_as_node_loss_if_silent(failed, [silent]) is failed
-    assert preemption_as_node_loss_if_silent(None, [silent]) is None
+    assert cause_after_stop(failed, [silent]) is FailureCause.OTHER

@@ -14,15 +14,15 @@ import pytest
 
 from launcher.errors import LaunchError
 from launcher.frameworks import LAUNCHED_BY_MPI
-from launcher.history.records import JobRecord, JobState, write_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostAllocator, select_free_nodes
 from launcher.job_queue.turn import QueueContext, select_nodes
+from launcher.job_records.records import JobRecord, JobState, write_record
 from launcher.lifecycle import run_in_queue
 from launcher.spec import JobSpec, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
-from tests.launcher.job_records import JOB, RECORD
+from tests.launcher.example_job import JOB, RECORD
 
 NODES = ("one", "two", "three")
 ME = "20261123-100009-000aaaa"
@@ -136,7 +136,7 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
     started: list[list[str]] = []
 
     class Observer:
-        def on_turn(self, found: JobSpec) -> None:
+        def on_allocated(self, found: JobSpec) -> None:
             started.append(names(found))
 
     class Terminal:

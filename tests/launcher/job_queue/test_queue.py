@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from launcher.history.records import JobRecord, JobState, write_record
 from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs
-from tests.launcher.job_records import RECORD
+from launcher.job_records.records import JobRecord, JobState, write_record
+from tests.launcher.example_job import RECORD
 
 WriteRecord = Callable[..., JobRecord]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BusyError
-from launcher.history.recorder import JobRecorder, jobs_directory, user_name
 from launcher.hosts.hostfile import Host
 from launcher.job_queue.turn import select_nodes
-from tests.launcher.job_records import JOB
+from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
+from tests.launcher.example_job import JOB
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_job_on_the_nodes_is_named_with_its_own_name_and_the_key_that_started_it
     job = replace(JOB, hosts=(Host(name="a", slots=2),), has_gpus=True)
     holder = JobRecorder(replace(job, name=name), job_id="one", cwd="/", started_by=key)
     holder.begin()
-    holder.on_turn(job)
+    holder.on_allocated(job)
     JobRecorder(job, job_id="two", cwd="/").begin()
     with pytest.raises(BusyError) as refused:
         select_nodes(job, "two", jobs=jobs_directory())

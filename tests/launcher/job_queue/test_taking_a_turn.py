@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError
-from launcher.history.recorder import JobRecorder, jobs_directory, user_name
-from launcher.history.records import read_record
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
 from launcher.job_queue.turn import QueueContext, with_current_hosts
+from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
+from launcher.job_records.records import read_record
 from launcher.lifecycle import run_in_queue
 from launcher.spec import JobSpec, QueuePolicy
 from launcher.transport.gpus_in_use import GpusInUse
 from launcher.transport.protocol import FrameType
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 
 WAITING = replace(JOB, hosts=(Host(name="a", slots=1),), queue_policy=QueuePolicy(timeout_s=60, exclusive=True))
 LIMIT_S = 60.0
@@ -237,7 +237,7 @@ def test_blocked_terminal_does_not_delay_the_timeout(begin: Begin, monkeypatch: 
 
     async def run() -> None:
         holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
-        holder.on_turn(WAITING)
+        holder.on_allocated(WAITING)
         _, queue_context = begin("blocked", start="2026-11-23T10:00:02Z", terminal=Terminal(is_blocked=True))
         job = replace(WAITING, queue_policy=QueuePolicy(timeout_s=0.05, exclusive=True))
         await asyncio.wait_for(run_in_queue(job, queue_context, run_on_nodes=start), LIMIT_S)
@@ -259,7 +259,7 @@ def test_job_without_a_limit_waits_for_years(begin: Begin) -> None:
         real = loop.time
         loop.time = lambda: real() + later_s  # type: ignore[method-assign]
         holder, _ = begin("holder", start="2026-11-23T10:00:01Z")
-        holder.on_turn(WAITING)
+        holder.on_allocated(WAITING)
 
         class LaterTerminal(Terminal):
             async def send(self, data: bytes) -> None:

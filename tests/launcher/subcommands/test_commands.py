@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.records import JobRecord, JobState, Revision, read_record, write_record
+from launcher.job_records.records import JobRecord, JobState, Revision, read_record, write_record
 from launcher.paths import JOBS_DIR
 from launcher.subcommands import commands, stop
-from tests.launcher.job_records import RECORD
+from tests.launcher.example_job import RECORD
 from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, Result, SshCluster, read_lines, wait_until_gone
 
 FIRST, SECOND, THIRD = ADDRESSES

@@ -84,7 +84,7 @@ class JobRecord:
     started_by: str | None = None
     """Name of the SSH key with which the user had logged in; None if unknown."""
     pid: int
-    """Process id of the launcher; valid only while it holds the job's lock (launcher.history.lock)."""
+    """Process id of the launcher; valid only while it holds the job's lock (launcher.job_records.lock)."""
     machine: str | None = None
     """Name of the launcher's machine, for display."""
     boot_id: str | None = None

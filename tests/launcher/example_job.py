@@ -1,7 +1,7 @@
 """Provide a job, and a record of one, for tests."""
 
-from launcher.history.records import JobRecord, JobState
 from launcher.hosts.hostfile import Host
+from launcher.job_records.records import JobRecord, JobState
 from launcher.spec import JobSpec
 
 RECORD = JobRecord(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.checkpoints import CheckpointLocation, checkpoint_location
-from launcher.history.recorder import JobRecorder, jobs_directory
-from launcher.history.records import read_record
+from launcher.job_records.checkpoints import CheckpointLocation, checkpoint_location
+from launcher.job_records.recorder import JobRecorder, jobs_directory
+from launcher.job_records.records import read_record
 from launcher.sync.request import SyncRequest
-from tests.launcher.job_records import JOB
+from tests.launcher.example_job import JOB
 
 TRAINER = "python /opt/deeplearning/trainer"
 OUTLASTING, LOCAL, UNKNOWN = CheckpointLocation.OUTLASTING, CheckpointLocation.LOCAL, CheckpointLocation.UNKNOWN

@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(LAUNCHER / "history" / "reader"), *words]
+    return [sys.executable, "-I", "-S", str(LAUNCHER / "job_records" / "reader"), *words]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history.key_name import key_name
+from launcher.job_records.key_name import key_name
 
 ANNA, BOB, PAIR = ("ssh-ed25519 AAAAanna", "ssh-rsa AAAAbob", "ssh-ed25519 AAAApair")
 

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from launcher.history.records import Revision
+from launcher.job_records.records import Revision
 
 TIMEOUT_S = 5.0
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError
-from launcher.history import job_lookup
-from launcher.history.lock import boot_id
-from launcher.history.recorder import JobRecorder
-from launcher.history.records import JobRecord, JobState, read_record, write_record
 from launcher.job_directories import STALE_S, lock_is_fresh, remove_old_jobs
+from launcher.job_records import job_lookup
+from launcher.job_records.lock import boot_id
+from launcher.job_records.recorder import JobRecorder
+from launcher.job_records.records import JobRecord, JobState, read_record, write_record
 from launcher.paths import JOBS_DIR, LOCK_FILE
 from launcher.subcommands import commands, stop
-from tests.launcher.job_records import JOB, RECORD
+from tests.launcher.example_job import JOB, RECORD
 
 
 @pytest.fixture
@@ -84,12 +84,12 @@ ELSEWHERE = replace(RECORD, machine="elsewhere", boot_id="x")
 
 def test_remote_job_runs_while_its_lock_is_touched(directory: Path) -> None:
     write_record(directory, ELSEWHERE)
-    assert job_lookup.current(directory) == ELSEWHERE
+    assert job_lookup.refresh_record(directory) == ELSEWHERE
     with pytest.raises(LaunchError, match="runs on elsewhere: stop it there"):
         commands.main(["stop"])
     long_ago = time.time() - 2 * STALE_S
     os.utime(directory / LOCK_FILE, (long_ago, long_ago))
-    closed = job_lookup.current(directory)
+    closed = job_lookup.refresh_record(directory)
     assert closed is not None
     assert (closed.state, closed.reason) == (JobState.FAILED, job_lookup.DIED)
 
@@ -105,7 +105,7 @@ def test_running_job_of_another_machine_is_not_removed(directory: Path) -> None:
 
 
 def test_launcher_touches_its_lock_for_other_machines(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.history.recorder.TOUCH_INTERVAL_S", 0.0)
+    monkeypatch.setattr("launcher.job_records.recorder.TOUCH_INTERVAL_S", 0.0)
     os.utime(directory / LOCK_FILE, (0.0, 0.0))
     recorder = JobRecorder(JOB, job_id=RECORD.id, cwd="/")
 
@@ -144,7 +144,7 @@ def test_stop_leaves_the_record_of_a_job_that_has_ended(
     monkeypatch.setattr(stop, "UPLOADS_TIMEOUT_S", uploads_s)
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     # Holds the lock like a launcher that has ended its job and is still uploading.
-    uploading = "import pathlib, signal, sys; from launcher.history.lock import acquire_lock; "
+    uploading = "import pathlib, signal, sys; from launcher.job_records.lock import acquire_lock; "
     uploading += "acquire_lock(pathlib.Path(sys.argv[1])); print(flush=True); signal.sigwait({signal.SIGUSR1})"
     blocked = {signal.SIGTERM, signal.SIGUSR1}
     signal.pthread_sigmask(signal.SIG_BLOCK, blocked)

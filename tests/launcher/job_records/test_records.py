@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import git as revision
-from launcher.history import recorder as recorders
-from launcher.history.git import RevisionQuery, parse_status
-from launcher.history.recorder import JobRecorder
-from launcher.history.records import JobRecord, JobState, Revision, read_record, without_values, write_record
+from launcher.job_records import git as revision
+from launcher.job_records import recorder as recorders
+from launcher.job_records.git import RevisionQuery, parse_status
+from launcher.job_records.recorder import JobRecorder
+from launcher.job_records.records import JobRecord, JobState, Revision, read_record, without_values, write_record
 from launcher.paths import JOBS_DIR
-from tests.launcher.job_records import JOB, RECORD
+from tests.launcher.example_job import JOB, RECORD
 
 
 def test_restarted_job_counts_its_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

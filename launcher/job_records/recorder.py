@@ -12,9 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.contract import BUCKET_VARIABLE
-from launcher.history.checkpoints import CheckpointLocation, checkpoint_location
-from launcher.history.git import RevisionQuery
-from launcher.history.lock import (
+from launcher.job.failure import Failure, FailureCause
+from launcher.job.gpu_check import allocated_gpus
+from launcher.job_directories import KEPT_JOBS, remove_old_jobs
+from launcher.job_records.checkpoints import CheckpointLocation, checkpoint_location
+from launcher.job_records.git import RevisionQuery
+from launcher.job_records.lock import (
     TOUCH_INTERVAL_S,
     acquire_lock,
     boot_id,
@@ -22,11 +25,8 @@ from launcher.history.lock import (
     touch_lock,
     write_grace_period,
 )
-from launcher.history.record_upload import RecordUpload, start_upload, upload
-from launcher.history.records import JobRecord, JobState, Revision, now, without_values, write_record
-from launcher.job.failure import Failure, FailureCause
-from launcher.job.gpu_check import allocated_gpus
-from launcher.job_directories import KEPT_JOBS, remove_old_jobs
+from launcher.job_records.record_upload import RecordUpload, start_upload, upload
+from launcher.job_records.records import JobRecord, JobState, Revision, now, without_values, write_record
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
 
@@ -123,11 +123,11 @@ class JobRecorder:
         self._change(state=JobState.WAITING, queue_position=queue_position, waiting=text)
         self._report_start()
 
-    def on_turn(self, job: JobSpec) -> None:
-        """Record that the job's turn has come, before it connects to its nodes."""
+    def on_allocated(self, job: JobSpec) -> None:
+        """Record that the job owns the nodes of `job`, before it connects to them."""
         self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=allocated_gpus(job))
 
-    def on_turn_lost(self) -> None:
+    def on_requeued(self) -> None:
         """Record that the job is queued again."""
         self._change(starting=False)
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import LaunchError
-from launcher.history.records import JobRecord
 from launcher.job_directories import lock_is_fresh, write_grace
+from launcher.job_records.records import JobRecord
 from launcher.paths import LOCK_FILE
 
 TOUCH_INTERVAL_S = 60.0

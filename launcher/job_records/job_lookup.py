@@ -7,10 +7,10 @@ from pathlib import Path
 
 from launcher.durable_state import DURABLE_DIR, DURABLE_RECORD_FILE, UNREADABLE_FILE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
-from launcher.history.lock import launcher_is_alive
-from launcher.history.record_upload import upload
-from launcher.history.recorder import jobs_directory
-from launcher.history.records import JobRecord, JobState, read_record, write_record
+from launcher.job_records.lock import launcher_is_alive
+from launcher.job_records.record_upload import upload
+from launcher.job_records.recorder import jobs_directory
+from launcher.job_records.records import JobRecord, JobState, read_record, write_record
 
 NO_JOB = "there is no job yet"
 MAX_NAMED = 3
@@ -30,12 +30,12 @@ def all_jobs() -> list[JobRecord]:
     except OSError:
         names = set()
     submitted = _submitted()
-    records = ((name, current(job_directory(name))) for name in sorted(names | submitted.keys()))
+    records = ((name, refresh_record(job_directory(name))) for name in sorted(names | submitted.keys()))
     # A durable job has no record of its own until its unit has written it.
     return [job for name, record in records if (job := record or submitted.get(name)) is not None]
 
 
-def current(directory: Path) -> JobRecord | None:
+def refresh_record(directory: Path) -> JobRecord | None:
     """Return a job's record with its actual state; if its launcher died, close the record first."""
     record = read_record(directory)
     try:

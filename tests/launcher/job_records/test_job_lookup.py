@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import LaunchError, UsageError
-from launcher.history import job_lookup
-from launcher.history.records import JobState, read_record, write_record
+from launcher.job_records import job_lookup
+from launcher.job_records.records import JobState, read_record, write_record
 from launcher.paths import JOB_LOG, JOBS_DIR, LOCK_FILE
 from launcher.subcommands import commands, stop
-from tests.launcher.job_records import RECORD
+from tests.launcher.example_job import RECORD
 
 GOING = replace(RECORD, detached=True)
 
@@ -137,9 +137,11 @@ def test_list_and_status_work_on_a_full_disk(
 def test_unfinished_job_is_closed_once_the_disk_has_space(disk: Path, uploads: list[Path]) -> None:
     directory = disk / JOBS_DIR / GOING.id
     fill(disk)
-    shown = job_lookup.current(directory)
+    shown = job_lookup.refresh_record(directory)
     (disk / "data").unlink()
-    assert job_lookup.current(directory) == shown == replace(GOING, state=JobState.FAILED, reason=job_lookup.DIED)
+    assert (
+        job_lookup.refresh_record(directory) == shown == replace(GOING, state=JobState.FAILED, reason=job_lookup.DIED)
+    )
     assert (read_record(directory), uploads) == (shown, [directory])
     assert "its disk was full" in job_lookup.DIED
 

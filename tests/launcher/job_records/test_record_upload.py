@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.history import record_upload
-from launcher.history.records import JobRecord, JobState
+from launcher.job_records import record_upload
+from launcher.job_records.records import JobRecord, JobState
 from tests.launcher.ssh_cluster import ADDRESSES, SshCluster
 
 FIRST = ADDRESSES[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 from bootstrap.contract import PAUSE_NOTICES_FILE
 from launcher.atomic_file import write_atomically
-from launcher.history.recorder import jobs_directory
+from launcher.job_records.recorder import jobs_directory
 from launcher.paths import JOB_LOG
 
 LOGGED_NOTICES_FILE = "pause-notices.json"

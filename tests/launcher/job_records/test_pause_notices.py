@@ -8,10 +8,10 @@ import pytest
 from bootstrap.idle.notice import Notices
 from bootstrap.idle.pause_record import PauseRecord
 from launcher.durable import mirror, service
-from launcher.history.pause_notices import log_pauses
-from launcher.history.recorder import jobs_directory
+from launcher.job_records.pause_notices import log_pauses
+from launcher.job_records.recorder import jobs_directory
 from launcher.paths import JOB_LOG
-from tests.launcher.job_records import RECORD
+from tests.launcher.example_job import RECORD
 
 NOW = datetime(2026, 11, 23, 10, tzinfo=timezone.utc)
 AT_10_10, AT_11 = NOW + timedelta(minutes=10), NOW + timedelta(hours=1)

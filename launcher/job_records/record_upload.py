@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.contract import BUCKET_VARIABLE, JOBS_PREFIX, WORKER
-from launcher.history.records import RECORD_FILE
 from launcher.hosts.node_region import chosen_region, node_region, read_node_config
+from launcher.job_records.records import RECORD_FILE
 
 TIMEOUT_S = 15.0
 UPLOADS_TIMEOUT_S = 2 * TIMEOUT_S
