@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from local.aws.api_faults import SERVICES
+from local.control_plane.api_faults import SERVICES
 from local.errors import UsageError
 from local.faults.decorators import FAULT_TYPES, Arguments
 from local.faults.faults import SPOT_NOTICE_S, Faults

@@ -7,8 +7,8 @@ from typing import Any
 
 import boto3
 
-from local.dataplane.errors import read_errors
-from local.dataplane.launch_failures import reported
+from local.data_plane.errors import read_errors
+from local.data_plane.launch_failures import reported
 from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_handle
 from local.faults.targets import ENDED_STATES

@@ -1,8 +1,8 @@
-"""Write the limits of EC2, the capacities of its zones and the account's quotas; local.aws.limits reads them."""
+"""Write the limits of EC2, the capacities of its zones and the account's quotas, for local/control_plane/limits."""
 
 from pathlib import Path
 
-from local.aws.limits.limit_files import (
+from local.control_plane.limits.limit_files import (
     CAPACITY_FILE,
     QUOTA_FILE,
     Capacity,

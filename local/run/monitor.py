@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local.dataplane.launch_failures import reported
+from local.data_plane.launch_failures import reported
 
 INTERVAL_S = 1.0
 

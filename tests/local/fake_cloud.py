@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.dataplane import reconciler
-from local.dataplane.launch_failures import LaunchAttempts
+from local.data_plane import reconciler
+from local.data_plane.launch_failures import LaunchAttempts
 from local.errors import LocalError
 from local.network import vpc_network
 from local.node import metadata

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import SETUP_OUTPUT
 from local.policy_evaluation.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_for_server
+from tests.local.control_plane.harness import REGION, Aws, Stacks, session_keys, wait_for_server
 
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.aws.harness import REGION
+from tests.local.control_plane.harness import REGION
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 from tests.security.user_resources import DATA, DATA_KEY, RESULTS
 

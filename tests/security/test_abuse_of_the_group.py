@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bootstrap.team_keys.keys import TAG
-from tests.local.aws.harness import Group, state, wait_for_server
+from tests.local.control_plane.harness import Group, state, wait_for_server
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 
 OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"

@@ -3,7 +3,7 @@
 tests/e2e/private destroys one.
 """
 
-from tests.local.aws.harness import Aws
+from tests.local.control_plane.harness import Aws
 from tests.security.user_resources import KMS_KEY, Deploy
 
 NAME = "hardened"

@@ -17,7 +17,7 @@ from cli.main import main
 from cli.ssh.master_connection import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.fleet import KEY, error_line, put_members
-from tests.local.aws.harness import REGION, user_with_policy
+from tests.local.control_plane.harness import REGION, user_with_policy
 from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 
 ADDRESS = "203.0.113.9/32"

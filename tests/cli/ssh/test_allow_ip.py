@@ -18,8 +18,8 @@ from cli.ssh.expired_addresses import remove_expired_addresses
 from local.network import check_ip
 from stacks.settings.parsing import format_utc
 from tests.cli.fleet import error_line, put_members
-from tests.local.aws.harness import REGION, Aws, Stacks, serving
-from tests.local.aws.templates import attribute, reference, resource
+from tests.local.control_plane.harness import REGION, Aws, Stacks, serving
+from tests.local.control_plane.templates import attribute, reference, resource
 
 OFFICE, HOME = "203.0.113.0/24", "198.51.100.9/32"
 

@@ -24,7 +24,7 @@ from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.zone_deployer import ZoneDeployer
 from tests.cli.sizes.fake_cluster import NAME, FakeProcess
 from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
-from tests.local.aws.harness import AccountLimits
+from tests.local.control_plane.harness import AccountLimits
 
 PASSES_UNTIL_GONE = 12
 """Polls of the test's clock after which the instance that arrived late is terminated."""

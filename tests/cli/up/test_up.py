@@ -13,7 +13,7 @@ from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.zone_rounds import parse_until
 from tests.cli.up.up_cluster import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
-from tests.local.aws.harness import AccountLimits
+from tests.local.control_plane.harness import AccountLimits
 
 
 def test_all_nodes_start_in_the_first_zone_with_capacity(

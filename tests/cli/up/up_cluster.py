@@ -16,8 +16,8 @@ from cli.cdk.context import read_context, read_props
 from cli.main import main
 from stacks.settings.props import ClusterProps
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster, FakeProcess, template
-from tests.local.aws.harness import REGION
-from tests.local.aws.templates import reference, resource
+from tests.local.control_plane.harness import REGION
+from tests.local.control_plane.templates import reference, resource
 
 ZONES = [f"{REGION}{letter}" for letter in "abc"]
 GUARD = f"Cluster{IMMUTABLE_ZONE}CreatedWith"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import MASTER
-from local.aws.limits import limit_files
+from local.control_plane.limits import limit_files
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
-from local.dataplane.firewall import render_rules
+from local.data_plane.firewall import render_rules
 from local.network import vpc_network
 from local.network.addresses import NAME_SERVER_ADDRESS
 from local.node.inventory import Group, Instance, Inventory, Rule

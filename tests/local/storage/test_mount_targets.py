@@ -12,9 +12,9 @@ from cli.preflight import resource_policy
 from cli.preflight.storage.efs import MOUNT, NODE
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import StorageFaults, read_mount_targets
-from tests.local.aws.conftest import aws, stacks  # noqa: F401  (fixtures)
-from tests.local.aws.harness import Aws, Stacks, wait_for_server
-from tests.local.aws.templates import network, reference, resource
+from tests.local.control_plane.conftest import aws, stacks  # noqa: F401  (fixtures)
+from tests.local.control_plane.harness import Aws, Stacks, wait_for_server
+from tests.local.control_plane.templates import network, reference, resource
 from tests.local.storage.policies import (
     ARN,
     BY_MOUNT_TARGET,

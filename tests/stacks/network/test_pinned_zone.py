@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stacks.settings.network import zones_context_key
-from tests.local.aws.harness import REGION, Aws, serving
+from tests.local.control_plane.harness import REGION, Aws, serving
 from tests.stacks.command_line import REPOSITORY, Cdk
 
 SETTINGS = {"worker_count": "0", "instance_type": "c5.large"}
