@@ -48,7 +48,7 @@ def test_node_has_any_node_of_its_group_replaced(node: Node) -> None:
 )
 def test_node_can_extend_and_complete_hooks_of_its_own_group_only(node: Node) -> None:
     autoscaling, cluster = node.client("autoscaling"), node.cluster
-    leavers = {each: sorted(group(cluster, each).in_service())[-1] for each in BOTH}
+    leavers = {node_type: sorted(group(cluster, node_type).in_service())[-1] for node_type in BOTH}
     for node_type, leaver in leavers.items():
         group(cluster, node_type).terminate(leaver)
     theirs = {

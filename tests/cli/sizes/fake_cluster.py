@@ -117,16 +117,20 @@ class FakeCluster:
     def groups(self) -> dict[str, dict[str, Any]]:
         names = {group_name(NAME, node_type): node_type for node_type in NODE_TYPES}
         found = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[*names])["AutoScalingGroups"]
-        return {names[each["AutoScalingGroupName"]]: each for each in found}
+        return {names[description["AutoScalingGroupName"]]: description for description in found}
 
     def sizes(self) -> dict[str, GroupSize]:
         return {
-            node_type: GroupSize(min_size=each["MinSize"], desired=each["DesiredCapacity"], max_size=each["MaxSize"])
-            for node_type, each in self.groups().items()
+            node_type: GroupSize(
+                min_size=description["MinSize"], desired=description["DesiredCapacity"], max_size=description["MaxSize"]
+            )
+            for node_type, description in self.groups().items()
         }
 
     def instances(self) -> dict[str, list[str]]:
-        return {kind: [i["InstanceId"] for i in each["Instances"]] for kind, each in self.groups().items()}
+        return {
+            kind: [i["InstanceId"] for i in description["Instances"]] for kind, description in self.groups().items()
+        }
 
     def write_members(self, _seconds: float = 0) -> None:
         """Write the members that the master's agent would see."""

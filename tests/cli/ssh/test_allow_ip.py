@@ -62,7 +62,7 @@ def template(**outputs: Any) -> dict[str, Any]:
 def entries(stacks: Stacks) -> dict[str, str]:
     ec2 = stacks.aws.client("ec2")
     found = ec2.get_managed_prefix_list_entries(PrefixListId=stacks.physical_id("Allowed", "demo"))["Entries"]
-    return {each["Cidr"]: each.get("Description", "") for each in found}
+    return {entry["Cidr"]: entry.get("Description", "") for entry in found}
 
 
 def allow_list(stacks: Stacks) -> AllowList:

@@ -130,4 +130,4 @@ def test_tagging_api_lists_the_buckets_of_its_region(aws: Aws, s3: Any) -> None:
     for name in ("near", "far"):
         s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": [{"Key": "team", "Value": "vision"}]})
     listed = aws.client("resourcegroupstaggingapi").get_resources(ResourceTypeFilters=["s3"])
-    assert [each["ResourceARN"] for each in listed["ResourceTagMappingList"]] == ["arn:aws:s3:::near"]
+    assert [mapping["ResourceARN"] for mapping in listed["ResourceTagMappingList"]] == ["arn:aws:s3:::near"]

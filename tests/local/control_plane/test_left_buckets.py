@@ -61,8 +61,10 @@ def s3(aws: Aws) -> Iterator[Any]:
     yield client
     for bucket in client.list_buckets()["Buckets"]:
         pages = client.get_paginator("list_object_versions").paginate(Bucket=bucket["Name"])
-        for each in [each for page in pages for kind in ("Versions", "DeleteMarkers") for each in page.get(kind, [])]:
-            client.delete_object(Bucket=bucket["Name"], Key=each["Key"], VersionId=each["VersionId"])
+        for version in [
+            entry for page in pages for kind in ("Versions", "DeleteMarkers") for entry in page.get(kind, [])
+        ]:
+            client.delete_object(Bucket=bucket["Name"], Key=version["Key"], VersionId=version["VersionId"])
         client.delete_bucket(Bucket=bucket["Name"])
 
 

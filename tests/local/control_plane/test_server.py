@@ -40,7 +40,7 @@ def wrapped_functions(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 
 def test_of_two_extensions_that_wrap_a_function_the_right_one_is_called_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrapped = {name: each for name, each in wrapped_functions(monkeypatch).items() if len(each) > 1}
+    wrapped = {name: extensions for name, extensions in wrapped_functions(monkeypatch).items() if len(extensions) > 1}
     assert wrapped == {
         "CloudFormationBackend.create_stack": ["stacks", "template_rules"],
         "CloudFormationBackend.update_stack": ["stack_updates", "template_rules"],

@@ -143,7 +143,7 @@ def test_call_that_does_not_arrive_is_never_answered(aws: Aws, role: Role) -> No
         ]
         for service, kind in kinds.items()
     }
-    assert [each["PrivateDnsEnabled"] for each in made.values()] == [True, False]
+    assert [endpoint["PrivateDnsEnabled"] for endpoint in made.values()] == [True, False]
     [group] = made["logs"]["Groups"]
     assert group["GroupName"] == "default"
     key = role.session(node)["aws_access_key_id"]
@@ -165,6 +165,6 @@ def test_call_that_does_not_arrive_is_never_answered(aws: Aws, role: Role) -> No
     ec2.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=https_from(BLOCK))
     assert status(timeout_s=60) in (200, 400)
     ec2.terminate_instances(InstanceIds=[node])
-    ec2.delete_vpc_endpoints(VpcEndpointIds=[each["VpcEndpointId"] for each in made.values()])
+    ec2.delete_vpc_endpoints(VpcEndpointIds=[endpoint["VpcEndpointId"] for endpoint in made.values()])
     ec2.delete_subnet(SubnetId=subnet)
     ec2.delete_vpc(VpcId=vpc_id)

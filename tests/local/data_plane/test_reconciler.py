@@ -160,7 +160,7 @@ def test_nodes_with_the_same_address_in_two_vpcs_have_metadata_of_their_own(clou
     twin = dataclasses.replace(ONE, instance_id="i-000000000000000ff", vpc_id="vpc-2")
     cloud.show(ONE, twin)
     metadata = [cloud.plane.find_metadata(vpc_id, str(ONE.address.ip)) for vpc_id in ("vpc-1", "vpc-2", "vpc-3")]
-    assert [each and each.instance.instance_id for each in metadata] == [ONE.instance_id, twin.instance_id, None]
+    assert [found and found.instance.instance_id for found in metadata] == [ONE.instance_id, twin.instance_id, None]
     cloud.show(ONE)
     assert cloud.plane.find_metadata("vpc-1", str(ONE.address.ip)) is not None
     assert cloud.plane.find_metadata("vpc-2", str(ONE.address.ip)) is None

@@ -59,7 +59,7 @@ def test_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> Non
     stacks.update(template(mount_target=False))
     assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults()) == ()
     stacks.cloudformation.delete_stack(StackName=stacks.names[0])
-    assert system in {each["FileSystemId"] for each in efs.describe_file_systems()["FileSystems"]}
+    assert system in {described["FileSystemId"] for described in efs.describe_file_systems()["FileSystems"]}
     efs.delete_file_system(FileSystemId=system)
 
 

@@ -220,7 +220,7 @@ def groups(aws: Aws, stacks: Stacks) -> Iterator[dict[str, Group]]:
     """Create two groups of one member each; end the member that a test detached, which would block the deletion."""
     stacks.create(cluster(Masters=group(1), Workers=group(1)))
     made = {name: Group(aws=aws, name=stacks.physical_id(name)) for name in ("Masters", "Workers")}
-    members = [member for each in made.values() for member in each.members()]
+    members = [member for made_group in made.values() for member in made_group.members()]
     yield made
     aws.client("ec2").terminate_instances(InstanceIds=members)
 

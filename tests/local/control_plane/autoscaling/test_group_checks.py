@@ -70,7 +70,7 @@ def test_mixed_instances_policy_excludes_a_market_in_its_launch_template(
     )
 
 
-@pytest.mark.parametrize(("market", "properties"), [*((each, {}) for each in MARKETS), (None, mixed())])
+@pytest.mark.parametrize(("market", "properties"), [*((option, {}) for option in MARKETS), (None, mixed())])
 def test_warm_pool_is_for_on_demand_groups_of_one_launch_template(
     aws: Aws, stacks: Stacks, market: dict[str, str] | None, properties: dict[str, Any]
 ) -> None:

@@ -105,7 +105,9 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
     ]  # fmt: skip
     aws.client("ec2").terminate_instances(InstanceIds=[instance["InstanceId"]])
     left = aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
-    assert not {each["NetworkInterfaceId"] for each in left} & {interface.interface_id for interface in node.interfaces}
+    assert not {interface["NetworkInterfaceId"] for interface in left} & {
+        interface.interface_id for interface in node.interfaces
+    }
 
 
 def test_only_interface_has_the_templates_type_and_the_nodes_mac(aws: Aws, stacks: Stacks) -> None:

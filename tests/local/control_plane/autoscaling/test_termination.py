@@ -162,8 +162,8 @@ def test_deleted_hook_releases_waiting_instances(aws: Aws, stacks: Stacks) -> No
 def test_hooks_follow_the_groups_template(stacks: Stacks) -> None:
     def hooks() -> dict[str, int]:
         answer = members.autoscaling.describe_lifecycle_hooks(AutoScalingGroupName=members.name)["LifecycleHooks"]
-        assert not any("RoleARN" in each or "NotificationTargetARN" in each for each in answer)
-        return {each["LifecycleHookName"]: each["HeartbeatTimeout"] for each in answer}
+        assert not any("RoleARN" in described or "NotificationTargetARN" in described for described in answer)
+        return {described["LifecycleHookName"]: described["HeartbeatTimeout"] for described in answer}
 
     members = hooked(stacks, 1, hook(60, "drain"))
     assert hooks() == {"drain": 60}
@@ -204,11 +204,11 @@ def test_stack_deletion_waits_only_for_the_groups_dependencies(aws: Aws, stacks:
     first, last = sorted(members.waiting())
     members.complete(first)
     assert stacks.status() == "DELETE_IN_PROGRESS"
-    assert subnet in [each["SubnetId"] for each in aws.client("ec2").describe_subnets()["Subnets"]]
+    assert subnet in [described["SubnetId"] for described in aws.client("ec2").describe_subnets()["Subnets"]]
     members.complete(last)
     with pytest.raises(ClientError, match="does not exist"):
         stacks.status()
-    assert subnet not in [each["SubnetId"] for each in aws.client("ec2").describe_subnets()["Subnets"]]
+    assert subnet not in [described["SubnetId"] for described in aws.client("ec2").describe_subnets()["Subnets"]]
 
 
 def test_deletion_of_a_stack_does_not_wait_for_the_dead(aws: Aws, stacks: Stacks) -> None:

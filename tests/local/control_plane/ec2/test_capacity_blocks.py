@@ -28,7 +28,7 @@ def buy(aws: Aws, *, starts: timedelta, ends: timedelta, zone: str = f"{REGION}a
         InstanceType="c5.large", InstanceCount=count, CapacityDurationHours=math.ceil((ends - starts) / HOUR),
         StartDateRange=now + starts, EndDateRange=now + ends,
     )["CapacityBlockOfferings"]  # fmt: skip
-    offer = next(each for each in offers if each["AvailabilityZone"] == zone)
+    offer = next(offering for offering in offers if offering["AvailabilityZone"] == zone)
     bought = ec2.purchase_capacity_block(
         CapacityBlockOfferingId=offer["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
     )

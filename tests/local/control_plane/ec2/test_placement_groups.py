@@ -11,7 +11,7 @@ from tests.local.control_plane.templates import cluster, group, launch_template,
 
 def placement_groups(aws: Aws, **request: Any) -> list[tuple[str, str, str]]:
     groups = aws.client("ec2").describe_placement_groups(**request)["PlacementGroups"]
-    return [(each["GroupName"], each["State"], each["Strategy"]) for each in groups]
+    return [(described["GroupName"], described["State"], described["Strategy"]) for described in groups]
 
 
 def test_stacks_placement_group_is_described_until_it_is_deleted(aws: Aws, stacks: Stacks) -> None:

@@ -34,7 +34,7 @@ def own(aws: Aws) -> Iterator[str]:
 
 def attached(aws: Aws, role: str) -> set[str]:
     policies = aws.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
-    return {each["PolicyArn"] for each in policies}
+    return {attachment["PolicyArn"] for attachment in policies}
 
 
 def may_see_instances(aws: Aws, role: str) -> bool:

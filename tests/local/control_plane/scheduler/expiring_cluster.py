@@ -23,10 +23,10 @@ def template(*, after_s: float, deletes: bool = False) -> dict[str, Any]:
     expires = datetime.now(timezone.utc) + timedelta(seconds=after_s)
     Expiry(stack, "Expiry", expires=expires, role_rules=RoleRules(cluster_name=NAME), deletes=deletes)
     resources: dict[str, Any] = app.synth().get_stack_by_name("Ends").template["Resources"]
-    for each in resources.values():
-        if each["Type"] == "AWS::Scheduler::Schedule":
+    for resource in resources.values():
+        if resource["Type"] == "AWS::Scheduler::Schedule":
             # A start that has passed acts immediately, so wait until the groups exist.
-            each["DependsOn"] = ["Master", "Worker"]
+            resource["DependsOn"] = ["Master", "Worker"]
     master, worker = (group(1, AutoScalingGroupName=name) for name in GROUPS)
     made = cluster(Master=master, Worker=worker)
     return made | {"Resources": made["Resources"] | resources}

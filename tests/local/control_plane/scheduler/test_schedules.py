@@ -65,8 +65,10 @@ def terminations(aws: Aws, name: str) -> list[str]:
 def test_schedule_deletes_the_stack_at_its_time(aws: Aws, stacks: Stacks) -> None:
     made = template(after_s=2 - DELETE_AFTER.total_seconds(), deletes=True)
     # The pause, whose time has already come, would also end the nodes.
-    pauses = [name for name, each in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(each)]
-    stacks.create(made | {"Resources": {name: each for name, each in made["Resources"].items() if name not in pauses}})
+    pauses = [name for name, resource in made["Resources"].items() if "updateAutoScalingGroup" in json.dumps(resource)]
+    stacks.create(
+        made | {"Resources": {name: resource for name, resource in made["Resources"].items() if name not in pauses}}
+    )
     assert len(pauses) == 2
     wait_until(lambda: stacks.names[-1] not in existing(aws), "the deletion", timeout_s=60)
     left = aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[*GROUPS])
@@ -85,8 +87,10 @@ def lasting() -> dict[str, Any]:
 @pytest.mark.parametrize("size", [{}, {"MinSize": 1}, {"MaxSize": 1}, {"MinSize": None}, {"MaxSize": None}], ids=str)
 def test_role_may_set_nothing_but_zero(aws: Aws, stacks: Stacks, lasting: dict[str, Any], size: dict[str, Any]) -> None:
     stacks.create(lasting)
-    [policy] = [each for name, each in lasting["Resources"].items() if name.startswith("ExpiryRoleDefaultPolicy")]
-    [role] = [each["Ref"] for each in policy["Properties"]["Roles"]]
+    [policy] = [
+        resource for name, resource in lasting["Resources"].items() if name.startswith("ExpiryRoleDefaultPolicy")
+    ]
+    [role] = [reference["Ref"] for reference in policy["Properties"]["Roles"]]
     keys = session_keys(aws, f"arn:aws:iam::123456789012:role/{stacks.physical_id(role)}", "schedule")
     request = {name: value for name, value in {**PAUSED.request(GROUPS[0]), **size}.items() if value is not None}
     update = aws.client("autoscaling", **keys).update_auto_scaling_group
