@@ -31,8 +31,8 @@ def parse_credential(environ: Mapping[str, Any]) -> Credential:
     if match := _CREDENTIAL.search(f"Credential={query.get('X-Amz-Credential', '')}"):
         return Credential(*match.groups())
     if "AWSAccessKeyId" in query:
-        return Credential(query["AWSAccessKeyId"], "", "s3")
-    return Credential("", "", "")
+        return Credential(access_key=query["AWSAccessKeyId"], region="", service="s3")
+    return Credential(access_key="", region="", service="")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ApiRequest:
         return "query" if self.is_query or not self.service else "rest-json"
 
     @property
-    def is_local(self) -> bool:
+    def is_from_user(self) -> bool:
         """Return True if the request came from the user's machine instead of a node."""
         return self.environ.get("REMOTE_ADDR", "") in LOOPBACK
 

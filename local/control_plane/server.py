@@ -15,7 +15,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
-from local.control_plane import buckets, cloud_control, file_systems, lustre, vpc_endpoints
+from local.control_plane import buckets, cloud_control, efs, fsx, vpc_endpoints
 from local.control_plane.api_faults import ApiFaults
 from local.control_plane.api_request import ApiRequest
 from local.control_plane.authorization import session_tokens
@@ -93,14 +93,14 @@ _INDEPENDENT: Final[tuple[ModuleType, ...]] = (
     buckets,
     capacity_blocks,
     change_sets,
+    efs,
     encryption,
-    file_systems,
+    fsx,
     health,
     images,
     instance_types,
     launch_instances_api,
     termination,
-    lustre,
     managed_policies,
     placement_groups,
     policy_simulator,

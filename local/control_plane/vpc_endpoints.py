@@ -44,7 +44,7 @@ def _create(original: Any, backend: EC2Backend, *args: Any, **kwargs: Any) -> VP
 
 def is_reachable(request: ApiRequest) -> bool:
     """Return False if a node made the call and its VPC has no way to the service."""
-    instance = None if request.is_local else _sender(request)
+    instance = None if request.is_from_user else _sender(request)
     if instance is None:
         return True
     backend, subnet = instance.ec2_backend, instance.nics[0].subnet

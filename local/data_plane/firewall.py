@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from local.network.addresses import API_ADDRESS
-from local.node.inventory import Group, Instance, Inventory, Rule
+from local.node.inventory import Instance, Inventory, SecurityGroup, SecurityGroupRule
 from local.storage.mount_targets import MountTarget
 
 
@@ -17,7 +17,7 @@ def _set_name(group_id: str) -> str:
     return "members_" + group_id.replace("-", "_")
 
 
-def _ports(rule: Rule) -> str:
+def _ports(rule: SecurityGroupRule) -> str:
     if rule.protocol == "-1":
         return ""
     if rule.protocol in ("tcp", "udp"):
@@ -25,7 +25,7 @@ def _ports(rule: Rule) -> str:
     return f"ip protocol {rule.protocol} "
 
 
-def _permissions(rules: Iterable[Rule], *, member: str, peer: str, own_set: str) -> list[str]:
+def _permissions(rules: Iterable[SecurityGroupRule], *, member: str, peer: str, own_set: str) -> list[str]:
     """Render lines that return (permit) what a group's rules allow; ``member`` and ``peer`` are saddr and daddr."""
     lines = []
     for rule in rules:
@@ -49,7 +49,7 @@ def _nat(instances: Iterable[Instance], endpoint_source: str | None) -> list[str
 
 
 def _addresses_by_group(
-    groups: Iterable[Group], instances: Iterable[Instance], targets: Iterable[MountTarget]
+    groups: Iterable[SecurityGroup], instances: Iterable[Instance], targets: Iterable[MountTarget]
 ) -> dict[str, list[str]]:
     members: dict[str, list[str]] = {group.group_id: [] for group in groups}
     for instance in instances:
@@ -61,7 +61,7 @@ def _addresses_by_group(
     return members
 
 
-def _chain(name: str, groups: Iterable[Group]) -> list[str]:
+def _chain(name: str, groups: Iterable[SecurityGroup]) -> list[str]:
     lines = [f"  chain {name} {{"]
     for group in groups:
         own_set = _set_name(group.group_id)
@@ -80,7 +80,7 @@ def render_rules(inventory: Inventory, vpc_id: str, *, endpoint_source: str | No
     endpoints it reaches AWS's API from ``endpoint_source``, and control_plane/vpc_endpoints.py judges by service.
     """
     instances = [instance for instance in inventory.instances if instance.vpc_id == vpc_id]
-    groups = [group for group in inventory.groups if group.vpc_id == vpc_id]
+    groups = [group for group in inventory.security_groups if group.vpc_id == vpc_id]
     everyone = [str(i.address.ip) for i in instances]
     targets = [target for target in inventory.mount_targets if target.vpc_id == vpc_id]
     connected = [str(i.address.ip) for i in instances if i.internet_address]

@@ -54,8 +54,8 @@ class LaunchAttempts:
             self._failed.pop(instance_id, None)
 
 
-def report(run_dir: Path, instance_id: str, reason: str) -> None:
-    """Publish that an instance will not boot."""
+def write_failure(run_dir: Path, instance_id: str, reason: str) -> None:
+    """Publish why an instance does not boot."""
     directory = run_dir / DIRECTORY
     directory.mkdir(exist_ok=True)
     partial = directory / f".{instance_id}.partial"
@@ -63,8 +63,8 @@ def report(run_dir: Path, instance_id: str, reason: str) -> None:
     partial.rename(directory / instance_id)
 
 
-def reported(run_dir: Path) -> Mapping[str, str]:
-    """Return the reasons by instance, oldest first."""
+def read_failures(run_dir: Path) -> Mapping[str, str]:
+    """Return why instances did not boot, by instance, oldest first."""
     files = sorted((run_dir / DIRECTORY).glob("i-*"), key=lambda file: file.stat().st_mtime)
     return {file.name: file.read_text() for file in files}
 

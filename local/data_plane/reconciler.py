@@ -198,7 +198,7 @@ class Reconciler:
         """Record why an instance cannot boot; terminate it if that lasts too long."""
         self._launch_attempts.note(instance_id, reason)
         if self._launch_attempts.exceeds(instance_id, after):
-            launch_failures.report(self._run_dir, instance_id, reason)
+            launch_failures.write_failure(self._run_dir, instance_id, reason)
             log.error("%s does not boot and is terminated: %s", instance_id, reason)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
 
@@ -214,7 +214,7 @@ class Reconciler:
         """Apply requested images and reboots, and announced interruptions."""
         instance_id = node.instance.instance_id
         take_requested_images(self._run_dir, instance_id, disk=node.disk)
-        waited = reboots.requested_since(self._run_dir, instance_id)
+        waited = reboots.seconds_since_request(self._run_dir, instance_id)
         if waited is not None and instance_id not in self._reboot_requested and request_reboot(node):
             self._reboot_requested.add(instance_id)
         if waited is not None and waited > reboots.HARD_REBOOT_S:

@@ -57,7 +57,7 @@ class FakeCloud:
 
     plane: reconciler.Reconciler
     ec2: FakeEc2
-    inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
+    inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), security_groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
     actions: list[str] = dataclasses.field(default_factory=list)
     gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -72,7 +72,7 @@ class FakeCloud:
         return True
 
     def show(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
-        self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
+        self.inventory = Inventory(instances=instances, security_groups=(), unreadable=unreadable)
         self.plane.reconcile()
 
 

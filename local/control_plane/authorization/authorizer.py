@@ -57,7 +57,11 @@ def authorize(request: ApiRequest) -> Authorization:
         return Authorization(response=refusal)
     caller = find_caller(access_key)
     if caller is None:
-        return Authorization() if request.is_local and is_administrator(access_key) else _authorize_unknown_key(request)
+        return (
+            Authorization()
+            if request.is_from_user and is_administrator(access_key)
+            else _authorize_unknown_key(request)
+        )
     try:
         required = _required_permissions(request, caller)
         refused = _first_refused(required, caller)

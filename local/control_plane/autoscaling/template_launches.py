@@ -118,7 +118,7 @@ def _run(
         "key_name": data.get("KeyName"),
         "security_group_ids": interface.get("Groups") or data.get("SecurityGroupIds", []),
         "subnet_id": subnet or None,
-        "associate_public_ip": _public(data),
+        "associate_public_ip": _gets_public_address(data),
         "launch_template": {"LaunchTemplateId": version.template.id, "Version": str(version.number)},
         "metadata_options": data.get("MetadataOptions", {}),
         "tags": tags,
@@ -145,7 +145,7 @@ def _is_primary(interface: _Data) -> bool:
     return not int(interface.get("NetworkCardIndex", 0)) and not int(interface.get("DeviceIndex", 0))
 
 
-def _public(data: _Data) -> bool | None:
+def _gets_public_address(data: _Data) -> bool | None:
     """Return True if the instance gets a public address; None if the subnet decides."""
     if len(data.get("NetworkInterfaces", [])) > 1:
         return False  # "Assign a public IPv4 address at launch" (Amazon EC2 User Guide)

@@ -12,7 +12,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.logs.models import LogGroup, logs_backends
 
-from local.control_plane import file_systems
+from local.control_plane import efs
 from local.control_plane.autoscaling import group_checks, lifecycle_hooks
 from local.control_plane.ec2 import prefix_lists, security_groups
 from local.control_plane.iam_api import managed_policies
@@ -82,7 +82,7 @@ def _check_updatable(resource_type: str) -> None:
 def _check_replacement(old: _Definition, new: _Definition) -> None:
     """Refuse a change for which AWS creates another resource in place of this one."""
     if new["Type"] == _FILE_SYSTEM:
-        file_systems.check_update(old["Properties"], new["Properties"])
+        efs.check_update(old["Properties"], new["Properties"])
     if new["Type"] != _GROUP:
         return
     before, after = (definition["Properties"].get(_GROUP_NAME) for definition in (old, new))
@@ -173,5 +173,5 @@ _IN_PLACE: dict[str, Callable[[Any, _Definition, _Definition], None]] = {
     "AWS::EC2::SecurityGroupIngress": security_groups.update_rule,
     "AWS::EC2::SecurityGroupEgress": security_groups.update_rule,
     "AWS::IAM::Role": managed_policies.update,
-    _FILE_SYSTEM: file_systems.update,
+    _FILE_SYSTEM: efs.update,
 }

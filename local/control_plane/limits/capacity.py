@@ -5,7 +5,7 @@ Spot has its own capacity; a reservation's instances use none.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Instance
 
 from local.control_plane.ec2.run_instances.request import market_type, requested_type, template_data
-from local.control_plane.limits.limit_files import read_capacities
+from local.control_plane.limits.limit_files import CapacityPool, read_capacities
 from local.control_plane.limits.vcpu_quotas import check_quota
 from local.control_plane.moto_patching import wrap
 
@@ -85,7 +85,7 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
     check_offering(backend.region_name, instance_type, [zone])
     running = [i.instance_type for i in _capacity_users(backend) if (i.lifecycle == "spot") == spot]
     check_quota(instance_type, spot=spot, count=count, running=running)
-    _check(backend, (instance_type, zone, spot), count)
+    _check_capacity(backend, CapacityPool(instance_type=instance_type, zone=zone, spot=spot), count)
     return original(backend, image_id, count, *others, **kwargs)
 
 
@@ -97,34 +97,33 @@ def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:
     return str(named.get("placement") or f"{backend.region_name}a")
 
 
-def free_places(backend: EC2Backend, pool: tuple[str, str, bool]) -> float:
+def free_places(backend: EC2Backend, pool: CapacityPool) -> float:
     """Return how many more instances of a type fit in a zone, on demand or spot; infinite where no limit is set."""
     return _room(backend, _capacities(), pool)
 
 
-def _check(backend: EC2Backend, pool: tuple[str, str, bool], count: int) -> None:
+def _check_capacity(backend: EC2Backend, pool: CapacityPool, count: int) -> None:
     capacities = _capacities()
     if _room(backend, capacities, pool) >= count:
         return
-    instance_type, zone, spot = pool
-    if spot:
+    if pool.spot:
         message = "There is no Spot capacity available that matches your request."
         raise EC2ClientError("InsufficientInstanceCapacity", message)
-    zones = zones_offering(backend.region_name, instance_type)
-    others = [other for other in zones if _room(backend, capacities, (instance_type, other, spot)) >= count]
-    short = f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested"
-    message = f"{short} ({zone}). Our system will be working on provisioning additional capacity."
+    zones = zones_offering(backend.region_name, pool.instance_type)
+    others = [zone for zone in zones if _room(backend, capacities, replace(pool, zone=zone)) >= count]
+    short = f"We currently do not have sufficient {pool.instance_type} capacity in the Availability Zone you requested"
+    message = f"{short} ({pool.zone}). Our system will be working on provisioning additional capacity."
     if others:
         advice = "by not specifying an Availability Zone in your request or choosing"
-        message += f" You can currently get {instance_type} capacity {advice} {', '.join(others)}."
+        message += f" You can currently get {pool.instance_type} capacity {advice} {', '.join(others)}."
     raise EC2ClientError("InsufficientInstanceCapacity", message)
 
 
-def _capacities() -> dict[tuple[str, str, bool], int]:
+def _capacities() -> dict[CapacityPool, int]:
     return {capacity.pool: capacity.count for capacity in read_capacities(_SOURCE.path)}
 
 
-def _room(backend: EC2Backend, capacities: Mapping[tuple[str, str, bool], int], pool: tuple[str, str, bool]) -> float:
+def _room(backend: EC2Backend, capacities: Mapping[CapacityPool, int], pool: CapacityPool) -> float:
     """Return how many more instances fit; infinite without a limit."""
     if pool not in capacities:
         return float("inf")
@@ -136,5 +135,6 @@ def _capacity_users(backend: EC2Backend) -> list[Instance]:
     return [i for i in instances if i.state in _USING_CAPACITY and i.id not in _SOURCE.reserved]
 
 
-def _pool(instance: Instance) -> tuple[str, str, bool]:
-    return instance.instance_type, str(instance.placement.zone), instance.lifecycle == "spot"
+def _pool(instance: Instance) -> CapacityPool:
+    spot = instance.lifecycle == "spot"
+    return CapacityPool(instance_type=instance.instance_type, zone=str(instance.placement.zone), spot=spot)

@@ -14,6 +14,15 @@ QUOTA_FILE: Final = "quotas.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CapacityPool:
+    """A capacity pool of EC2: the instances of a type in a zone, on demand or spot."""
+
+    instance_type: str
+    zone: str
+    spot: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Capacity:
     """Number of instances of a type for which a zone has capacity, including running ones."""
 
@@ -23,8 +32,8 @@ class Capacity:
     spot: bool = False
 
     @property
-    def pool(self) -> tuple[str, str, bool]:
-        return self.instance_type, self.zone, self.spot
+    def pool(self) -> CapacityPool:
+        return CapacityPool(instance_type=self.instance_type, zone=self.zone, spot=self.spot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.responses.instances import InstanceResponse
 
 from local.control_plane.limits.capacity import free_places, zones_offering
+from local.control_plane.limits.limit_files import CapacityPool
 from local.control_plane.moto_patching import add
 
 _MAX_SCORE: Final = 10
@@ -50,6 +51,7 @@ def _zone_scores(backend: EC2Backend, types: list[str], target: int) -> dict[str
     for zone in backend.zones[backend.region_name]:
         offered = [name for name in types if zone.name in zones_offering(backend.region_name, name)]
         if offered:
-            room = sum(free_places(backend, (name, zone.name, True)) for name in offered)
+            pools = [CapacityPool(instance_type=name, zone=zone.name, spot=True) for name in offered]
+            room = sum(free_places(backend, pool) for pool in pools)
             scores[zone.zone_id] = max(1, int(maximum * min(1.0, room / target)))
     return scores

@@ -6,24 +6,24 @@ import pytest
 
 from local.data_plane.firewall import render_rules
 from local.network.addresses import API_ADDRESS
-from local.node.inventory import Group, Inventory, Rule
+from local.node.inventory import Inventory, SecurityGroup, SecurityGroupRule
 from tests.local.instances import instance
 
-ANY = Rule(protocol="-1", from_port=0, to_port=65535, cidrs=("0.0.0.0/0",), group_ids=())
+ANY = SecurityGroupRule(protocol="-1", from_port=0, to_port=65535, cidrs=("0.0.0.0/0",), group_ids=())
 
 
 @pytest.fixture
 def rules() -> str:
-    ssh = Rule(protocol="tcp", from_port=22, to_port=22, cidrs=("203.0.113.0/24",), group_ids=())
-    members = Rule(protocol="-1", from_port=0, to_port=65535, cidrs=(), group_ids=("sg-2",))
+    ssh = SecurityGroupRule(protocol="tcp", from_port=22, to_port=22, cidrs=("203.0.113.0/24",), group_ids=())
+    members = SecurityGroupRule(protocol="-1", from_port=0, to_port=65535, cidrs=(), group_ids=("sg-2",))
     master = instance(4, groups=("sg-1", "sg-2"), public="198.18.0.4", internet="198.18.0.4")
     worker = instance(5, groups=("sg-2",), public=None, internet="198.18.0.9")
     lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
     groups = (
-        Group(group_id="sg-1", vpc_id="vpc-1", ingress=(ssh,), egress=(ANY,)),
-        Group(group_id="sg-2", vpc_id="vpc-1", ingress=(members,), egress=(ANY,)),
+        SecurityGroup(group_id="sg-1", vpc_id="vpc-1", ingress=(ssh,), egress=(ANY,)),
+        SecurityGroup(group_id="sg-2", vpc_id="vpc-1", ingress=(members,), egress=(ANY,)),
     )
-    return render_rules(Inventory(instances=(master, worker, lonely), groups=groups), "vpc-1")
+    return render_rules(Inventory(instances=(master, worker, lonely), security_groups=groups), "vpc-1")
 
 
 def test_permissions_name_members_peers_and_ports(rules: str) -> None:
@@ -54,7 +54,7 @@ def test_node_without_a_route_cannot_leave(rules: str) -> None:
 
 def test_node_without_a_route_reaches_the_api_alone_where_its_vpc_has_endpoints() -> None:
     lonely = instance(6, groups=("sg-2",), public="198.18.0.6", internet=None)
-    rules = render_rules(Inventory(instances=(lonely,), groups=()), "vpc-1", endpoint_source="192.0.2.129")
+    rules = render_rules(Inventory(instances=(lonely,), security_groups=()), "vpc-1", endpoint_source="192.0.2.129")
     allowed = f"ip saddr @nodes ip daddr {API_ADDRESS} meta l4proto tcp accept"
     assert rules.index("jump ingress") < rules.index(allowed) < rules.index("ip saddr != @connected drop")
     assert "oifname igw ip saddr 10.0.0.6 snat ip to 192.0.2.129" in rules
@@ -64,9 +64,10 @@ def test_firewall_has_no_rules_of_another_vpc() -> None:
     own = instance(4, groups=("sg-1",), public="198.18.0.4", internet="198.18.0.4")
     twin = dataclasses.replace(own, vpc_id="vpc-2", group_ids=("sg-2",), public_address=None, internet_address=None)
     groups = tuple(
-        Group(group_id=f"sg-{number}", vpc_id=f"vpc-{number}", ingress=(ANY,), egress=(ANY,)) for number in (1, 2)
+        SecurityGroup(group_id=f"sg-{number}", vpc_id=f"vpc-{number}", ingress=(ANY,), egress=(ANY,))
+        for number in (1, 2)
     )
-    both = Inventory(instances=(own, twin), groups=groups)
-    assert render_rules(both, "vpc-1") == render_rules(Inventory(instances=(own,), groups=groups[:1]), "vpc-1")
+    both = Inventory(instances=(own, twin), security_groups=groups)
+    assert render_rules(both, "vpc-1") == render_rules(Inventory(instances=(own,), security_groups=groups[:1]), "vpc-1")
     assert "sg_2" not in render_rules(both, "vpc-1")
     assert "198.18.0.4" not in render_rules(both, "vpc-2")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from local.commands import status
-from local.data_plane.launch_failures import BOOT_TIMEOUT_S, RETRY_S, START_TIMEOUT_S, reported
+from local.data_plane.launch_failures import BOOT_TIMEOUT_S, RETRY_S, START_TIMEOUT_S, read_failures
 from tests.local.fake_cloud import ONE, TWO, FakeCloud
 
 
@@ -15,11 +15,11 @@ def test_node_that_fails_to_start_for_a_minute_is_reported(cloud: FakeCloud, tmp
     assert status.error_lines(tmp_path) == f"cannot update {ONE.instance_id}, will retry: mount: no such device\n"
     cloud.now += START_TIMEOUT_S
     cloud.show(ONE)
-    assert (cloud.ec2.terminated, reported(tmp_path)) == ([], {})
+    assert (cloud.ec2.terminated, read_failures(tmp_path)) == ([], {})
     cloud.now += RETRY_S
     cloud.show(ONE)
     assert cloud.ec2.terminated == [ONE.instance_id]
-    assert reported(tmp_path) == {ONE.instance_id: "mount: no such device"}
+    assert read_failures(tmp_path) == {ONE.instance_id: "mount: no such device"}
 
 
 def test_failed_start_of_a_node_is_retried(cloud: FakeCloud, tmp_path: Path) -> None:
@@ -54,11 +54,11 @@ def test_node_that_never_reads_its_metadata_is_reported(
     cloud.now += 2
     cloud.show(ONE)
     assert cloud.ec2.terminated == [ONE.instance_id]
-    assert reported(tmp_path) == {ONE.instance_id: reason}
+    assert read_failures(tmp_path) == {ONE.instance_id: reason}
 
 
 def test_node_that_has_read_its_metadata_may_boot_slowly(cloud: FakeCloud, tmp_path: Path) -> None:
     cloud.show(ONE)
     cloud.now += 2 * BOOT_TIMEOUT_S
     cloud.show(ONE)
-    assert (cloud.ec2.terminated, reported(tmp_path)) == ([], {})
+    assert (cloud.ec2.terminated, read_failures(tmp_path)) == ([], {})

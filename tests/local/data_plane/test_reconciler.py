@@ -78,7 +78,7 @@ def test_abandoned_pass_leaves_all_nodes_unchanged(cloud: FakeCloud, monkeypatch
 def test_pass_without_reread_calls_no_api_and_retries_failures(cloud: FakeCloud, unknown: set[str]) -> None:
     unknown.add(TWO.instance_id)
     cloud.show(ONE, TWO)
-    cloud.inventory = Inventory(instances=(), groups=())
+    cloud.inventory = Inventory(instances=(), security_groups=())
     unknown.clear()
     cloud.plane.reconcile(reread=False)
     assert cloud.running == [ONE.instance_id, TWO.instance_id]
@@ -99,7 +99,7 @@ def test_pass_without_reread_rereads_after_a_failure(cloud: FakeCloud, monkeypat
 
 def test_pass_without_reread_rereads_after_an_incomplete_read(cloud: FakeCloud) -> None:
     cloud.show(ONE, unreadable=frozenset({TWO.instance_id}))
-    cloud.inventory = Inventory(instances=(ONE, TWO), groups=())
+    cloud.inventory = Inventory(instances=(ONE, TWO), security_groups=())
     cloud.plane.reconcile(reread=False)
     assert cloud.running == [ONE.instance_id, TWO.instance_id]
 

@@ -41,7 +41,7 @@ def actions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def inventory(*instances: Instance) -> Inventory:
-    return Inventory(instances=instances, groups=())
+    return Inventory(instances=instances, security_groups=())
 
 
 def test_router_exists_from_the_first_instance_to_the_last(actions: list[str], tmp_path: Path) -> None:

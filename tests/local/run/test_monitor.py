@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local.commands import status
-from local.data_plane.launch_failures import report
+from local.data_plane.launch_failures import write_failure
 from local.run.monitor import Monitor
 
 
@@ -19,7 +19,7 @@ def warnings() -> list[str]:
 def test_instance_that_does_not_boot_is_named_once_with_the_reason(tmp_path: Path, warnings: list[str]) -> None:
     monitor = Monitor(tmp_path, programs={}, warn=warnings.append)
     monitor.check()
-    report(tmp_path, "i-1", "mount: no such device")
+    write_failure(tmp_path, "i-1", "mount: no such device")
     monitor.check()
     monitor.check()
     assert warnings == ["warning: i-1 does not boot in the local AWS and is terminated: mount: no such device"]

@@ -8,7 +8,7 @@ import pytest
 
 from cli.aws.scaling import read_activities
 from cli.reports.status import scaling_reasons
-from local.data_plane.launch_failures import report
+from local.data_plane.launch_failures import write_failure
 from tests.local.control_plane.harness import Aws, Group, Stacks, start_server
 from tests.local.control_plane.templates import cluster, group, launch_template
 
@@ -48,7 +48,7 @@ def test_status_shows_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) 
     own.create(cluster(Group=group(1)))
     members = Group(aws=inside, name=own.physical_id("Group"))
     (first,) = members.in_service()
-    report(tmp_path, first, "its container ended (1): Failed to mount")
+    write_failure(tmp_path, first, "its container ended (1): Failed to mount")
     inside.client("ec2").terminate_instances(InstanceIds=[first])
     since = datetime.min.replace(tzinfo=timezone.utc)
     newest, *_ = scaling_reasons(read_activities(inside.client("autoscaling"), [members.name], since=since))

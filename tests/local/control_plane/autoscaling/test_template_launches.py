@@ -100,7 +100,7 @@ def test_several_interfaces_take_one_private_address_and_no_public_one(aws: Aws,
         stacks.physical_id("Security")
     }
     (node,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert [(interface.kind, interface.address) for interface in node.interfaces] == [
+    assert [(interface.interface_type, interface.address) for interface in node.interfaces] == [
         ("interface", instance["PrivateIpAddress"]), ("efa-only", None), ("efa-only", None)
     ]  # fmt: skip
     aws.client("ec2").terminate_instances(InstanceIds=[instance["InstanceId"]])

@@ -58,7 +58,7 @@ def blocks(aws: Aws, list_id: str) -> list[str]:
 
 def ssh_blocks(aws: Aws, group_id: str) -> tuple[str, ...]:
     """Return the blocks from which the firewall admits traffic to port 22 of the group's members."""
-    groups = read_inventory(aws.client("ec2"), aws.client("autoscaling")).groups
+    groups = read_inventory(aws.client("ec2"), aws.client("autoscaling")).security_groups
     [ingress] = [group.ingress for group in groups if group.group_id == group_id]
     return tuple(cidr for rule in ingress if rule.from_port == 22 for cidr in rule.cidrs)
 

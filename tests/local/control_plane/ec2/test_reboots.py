@@ -8,7 +8,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from local.node.reboots import requested_since
+from local.node.reboots import seconds_since_request
 from tests.local.control_plane.harness import REGION, start_server
 
 
@@ -30,8 +30,8 @@ def test_only_a_running_instance_is_rebooted(ec2: Any, tmp_path: Path) -> None:
     made = ec2.run_instances(ImageId=image, MinCount=2, MaxCount=2, InstanceType="c5.large")["Instances"]
     running, ended = (instance["InstanceId"] for instance in made)
     ec2.reboot_instances(InstanceIds=[running])
-    assert requested_since(tmp_path, running) is not None
+    assert seconds_since_request(tmp_path, running) is not None
     ec2.terminate_instances(InstanceIds=[ended])
     with pytest.raises(ClientError, match="IncorrectInstanceState"):
         ec2.reboot_instances(InstanceIds=[running, ended])
-    assert requested_since(tmp_path, ended) is None
+    assert seconds_since_request(tmp_path, ended) is None

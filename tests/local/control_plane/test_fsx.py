@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.fsx.models import FileSystem, FSxBackend
 
-from local.control_plane import lustre
+from local.control_plane import fsx
 from local.storage.mount_targets import MountTarget, StorageFaults, read_mount_targets
 from tests.local.control_plane.harness import REGION
 
@@ -50,25 +50,25 @@ class Network:
 def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
     for name, value in {"DEFAULT_REGION": REGION, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr(lustre, "CREATING_S", 0.0)
+    monkeypatch.setattr(fsx, "CREATING_S", 0.0)
     for name in ("create_file_system", "describe_file_systems", "delete_file_system"):
         monkeypatch.setattr(FSxBackend, name, getattr(FSxBackend, name))  # restored after the test
     monkeypatch.setattr(FileSystem, "to_dict", FileSystem.to_dict)
-    lustre.install()
+    fsx.install()
     with moto.mock_aws():
-        ec2, fsx = boto3.client("ec2"), boto3.client("fsx")
+        ec2 = boto3.client("ec2")
         vpc_id = str(ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"])
         subnet = str(ec2.create_subnet(VpcId=vpc_id, CidrBlock=BLOCK)["Subnet"]["SubnetId"])
         group = str(ec2.create_security_group(GroupName="lustre", Description="lustre", VpcId=vpc_id)["GroupId"])
-        yield Network(fsx=fsx, ec2=ec2, vpc_id=vpc_id, subnet=subnet, group=group)
+        yield Network(fsx=boto3.client("fsx"), ec2=ec2, vpc_id=vpc_id, subnet=subnet, group=group)
 
 
 def test_file_system_is_served_once_it_is_available(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     network.allow(IpRanges=[{"CidrIp": BLOCK}])
-    monkeypatch.setattr(lustre, "CREATING_S", 3600.0)
+    monkeypatch.setattr(fsx, "CREATING_S", 3600.0)
     assert network.create()["Lifecycle"] == "CREATING"
     assert network.served() == ()
-    monkeypatch.setattr(lustre, "CREATING_S", 0.0)
+    monkeypatch.setattr(fsx, "CREATING_S", 0.0)
     made = network.create()
     file_system = network.described(made["FileSystemId"])
     assert (file_system["Lifecycle"], file_system["VpcId"], file_system["SubnetIds"]) == (

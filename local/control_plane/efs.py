@@ -1,4 +1,4 @@
-"""Give file systems of templates their policy, and update them, which moto cannot ("AWS::EFS::FileSystem").
+"""Give a template's file systems of EFS their policy, and update them, which moto cannot ("AWS::EFS::FileSystem").
 
 A policy with anything that mount targets could not evaluate is refused.
 """
