@@ -1,4 +1,5 @@
-"""Emulate AWS on this machine: a control plane (moto) and a container per instance.
+"""Emulate AWS on this machine; the product does not import this package.
 
-The product does not import this package.
+``control_plane`` answers the calls to AWS's API: moto, extended. ``data_plane`` makes real what the API reports: a
+container for each instance (``node``), routers and firewalls (``network``), file systems (``storage``).
 """

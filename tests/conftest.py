@@ -37,7 +37,7 @@ pytest.register_assert_rewrite(
     "tests.cli.preflight.stubbed_account",
     "tests.e2e",
     "tests.launcher.ssh_cluster",
-    "tests.local.aws.harness",
+    "tests.local.control_plane.harness",
 )
 
 

@@ -2,10 +2,10 @@
 
 import argparse
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from local.aws.api_faults import SERVICES
+from local.control_plane.api_faults import SERVICES
 from local.errors import UsageError
 from local.faults.decorators import FAULT_TYPES, Arguments
 from local.faults.faults import SPOT_NOTICE_S, Faults
@@ -15,7 +15,7 @@ MAX_NOTICE_S = 86400
 NODE = "instance id, host name, or the end of that: worker2, master"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Invocation:
     """Arguments with which a fault begins or ends, and the text of what it affects."""
 
@@ -138,18 +138,18 @@ def _end(faults: Faults, options: argparse.Namespace) -> str:
 def _invocation(faults: Faults, arguments: Arguments, options: argparse.Namespace) -> Invocation:
     """Resolve the arguments of `_add_target`."""
     if arguments is Arguments.MOUNT_DELAY:
-        return Invocation((), "all file systems")
+        return Invocation(positional=(), target="all file systems")
     node = _find_target(faults, options.node)
     instance_id = node.instance_id if node else None
     match arguments:
         case Arguments.NODE_AND_OTHER:
             other = _find_target(faults, options.other)
             target = f"{node} from {other or 'everything'}"
-            return Invocation((instance_id, other.instance_id if other else None), target)
+            return Invocation(positional=(instance_id, other.instance_id if other else None), target=target)
         case Arguments.API_REQUESTS:
             target = f"the calls from {node or 'all nodes'} to {options.service or 'all services'}"
-            return Invocation((options.service,), target, {"name": instance_id})
-    return Invocation((instance_id,), str(node or "all nodes"))
+            return Invocation(positional=(options.service,), target=target, options={"name": instance_id})
+    return Invocation(positional=(instance_id,), target=str(node or "all nodes"))
 
 
 def _begin_invocation(faults: Faults, arguments: Arguments, options: argparse.Namespace) -> Invocation:
@@ -171,7 +171,7 @@ def _begin_invocation(faults: Faults, arguments: Arguments, options: argparse.Na
             if options.slow is not None:
                 report = f"slowed mounts down by {options.slow:g} s"
             added = {"slow_s": options.slow}
-    return Invocation(resolved.positional, target, {**resolved.options, **added}, report)
+    return replace(resolved, target=target, options={**resolved.options, **added}, report=report)
 
 
 def _find_target(faults: Faults, name: str | None) -> FaultTarget | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from local.aws.limits.limit_files import QUOTAS
+from local.control_plane.limits.limit_files import QUOTAS
 from local.faults.limits import limit_capacity, set_quota
 
 ANY: Final = "any"

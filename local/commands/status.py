@@ -7,8 +7,8 @@ from typing import Any
 
 import boto3
 
-from local.dataplane.errors import read_errors
-from local.dataplane.launch_failures import reported
+from local.data_plane.errors import read_errors
+from local.data_plane.launch_failures import read_failures
 from local.faults.node_indexes import aliases, members_by_cluster
 from local.faults.nodes import NodeHandle, node_handle
 from local.faults.targets import ENDED_STATES
@@ -86,7 +86,7 @@ def error_lines(run_dir: Path) -> str:
 
 def launch_failure_lines(run_dir: Path) -> str:
     """List the instances that recently could not boot; they are gone, and their groups launch others."""
-    newest = list(reported(run_dir).items())[-FAILURES_SHOWN:]
+    newest = list(read_failures(run_dir).items())[-FAILURES_SHOWN:]
     return "".join(f"{name} did not boot and was terminated: {reason}\n" for name, reason in newest)
 
 

@@ -1,9 +1,9 @@
-"""Write the faults that the control plane injects into requests from nodes; the reader is local.aws.api_faults."""
+"""Write the faults that the control plane (control_plane/api_faults.py) injects into requests from nodes."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from local.aws.api_faults import FILE, ApiFault, read_faults, write_faults
+from local.control_plane.api_faults import FILE, ApiFault, read_faults, write_faults
 
 
 def add_fault(run_dir: Path, fault: ApiFault) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import boto3
 
-from local.aws.api_faults import ApiFault, ApiFaultKind
+from local.control_plane.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, limits, network, power
 from local.faults.decorators import Arguments, fault, undoes

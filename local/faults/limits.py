@@ -1,11 +1,12 @@
-"""Write the limits of EC2, the capacities of its zones and the account's quotas; local.aws.limits reads them."""
+"""Write the limits of EC2, the capacities of its zones and the account's quotas, for local/control_plane/limits."""
 
 from pathlib import Path
 
-from local.aws.limits.limit_files import (
+from local.control_plane.limits.limit_files import (
     CAPACITY_FILE,
     QUOTA_FILE,
     Capacity,
+    CapacityPool,
     read_capacities,
     read_quotas,
     write_capacities,
@@ -16,7 +17,7 @@ from local.aws.limits.limit_files import (
 def limit_capacity(run_dir: Path, instance_type: str, zone: str, count: int | None, *, spot: bool = False) -> None:
     """Limit how many instances of a type fit in a zone; None lifts the limit."""
     file = run_dir / CAPACITY_FILE
-    pool = (instance_type, zone, spot)
+    pool = CapacityPool(instance_type=instance_type, zone=zone, spot=spot)
     others = [capacity for capacity in read_capacities(file) if capacity.pool != pool]
     new = [] if count is None else [Capacity(instance_type=instance_type, zone=zone, count=count, spot=spot)]
     write_capacities(file, [*others, *new])

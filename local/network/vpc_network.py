@@ -166,7 +166,7 @@ def mac_address(address: str) -> str:
     return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
 
 
-def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> None:
+def create_node_namespace(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> None:
     """Create a node's network namespace, with its interface in the VPC and the docker0 that every node has.
 
     ``address`` is the private address with the subnet's prefix length.
@@ -194,7 +194,7 @@ def create_node(instance_id: str, address: IPv4Interface, *, vpc_id: str) -> Non
     ], namespace=instance_id)  # fmt: skip
 
 
-def delete_node(instance_id: str) -> None:
+def delete_node_namespace(instance_id: str) -> None:
     """Remove a node's namespace and thus its link."""
     if Path(f"/run/netns/{instance_id}").exists():
         _ip([f"netns delete {instance_id}"])

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# boot.sh NAME HOSTNAME DIR CGROUP LAYERS EXPORTS: boot one node: real systemd in a container whose root is an overlay of its
-# disk, mounted at DIR/disk, over the image LAYERS (colon-separated, uppermost first). Its network namespace NAME exists.
-# It finds the directories behind file systems, EXPORTS, where its mount helper looks for them.
+# boot.sh NAME HOSTNAME DIR CGROUP LAYERS EXPORTS: boot one node, in its network namespace NAME, which exists: systemd in
+# a container (systemd-nspawn) whose root is an overlay of its disk, mounted at DIR/disk, over the image LAYERS
+# (colon-separated, uppermost first). EXPORTS has a directory for each file system of EFS and FSx; it is mounted where
+# the node's mount helpers look for it.
 # Runs until the node powers off (exit 0) or reboots (exit 133).
 set -euo pipefail
 export NODE=$1 NODE_HOSTNAME=$2 DIR=$3 CGROUP=$4 LAYERS=$5 EXPORTS=$6

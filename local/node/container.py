@@ -28,7 +28,7 @@ REBOOT_CODE = 133
 KILL_TIMEOUT_S = 20.0
 EFA_DEVICES = "run/local-aws/infiniband"
 """Directory with a node's simulated Elastic Fabric Adapters; its processes see it as /sys/class/infiniband."""
-EFA_COUNT = "usr/share/local-aws/efa"
+EFA_COUNT_FILE = "usr/share/local-aws/efa"
 """File with the number of adapters with which the node was launched; a disk made from another node's has its number."""
 EFA_SERVICE = "local-efa.service"
 EFA_UNIT = """\
@@ -45,7 +45,7 @@ ExecStart=/bin/sh -eu /usr/share/local-aws/show-efa
 EFA_SCRIPT = f"""\
 # Nothing can be created in /sys: an overlay gives /sys/class one more directory, on which the devices are mounted.
 mkdir -p /{EFA_DEVICES} /run/local-aws/class/infiniband
-count=$(cat /{EFA_COUNT})
+count=$(cat /{EFA_COUNT_FILE})
 while [ "$count" -gt 0 ]; do
     count=$((count - 1))
     mkdir -p /{EFA_DEVICES}/rdmap${{count}}s6/device
@@ -121,7 +121,7 @@ def install_simulated_nvidia_smi(disk: Path, *, instance_id: str, models: Sequen
     """Install a simulated nvidia-smi, with which software counts GPUs, and the list that it prints."""
     uuids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{instance_id}/{index}") for index in range(len(models)))
     lines = [f"NVIDIA {model}\tGPU-{gpu_uuid}\n" for model, gpu_uuid in zip(models, uuids, strict=True)]
-    listing, command = disk / nvidia_smi.GPUS, disk / "usr/bin/nvidia-smi"
+    listing, command = disk / nvidia_smi.GPU_LIST_FILE, disk / "usr/bin/nvidia-smi"
     for directory in (listing.parent, command.parent):
         directory.mkdir(parents=True, exist_ok=True)
     listing.write_text("".join(lines))
@@ -134,7 +134,7 @@ def install_simulated_efa(disk: Path, *, count: int) -> None:
 
     Removing a directory in the running node's EFA_DEVICES takes the adapter away.
     """
-    units, listing = disk / "etc/systemd/system", disk / EFA_COUNT
+    units, listing = disk / "etc/systemd/system", disk / EFA_COUNT_FILE
     listing.parent.mkdir(parents=True, exist_ok=True)
     # Write the count even if it is 0: a disk copied from a node with adapters contains the unit, which reads it.
     listing.write_text(f"{count}\n")
@@ -165,7 +165,7 @@ def start_node(
             install_simulated_nvidia_smi(disk, instance_id=instance.instance_id, models=gpu_models)
         install_simulated_efa(disk, count=sum(interface.has_efa for interface in instance.interfaces))
         install_storage_client(disk, authority=authority)
-        vpc_network.create_node(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
+        vpc_network.create_node_namespace(instance.instance_id, instance.address, vpc_id=instance.vpc_id)
         node_cgroup = cgroup / instance.instance_id
         process = _boot(instance, directory=directory, cgroup=node_cgroup, layers=layers)
     except BaseException:
@@ -235,7 +235,7 @@ def destroy_node(node: Node) -> None:
 
 
 def _clean_up(instance_id: str, directory: Path) -> None:
-    vpc_network.delete_node(instance_id)
+    vpc_network.delete_node_namespace(instance_id)
     save_start_logs(directory, directory.parents[1] / "log")
     unmount_disk(directory)
     shutil.rmtree(directory)

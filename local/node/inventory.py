@@ -25,9 +25,9 @@ class Interface:
 
     interface_id: str
     mac: str
-    network_card: int
-    device: int
-    kind: str
+    network_card_index: int
+    device_index: int
+    interface_type: str
     """``interface``, ``efa`` or ``efa-only``."""
     address: str | None
     """Private address; None for an EFA-only interface."""
@@ -35,7 +35,7 @@ class Interface:
 
     @property
     def has_efa(self) -> bool:
-        return self.kind in ("efa", "efa-only")
+        return self.interface_type in ("efa", "efa-only")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ class Instance:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
+class SecurityGroupRule:
     """One permission of a security group. ``protocol`` "-1" means all; ports are inclusive."""
 
     protocol: str
@@ -75,13 +75,13 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class SecurityGroup:
     """A security group of a VPC."""
 
     group_id: str
     vpc_id: str
-    ingress: tuple[Rule, ...]
-    egress: tuple[Rule, ...]
+    ingress: tuple[SecurityGroupRule, ...]
+    egress: tuple[SecurityGroupRule, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +89,7 @@ class Inventory:
     """State of the control plane at one time."""
 
     instances: tuple[Instance, ...]
-    groups: tuple[Group, ...]
+    security_groups: tuple[SecurityGroup, ...]
     unreadable: frozenset[str] = frozenset()
     """Instances with incomplete records, whose nodes the data plane leaves unchanged."""
     mount_targets: tuple[MountTarget, ...] = ()
@@ -98,8 +98,8 @@ class Inventory:
     """VPCs in which some services of AWS can be reached without the internet."""
 
 
-def _rule(permission: Mapping[str, Any], listed: Mapping[str, tuple[str, ...]]) -> Rule:
-    return Rule(
+def _rule(permission: Mapping[str, Any], cidrs_by_prefix_list: Mapping[str, tuple[str, ...]]) -> SecurityGroupRule:
+    return SecurityGroupRule(
         protocol=permission["IpProtocol"],
         from_port=permission.get("FromPort", 0),
         to_port=permission.get("ToPort", 65535),
@@ -107,7 +107,11 @@ def _rule(permission: Mapping[str, Any], listed: Mapping[str, tuple[str, ...]]) 
             sorted(
                 {
                     *(r["CidrIp"] for r in permission.get("IpRanges", [])),
-                    *(cidr for peer in permission.get("PrefixListIds", []) for cidr in listed[peer["PrefixListId"]]),
+                    *(
+                        cidr
+                        for peer in permission.get("PrefixListIds", [])
+                        for cidr in cidrs_by_prefix_list[peer["PrefixListId"]]
+                    ),
                 }
             )
         ),
@@ -158,8 +162,8 @@ def _vpcs_with_endpoints(ec2: "EC2Client") -> frozenset[str]:
     return frozenset(endpoint["VpcId"] for endpoint in endpoints if endpoint["State"].lower() == "available")
 
 
-def _listed(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Return the blocks of the prefix lists that rules name, by list."""
+def _cidrs_by_prefix_list(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return the CIDR blocks of each prefix list that a rule names, by the list's ID."""
     named = {
         peer["PrefixListId"]
         for group in groups
@@ -172,15 +176,15 @@ def _listed(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, 
     }
 
 
-def _groups(ec2: "EC2Client") -> tuple[Group, ...]:
+def _security_groups(ec2: "EC2Client") -> tuple[SecurityGroup, ...]:
     groups: list[Mapping[str, Any]] = [dict(g) for g in ec2.describe_security_groups()["SecurityGroups"]]
-    listed = _listed(ec2, groups)
+    cidrs = _cidrs_by_prefix_list(ec2, groups)
     return tuple(
-        Group(
+        SecurityGroup(
             group_id=g["GroupId"],
             vpc_id=g["VpcId"],
-            ingress=tuple(_rule(p, listed) for p in g["IpPermissions"]),
-            egress=tuple(_rule(p, listed) for p in g["IpPermissionsEgress"]),
+            ingress=tuple(_rule(p, cidrs) for p in g["IpPermissions"]),
+            egress=tuple(_rule(p, cidrs) for p in g["IpPermissionsEgress"]),
         )
         for g in groups
     )
@@ -213,15 +217,15 @@ def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
         Interface(
             interface_id=interface["NetworkInterfaceId"],
             mac=interface["MacAddress"],
-            network_card=interface["Attachment"]["NetworkCardIndex"],
-            device=interface["Attachment"]["DeviceIndex"],
-            kind=interface["InterfaceType"],
+            network_card_index=interface["Attachment"]["NetworkCardIndex"],
+            device_index=interface["Attachment"]["DeviceIndex"],
+            interface_type=interface["InterfaceType"],
             address=interface.get("PrivateIpAddress") or None,
             group_ids=tuple(sorted(g["GroupId"] for g in interface["Groups"])),
         )
         for interface in item["NetworkInterfaces"]
     )
-    return tuple(sorted(described, key=lambda interface: (interface.network_card, interface.device)))
+    return tuple(sorted(described, key=lambda interface: (interface.network_card_index, interface.device_index)))
 
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
@@ -250,7 +254,7 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
             unreadable.add(name)
     return Inventory(
         instances=tuple(instances),
-        groups=_groups(ec2),
+        security_groups=_security_groups(ec2),
         unreadable=frozenset(unreadable),
         vpcs_with_endpoints=_vpcs_with_endpoints(ec2),
     )

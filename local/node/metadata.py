@@ -51,10 +51,10 @@ def _interfaces(metadata: Metadata) -> Tree:
     tree: dict[str, Any] = {}
     for interface in instance.interfaces:
         tree[interface.mac] = {
-            "device-number": str(interface.device),
+            "device-number": str(interface.device_index),
             "interface-id": interface.interface_id,
             "mac": interface.mac,
-            "network-card": str(interface.network_card),
+            "network-card": str(interface.network_card_index),
             "owner-id": metadata.account,
             "security-group-ids": "\n".join(interface.group_ids),
             "subnet-id": instance.subnet_id,

@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-GPUS = "usr/share/local-aws/gpus"
+GPU_LIST_FILE = "usr/share/local-aws/gpus"
 """File with the type's GPUs, one line per GPU: its name and its UUID, separated by a tab."""
 VISIBLE_COUNT_FILE = "run/local-aws/gpus"
 """File with the number of GPUs to list; without it all are listed."""
@@ -24,7 +24,7 @@ NO_DEVICES, INVALID = 6, 2
 
 def read_gpus(root: Path) -> list[dict[str, str]]:
     """Return the queryable fields of every GPU to list."""
-    rows = [line.split("\t") for line in (root / GPUS).read_text().splitlines()]
+    rows = [line.split("\t") for line in (root / GPU_LIST_FILE).read_text().splitlines()]
     count_file = root / VISIBLE_COUNT_FILE
     if count_file.exists():
         rows = rows[: int(count_file.read_text())]

@@ -16,7 +16,7 @@ def request_reboot(run_dir: Path, instance_id: str) -> None:
         (directory / instance_id).touch()
 
 
-def requested_since(run_dir: Path, instance_id: str) -> float | None:
+def seconds_since_request(run_dir: Path, instance_id: str) -> float | None:
     """Return the seconds since a pending reboot was requested; None if none is pending."""
     try:
         asked_at = (run_dir / DIRECTORY / instance_id).stat().st_mtime

@@ -1,1 +1,1 @@
-"""Evaluate IAM policies for the control plane (local.aws.authorization) and the data plane, without moto."""
+"""Evaluate IAM policies for the control plane (local.control_plane.authorization) and the data plane, without moto."""

@@ -17,7 +17,7 @@ from local.errors import LocalError
 from local.network.addresses import USER_ADDRESS
 from local.run.local_aws import STOP_TIMEOUT_S, LocalAws, execute_inside, read_local_aws, runs_dir, stop_local_aws
 from local.run.processes import wait_for_exit
-from local.run.terminal import interrupts_left_to_command, terminal_restored
+from local.run.terminal import sigint_ignored, terminal_restored
 from local.run.user import KEY_NAME, USER_SETTINGS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -129,7 +129,7 @@ def enter_running(local_aws: LocalAws, command: Sequence[str]) -> int:
             f"{first_steps(local_aws)}Leaving this shell leaves it up; make end RUN={local_aws.name} ends it.\n",
             flush=True,
         )
-    with interrupts_left_to_command():
+    with sigint_ignored():
         return enter(local_aws, command)
 
 

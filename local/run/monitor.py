@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local.dataplane.launch_failures import reported
+from local.data_plane.launch_failures import read_failures
 
 INTERVAL_S = 1.0
 
@@ -30,7 +30,7 @@ class Monitor:
                 del self._programs[name]
                 what = f"error: the local AWS's {name} exited with code {code}: nodes no longer start or stop"
                 self._warn(f"{what}: {self._last_line(name)}")
-        for instance_id, reason in reported(self._run_dir).items():
+        for instance_id, reason in read_failures(self._run_dir).items():
             if instance_id not in self._reported:
                 self._reported.add(instance_id)
                 self._warn(f"warning: {instance_id} does not boot in the local AWS and is terminated: {reason}")

@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local.aws import api_faults
-from local.aws.limits import limit_files
 from local.cache import cache_dir, locked
-from local.dataplane import changes
+from local.control_plane import api_faults
+from local.control_plane.limits import limit_files
+from local.data_plane import changes
 from local.network import check_ip, vpc_network
 from local.network.addresses import API_PORT, USER_ENDPOINT
 from local.node.container import save_start_logs
@@ -132,10 +132,10 @@ def run_command(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     serving += ["--capacities", str(run_dir / limit_files.CAPACITY_FILE)]
     serving += ["--quotas", str(run_dir / limit_files.QUOTA_FILE)]
     vpc_network.create_internet()
-    control = _start("local.aws", *serving, run_dir=run_dir, environment=environment)
-    _wait_for_control_plane(control, run_dir / "log/local.aws.log")
-    data = _start("local.dataplane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
-    programs = {"local.aws": control, "local.dataplane": data}
+    control = _start("local.control_plane", *serving, run_dir=run_dir, environment=environment)
+    _wait_for_control_plane(control, run_dir / "log/local.control_plane.log")
+    data = _start("local.data_plane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.control_plane": control, "local.data_plane": data}
     end_watching = Monitor(run_dir, programs=programs, warn=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def interrupts_left_to_command() -> Iterator[None]:
-    """Ignore SIGINT here and in nsenter, so that a command which asks after Ctrl-C is waited for."""
+def sigint_ignored() -> Iterator[None]:
+    """Ignore SIGINT here and in nsenter, so that both wait for a command that handles Ctrl-C itself."""
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Serve a mount target: TLS on NFS's port, behind the security groups that the VPC's router enforces."""
+"""Serve a mount target of EFS: TLS on NFS's port, behind the security groups that the VPC's router enforces."""
 
 import contextlib
 import socket
@@ -24,7 +24,7 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
 
-def start_server(target: MountTarget, context: ssl.SSLContext) -> Callable[[], None]:
+def start_efs_server(target: MountTarget, context: ssl.SSLContext) -> Callable[[], None]:
     """Serve a mount target in the background; return the function that stops it and cuts its connections."""
     connections: set[socket.socket] = set()
 

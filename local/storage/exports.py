@@ -6,7 +6,7 @@ from pathlib import Path
 
 from local.network import vpc_network
 from local.storage.certificates import Authority
-from local.storage.efs_server import start_server
+from local.storage.efs_server import start_efs_server
 from local.storage.lustre_server import start_lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.name_server import start_name_server
@@ -44,7 +44,7 @@ class Exports:
     def _serve(self, target: MountTarget) -> Callable[[], None]:
         if target.mount_name:
             return start_lustre_server(target)
-        return start_server(target, self.authority.server_context(target.host))
+        return start_efs_server(target, self.authority.server_context(target.host))
 
     def _address(self, vpc_id: str, name: str) -> str | None:
         served = ((target.vpc_id, target.host, target.address) for target in tuple(self._end))

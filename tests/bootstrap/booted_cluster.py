@@ -8,18 +8,21 @@ from tests.bootstrap.simulated_cluster import SimulatedCluster
 from tests.bootstrap.simulated_node import SimulatedNode
 
 
-def boot_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
+def launch_nodes(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
+    """Launch a master and its workers, whose agents have not run yet."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
     return [cluster.node("master"), *(cluster.node("worker", number) for number in range(workers))]
 
 
 def all_ready(nodes: list[SimulatedNode]) -> Callable[[], bool]:
+    """Return a function that tells whether every agent has signaled that its node is ready."""
     return lambda: all(node.agent.is_signal_settled for node in nodes)
 
 
 def form_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
-    nodes = boot_cluster(cluster, workers=workers)
+    """Launch a master and its workers, and run their agents until all are ready."""
+    nodes = launch_nodes(cluster, workers=workers)
     cluster.run(nodes, until=all_ready(nodes))
     return nodes
 
@@ -53,6 +56,6 @@ def hosts_file(nodes: list[SimulatedNode]) -> str:
     """Render the hosts file of a master and its workers in index order."""
     master, *workers = nodes
     lines = [f"{master.address} deeplearning-master deeplearning-worker1"]
-    lines += [f"{each.address} deeplearning-worker{node_index}" for node_index, each in enumerate(workers, start=2)]
+    lines += [f"{worker.address} deeplearning-worker{node_index}" for node_index, worker in enumerate(workers, start=2)]
     block = "\n".join(["# BEGIN deeplearning-cdk", *lines, "# END deeplearning-cdk"])
     return f"127.0.0.1 localhost\n{block}\n"

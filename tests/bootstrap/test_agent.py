@@ -14,7 +14,7 @@ from bootstrap.cluster.table import Table
 from bootstrap.dependencies import AgentDependencies
 from bootstrap.files import ssh
 from bootstrap.files.paths import under_root
-from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file, run_seconds
+from tests.bootstrap.booted_cluster import all_ready, form_cluster, hosts_file, launch_nodes, run_seconds
 from tests.bootstrap.identities import public_key
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 from tests.bootstrap.simulated_node import CLUSTER, TABLE, SimulatedNode
@@ -30,15 +30,13 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 @pytest.fixture
-def booted(cluster: SimulatedCluster) -> list[SimulatedNode]:
-    """Boot a master and two workers until all are ready."""
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
-    return nodes
+def ready_nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
+    """Form a cluster of a master and two workers; return its nodes, all of them ready."""
+    return form_cluster(cluster)
 
 
-def test_every_node_signals_its_group_once(cluster: SimulatedCluster, booted: list[SimulatedNode]) -> None:
-    master, first, second = booted
+def test_every_node_signals_its_group_once(cluster: SimulatedCluster, ready_nodes: list[SimulatedNode]) -> None:
+    master, first, second = ready_nodes
     assert Counter(cluster.signals) == Counter(
         [
             ("MasterGroup", "SUCCESS", master.instance_id),
@@ -48,17 +46,17 @@ def test_every_node_signals_its_group_once(cluster: SimulatedCluster, booted: li
     )
 
 
-def test_hosts_and_workers_files_name_all_nodes_in_index_order(booted: list[SimulatedNode]) -> None:
-    for node in booted:
-        assert node.text(contract.HOSTS_FILE) == hosts_file(booted)
+def test_hosts_and_workers_files_name_all_nodes_in_index_order(ready_nodes: list[SimulatedNode]) -> None:
+    for node in ready_nodes:
+        assert node.text(contract.HOSTS_FILE) == hosts_file(ready_nodes)
         assert node.text(contract.WORKERS_FILE) == (
             "deeplearning-worker1\ndeeplearning-worker2\ndeeplearning-worker3\n"
         )
 
 
-def test_known_hosts_has_the_host_key_of_every_node(booted: list[SimulatedNode]) -> None:
-    master, first, second = booted
-    for node in booted:
+def test_known_hosts_has_the_host_key_of_every_node(ready_nodes: list[SimulatedNode]) -> None:
+    master, first, second = ready_nodes
+    for node in ready_nodes:
         assert node.text(contract.KNOWN_HOSTS_FILE) == (
             "# BEGIN deeplearning-cdk\n"
             f"deeplearning-master,deeplearning-worker1,{master.address} {master.host_key}\n"
@@ -68,8 +66,8 @@ def test_known_hosts_has_the_host_key_of_every_node(booted: list[SimulatedNode])
         )
 
 
-def test_environment_is_the_same_in_the_file_the_script_and_systemd(booted: list[SimulatedNode]) -> None:
-    for node in booted:
+def test_environment_is_the_same_in_the_file_the_script_and_systemd(ready_nodes: list[SimulatedNode]) -> None:
+    for node in ready_nodes:
         variables = [
             "DEEPLEARNING_WORKERS_PATH=/opt/deeplearning/workers\n",
             "DEEPLEARNING_WORKERS_COUNT=3\n",
@@ -83,20 +81,20 @@ def test_environment_is_the_same_in_the_file_the_script_and_systemd(booted: list
         assert [f"{name}={value}\n" for name, value in node.system.environment.items()] == variables
 
 
-def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(booted: list[SimulatedNode]) -> None:
-    for node in booted:
-        is_master = node is booted[0]
+def test_only_the_master_has_the_cluster_key_and_sshd_is_reloaded_once(ready_nodes: list[SimulatedNode]) -> None:
+    for node in ready_nodes:
+        is_master = node is ready_nodes[0]
         expected = ssh.SSHD_MASTER if is_master else ssh.SSHD_WORKER
         assert node.text(contract.SSHD_CONFIG) == expected
         assert node.text(contract.SSH_CLIENT_CONFIG) == (ssh.SSH_CLIENT_WITH_KEY if is_master else ssh.SSH_CLIENT)
         assert node.system.calls.count("reload-sshd") == 1
 
 
-def test_node_state_has_the_members_that_the_agent_last_applied(booted: list[SimulatedNode]) -> None:
-    for node_index, node in enumerate(booted, start=1):
+def test_node_state_has_the_members_that_the_agent_last_applied(ready_nodes: list[SimulatedNode]) -> None:
+    for node_index, node in enumerate(ready_nodes, start=1):
         state = json.loads(node.text(contract.NODE_STATE))
         assert (state["instance_id"], state["node_index"]) == (node.instance_id, node_index)
-        assert [member["address"] for member in state["members"]] == [node.address for node in booted]
+        assert [member["address"] for member in state["members"]] == [node.address for node in ready_nodes]
 
 
 def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCluster) -> None:
@@ -118,7 +116,7 @@ def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCl
 
 
 def test_workers_that_start_first_wait_for_the_master(cluster: SimulatedCluster) -> None:
-    master, *workers = boot_cluster(cluster)
+    master, *workers = launch_nodes(cluster)
     for _ in range(3):
         for worker in workers:
             worker.agent.run_pass()
@@ -128,7 +126,7 @@ def test_workers_that_start_first_wait_for_the_master(cluster: SimulatedCluster)
 
 
 def test_no_node_signals_before_all_are_members(cluster: SimulatedCluster) -> None:
-    master, first, second = boot_cluster(cluster)
+    master, first, second = launch_nodes(cluster)
     for _ in range(4):
         for node in (master, first):
             node.agent.run_pass()
@@ -155,15 +153,13 @@ def test_node_is_ready_with_the_minimum_of_the_deploy(
 
 
 def test_large_cluster_forms(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster, workers=20)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster, workers=20)
     assert all(node.text(contract.HOSTS_FILE) == hosts_file(nodes) for node in nodes)
     assert len(cluster.signals) == 21
 
 
 def test_quiet_passes_and_restarted_agents_change_no_file(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     before = [snapshot(node.root) for node in nodes]
     for node in nodes:
         node.agent.run_pass()
@@ -177,8 +173,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: SimulatedClus
 
 
 def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
     replacement = cluster.replacement("worker", of=nodes)
@@ -189,8 +184,7 @@ def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: 
 
 
 def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster, workers=0)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster, workers=0)
     hosts = under_root(nodes[0].root, contract.HOSTS_FILE)
     hosts.write_text("10.9.9.9 mine\n")
     cluster.clock.now += 60.0
@@ -199,8 +193,7 @@ def test_foreign_line_written_later_survives_and_our_lost_block_returns(cluster:
 
 
 def test_new_host_key_reaches_every_node(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     under_root(nodes[2].root, contract.HOST_KEY_FILE).write_text(f"{public_key('new')} root@image\n")
     cluster.clock.now += 10.0
     run_seconds(cluster, nodes, 30)
@@ -210,8 +203,7 @@ def test_new_host_key_reaches_every_node(cluster: SimulatedCluster) -> None:
 def test_stale_read_of_the_generation_changes_no_file(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     older = cluster.table.read_generation() - 1
     monkeypatch.setattr(Table, "read_generation", lambda _: older)
     nodes[1].agent.run_pass()
@@ -220,8 +212,7 @@ def test_stale_read_of_the_generation_changes_no_file(
 
 @pytest.mark.parametrize("restarted", [(), (0,), (0, 1, 2)], ids=["nobody", "master", "everybody"])
 def test_cluster_survives_the_loss_of_its_table_rows(cluster: SimulatedCluster, restarted: tuple[int, ...]) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     by_index = cluster.by_index()
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={contract.TABLE_KEY: item[contract.TABLE_KEY]})
@@ -243,8 +234,7 @@ def shows(node: SimulatedNode, cluster: SimulatedCluster) -> bool:
 def test_worker_reads_the_membership_only_when_its_generation_has_moved(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     reads: list[Table] = []
     real = Table.read_membership
 
@@ -278,7 +268,7 @@ def test_delays_are_jittered(cluster: SimulatedCluster) -> None:
 
 
 def test_groups_of_other_clusters_are_left_alone(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster, workers=0)
+    nodes = launch_nodes(cluster, workers=0)
     cluster.clients.autoscaling.create_auto_scaling_group(
         AutoScalingGroupName="somebody-elses",
         LaunchTemplate={"LaunchTemplateName": "node"},

@@ -15,13 +15,13 @@ from bootstrap.aws.imds import Identity
 from bootstrap.aws.log_shipping import LogShipper
 from bootstrap.errors import MetadataError
 from bootstrap.files.paths import under_root
-from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.booted_cluster import all_ready, hosts_file, launch_nodes
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 from tests.bootstrap.simulated_node import LOG_GROUP, SimulatedNode
 
 
 def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: SimulatedCluster) -> None:
-    master, first, second = boot_cluster(cluster)
+    master, first, second = launch_nodes(cluster)
     for _ in range(3):
         for node in (master, first):
             node.agent.run_pass()
@@ -44,7 +44,7 @@ def test_failure_signal_counts_the_peers_and_the_agent_carries_on(cluster: Simul
 def test_failure_signal_names_what_is_missing(
     cluster: SimulatedCluster, spoil: Callable[[SimulatedNode], None], slug: str
 ) -> None:
-    _, worker, _ = boot_cluster(cluster)
+    _, worker, _ = launch_nodes(cluster)
     spoil(worker)
     worker.agent.run_pass()
     assert not cluster.signals
@@ -94,7 +94,7 @@ def test_failure_names_the_step_that_it_ended(
 def test_node_whose_signal_alone_fails_reports_no_failure_at_the_deadline(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [master] = boot_cluster(cluster, workers=0)
+    [master] = launch_nodes(cluster, workers=0)
 
     def unreachable(*_: object) -> None:
         raise OSError(errno.ENETUNREACH, "Network is unreachable")
@@ -111,7 +111,7 @@ def test_node_whose_signal_alone_fails_reports_no_failure_at_the_deadline(
 def test_full_disk_delays_and_is_the_reason_at_the_deadline(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = boot_cluster(cluster, workers=0)
+    nodes = launch_nodes(cluster, workers=0)
     with monkeypatch.context() as patch:
 
         def full(_descriptor: int) -> None:
@@ -133,14 +133,14 @@ def test_unknown_user_fails_at_once(cluster: SimulatedCluster, monkeypatch: pyte
     def no_such_user(_name: str) -> None:
         raise KeyError("no such user")
 
-    nodes = boot_cluster(cluster, workers=0)
+    nodes = launch_nodes(cluster, workers=0)
     monkeypatch.setattr("pwd.getpwnam", no_such_user)
     nodes[0].agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{nodes[0].instance_id} bad-config")]
 
 
 def test_restarted_agent_gets_no_new_deadline(cluster: SimulatedCluster) -> None:
-    boot_cluster(cluster)
+    launch_nodes(cluster)
     cluster.clock.now += 599.0
     worker = cluster.node("worker", 0)
     worker.agent.run_pass()
@@ -186,7 +186,7 @@ def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
 def test_throttled_call_is_named_in_the_failure_signal(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = boot_cluster(cluster, workers=0)
+    nodes = launch_nodes(cluster, workers=0)
 
     def throttled(*_: object, **__: object) -> None:
         raise ClientError(

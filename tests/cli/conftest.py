@@ -19,8 +19,8 @@ from cli.cluster_lock import Lock
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, put_membership, run_instances, template
 from tests.cli.json_page import undocumented_keys
 from tests.cli.up.up_cluster import DEAD_PID, SETTINGS, UpCluster, note_changes
-from tests.local.aws.harness import REGION as LOCAL_REGION
-from tests.local.aws.harness import AccountLimits, Aws, Stacks, serving
+from tests.local.control_plane.harness import REGION as LOCAL_REGION
+from tests.local.control_plane.harness import AccountLimits, Aws, Stacks, serving
 from tests.service_models import shared_models
 
 

@@ -43,7 +43,7 @@ def complete(shell: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert err == ""
     if shell == "zsh":  # type, word and help are lines
         return out.splitlines()[1::3]
-    return [each.partition(",")[2].partition("\t")[0] for each in out.splitlines() if each]
+    return [line.partition(",")[2].partition("\t")[0] for line in out.splitlines() if line]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -104,7 +104,9 @@ def test_cluster_that_is_being_created_or_failed_is_listed_and_explained(
         body = json.dumps({"Description": description, "Resources": topic})
         cloudformation.create_stack(StackName=name, TemplateBody=body)
         stack = next(
-            each for each in cloudformation_backends[DEFAULT_ACCOUNT_ID][REGION].stacks.values() if each.name == name
+            created
+            for created in cloudformation_backends[DEFAULT_ACCOUNT_ID][REGION].stacks.values()
+            if created.name == name
         )
         stack.status = status
     assert main(["list"]) == 0

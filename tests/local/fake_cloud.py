@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.dataplane import reconciler
-from local.dataplane.launch_failures import LaunchAttempts
+from local.data_plane import reconciler
+from local.data_plane.launch_failures import LaunchAttempts
 from local.errors import LocalError
 from local.network import vpc_network
 from local.node import metadata
@@ -57,7 +57,7 @@ class FakeCloud:
 
     plane: reconciler.Reconciler
     ec2: FakeEc2
-    inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), groups=()))
+    inventory: Inventory = dataclasses.field(default_factory=lambda: Inventory(instances=(), security_groups=()))
     running: list[str] = dataclasses.field(default_factory=list)
     actions: list[str] = dataclasses.field(default_factory=list)
     gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -72,7 +72,7 @@ class FakeCloud:
         return True
 
     def show(self, *instances: Instance, unreadable: frozenset[str] = frozenset()) -> None:
-        self.inventory = Inventory(instances=instances, groups=(), unreadable=unreadable)
+        self.inventory = Inventory(instances=instances, security_groups=(), unreadable=unreadable)
         self.plane.reconcile()
 
 

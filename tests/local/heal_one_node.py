@@ -16,9 +16,9 @@ from typing import Any
 
 from local.network.addresses import USER_ADDRESS
 from local.node.spot_notices import announce_interruption
-from tests.local.aws import templates
-from tests.local.aws.harness import Aws, Group, Stacks, state
-from tests.local.aws.templates import attribute, cluster, hook, launch_template, ssh_from
+from tests.local.control_plane import templates
+from tests.local.control_plane.harness import Aws, Group, Stacks, state
+from tests.local.control_plane.templates import attribute, cluster, hook, launch_template, ssh_from
 from tests.waiting import wait_until
 
 PORT = 9999

@@ -11,9 +11,9 @@ def interface(number: int, *, card: int = 0, kind: str = "interface") -> Interfa
     return Interface(
         interface_id=f"eni-{card:017x}",
         mac=mac_address(f"10.0.{card}.{number}"),
-        network_card=card,
-        device=0,
-        kind=kind,
+        network_card_index=card,
+        device_index=0,
+        interface_type=kind,
         address=None if card else f"10.0.0.{number}",
         group_ids=("sg-1",),
     )

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from bootstrap.contract import SETUP_OUTPUT
 from local.policy_evaluation.policies import Decision, Permission, Statement, evaluate, parse, single_grants
-from tests.local.aws.harness import REGION, Aws, Stacks, session_keys, wait_for_server
+from tests.local.control_plane.harness import REGION, Aws, Stacks, session_keys, wait_for_server
 
 ACCOUNT = "123456789012"
 REFUSED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"})
@@ -86,7 +86,9 @@ class RoleCluster:
 
     def logical_id(self, resource_type: str, part: str) -> str:
         (logical_id,) = [
-            name for name, each in self.template["Resources"].items() if each["Type"] == resource_type and part in name
+            name
+            for name, resource in self.template["Resources"].items()
+            if resource["Type"] == resource_type and part in name
         ]
         return str(logical_id)
 
@@ -164,7 +166,9 @@ class Node:
         iam, name = self.cluster.aws.client("iam"), self.role["RoleName"]
         assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
         names = iam.list_role_policies(RoleName=name)["PolicyNames"]
-        documents = [iam.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"] for each in names]
+        documents = [
+            iam.get_role_policy(RoleName=name, PolicyName=policy_name)["PolicyDocument"] for policy_name in names
+        ]
         statements = [statement for document in documents for statement in parse(document) if statement.allows]
         singles = [single for statement in statements for single in single_grants(statement)]
         return {self._words(single): Grant(statement=single) for single in singles}

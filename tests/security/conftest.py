@@ -8,10 +8,10 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from local.aws.ec2.images import FAMILIES, image_id
+from local.control_plane.ec2.images import FAMILIES, image_id
 from stacks.settings.props import ClusterProps
 from stacks.stack import ClusterStack
-from tests.local.aws.harness import REGION, Aws, Stacks, serving
+from tests.local.control_plane.harness import REGION, Aws, Stacks, serving
 from tests.security.cluster import ABUSED, ACCOUNT, Node, RoleCluster
 from tests.security.user_resources import DATA, DATA_KEY, KMS_KEY, RESULTS, SECRET_KEY, TOOLKIT_BUCKET, Deploy
 

@@ -151,7 +151,7 @@ def test_each_role_writes_these_records_and_no_others(node: Node) -> None:
 def test_no_other_call_writes_a_record(node: Node) -> None:
     dynamodb, table, before = node.client("dynamodb"), node.cluster.names["TABLE"], stored(node)
     own, other = node.record_id(), node.record_id("i-0123456789abcdef0")
-    put = [{"Put": {"TableName": table, "Item": record(each)}} for each in (own, other)]
+    put = [{"Put": {"TableName": table, "Item": record(key)}} for key in (own, other)]
     refused(dynamodb.transact_write_items, TransactItems=put)
     refused(dynamodb.batch_write_item, RequestItems={table: [{"PutRequest": {"Item": record(own)}}]})
     for key in (own, *SHARED):
@@ -195,7 +195,7 @@ def test_master_can_write_any_membership_but_cannot_impersonate_a_worker(master:
     refused(dynamodb.put_item, TableName=table, Item=record(master.cluster.node("worker").record_id()))
     refused(dynamodb.delete_item, TableName=table, Key=record("membership"))
     refused(dynamodb.delete_table, TableName=table)
-    put = [{"Put": {"TableName": table, "Item": record(each)}} for each in SHARED]
+    put = [{"Put": {"TableName": table, "Item": record(key)}} for key in SHARED]
     dynamodb.transact_write_items(TransactItems=put)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.aws.harness import REGION
+from tests.local.control_plane.harness import REGION
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 from tests.security.user_resources import DATA, DATA_KEY, RESULTS
 
@@ -48,7 +48,7 @@ def test_node_reads_below_the_named_prefix_and_writes_nothing_there(node: Node) 
     refused(s3.get_bucket_policy, Bucket=DATA)
     for prefix in ("vision", "vision/"):
         objects = s3.list_objects_v2(Bucket=DATA, Prefix=prefix)["Contents"]
-        assert "vision/a" in [each["Key"] for each in objects]
+        assert "vision/a" in [item["Key"] for item in objects]
     assert s3.get_object(Bucket=DATA, Key="vision/a")["Body"].read() == b"stored"
 
 

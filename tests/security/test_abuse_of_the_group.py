@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bootstrap.team_keys.keys import TAG
-from tests.local.aws.harness import Group, state, wait_for_server
+from tests.local.control_plane.harness import Group, state, wait_for_server
 from tests.security.cluster import BOTH, Node, RoleCluster, abuses, refused
 
 OWN_GROUP = "autoscaling:autoScalingGroup:*:autoScalingGroupName/OWN-GROUP"
@@ -48,7 +48,7 @@ def test_node_has_any_node_of_its_group_replaced(node: Node) -> None:
 )
 def test_node_can_extend_and_complete_hooks_of_its_own_group_only(node: Node) -> None:
     autoscaling, cluster = node.client("autoscaling"), node.cluster
-    leavers = {each: sorted(group(cluster, each).in_service())[-1] for each in BOTH}
+    leavers = {node_type: sorted(group(cluster, node_type).in_service())[-1] for node_type in BOTH}
     for node_type, leaver in leavers.items():
         group(cluster, node_type).terminate(leaver)
     theirs = {

@@ -1,7 +1,7 @@
 """Abuse each role's access to the user's KMS key: none directly, and through two services only what they need."""
 
 from stacks.nodes.key_access import KEY_ACTIONS
-from tests.local.aws.harness import REGION
+from tests.local.control_plane.harness import REGION
 from tests.security.cluster import BOTH, Node, abuses, refused
 from tests.security.user_resources import KMS_KEY
 

@@ -3,7 +3,7 @@
 tests/e2e/private destroys one.
 """
 
-from tests.local.aws.harness import Aws
+from tests.local.control_plane.harness import Aws
 from tests.security.user_resources import KMS_KEY, Deploy
 
 NAME = "hardened"
@@ -17,7 +17,7 @@ def test_hardened_stack_keeps_everything_under_the_users_key(aws: Aws, deploy: D
     roles = [role["RoleName"] for role in iam.list_roles()["Roles"] if role["RoleName"].startswith(f"team-{NAME}-")]
     assert len(roles) == 3
     assert [iam.list_role_policies(RoleName=role)["PolicyNames"] for role in roles] == [[]] * 3
-    [name] = [each for each in table.list_tables()["TableNames"] if each.startswith(f"{NAME}-")]
+    [name] = [table_name for table_name in table.list_tables()["TableNames"] if table_name.startswith(f"{NAME}-")]
     assert table.describe_table(TableName=name)["Table"]["SSEDescription"]["KMSMasterKeyArn"] == KMS_KEY
     backups = table.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
     assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.local.aws.harness import Aws, policy
+from tests.local.control_plane.harness import Aws, policy
 from tests.security.cluster import BOTH, RoleCluster, refused
 from tests.security.user_resources import Deploy
 

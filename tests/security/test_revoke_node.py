@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.local.aws.harness import session_keys
+from tests.local.control_plane.harness import session_keys
 from tests.security.cluster import Node, RoleCluster, refused
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/security.md"

@@ -17,7 +17,7 @@ from cli.main import main
 from cli.ssh.master_connection import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
 from tests.cli.fleet import KEY, error_line, put_members
-from tests.local.aws.harness import REGION, user_with_policy
+from tests.local.control_plane.harness import REGION, user_with_policy
 from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 
 ADDRESS = "203.0.113.9/32"
@@ -76,7 +76,7 @@ class Project:
         items = aws.client("dynamodb").scan(TableName=self.described.table)["Items"]
         return {
             "settings": (self.directory / "cdk.json").read_text(),
-            "addresses": [(each["State"], each["Version"]) for each in allowed],
+            "addresses": [(prefix_list["State"], prefix_list["Version"]) for prefix_list in allowed],
             "members": {group: self.cluster.members(group) for group in groups},
             "instances": ec2.describe_instances()["Reservations"],
             "images": ec2.describe_images(Owners=["self"])["Images"],
@@ -105,7 +105,9 @@ def project(cluster: RoleCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def members(cluster: RoleCluster, described: FoundCluster) -> Iterator[dict[str, Any]]:
     """Yield a row of the membership for each node."""
     ids = [(node_type, member) for node_type in BOTH for member in cluster.members(cluster.group(node_type))]
-    reservations = cluster.aws.client("ec2").describe_instances(InstanceIds=[each for _, each in ids])["Reservations"]
+    reservations = cluster.aws.client("ec2").describe_instances(InstanceIds=[instance_id for _, instance_id in ids])[
+        "Reservations"
+    ]
     addresses = {
         instance["InstanceId"]: instance["PrivateIpAddress"] for some in reservations for instance in some["Instances"]
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.local.aws.harness import REGION
+from tests.local.control_plane.harness import REGION
 from tests.security.cluster import ACCOUNT, RoleCluster
 
 TOOLKIT_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.local.aws.harness import REGION, Aws, Stacks
+from tests.local.control_plane.harness import REGION, Aws, Stacks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_PART_OF_A_CHECKOUT = shutil.ignore_patterns(

@@ -33,14 +33,14 @@ REFERENCES = {"AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com"}
 def plain(value: Any) -> Any:
     """Return a document in which text replaces the template's references."""
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "Fn::Join" in value:
         return "".join(plain(part) for part in value["Fn::Join"][1])
     if value.keys() & {"Ref", "Fn::GetAtt", "Fn::Sub"}:
         return REFERENCES.get(str(value.get("Ref")), "TOKEN")
-    return {key: plain(each) for key, each in value.items()}
+    return {key: plain(item) for key, item in value.items()}
 
 
 def decide(template: Template, role: str, permission: Permission, *policies: dict[str, Any]) -> Decision:

@@ -19,7 +19,10 @@ Synthesize = Callable[..., Template]
 def templates(template: Template) -> dict[str, dict[str, Any]]:
     """Return the data of both launch templates."""
     found = {name: logical_id(template, "AWS::EC2::LaunchTemplate", name) for name in ("Master", "Worker")}
-    return {name: template["Resources"][each]["Properties"]["LaunchTemplateData"] for name, each in found.items()}
+    return {
+        name: template["Resources"][logical_name]["Properties"]["LaunchTemplateData"]
+        for name, logical_name in found.items()
+    }
 
 
 def test_interface_has_the_security_groups_and_efa_one_of_its_own(synthesize: Synthesize) -> None:
@@ -44,7 +47,9 @@ def test_interface_has_the_security_groups_and_efa_one_of_its_own(synthesize: Sy
 @pytest.mark.parametrize("placement_group", ["auto", "off"])
 def test_nodes_with_efa_are_placed_together(synthesize: Synthesize, placement_group: str) -> None:
     template = synthesize(instance_type="p6-b300.48xlarge", private=True, placement_group=placement_group)
-    groups = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::EC2::PlacementGroup"]
+    groups = [
+        name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::EC2::PlacementGroup"
+    ]
     placements = [data.get("Placement") for data in templates(template).values()]
     assert placements == ([None] * 2 if placement_group == "off" else [{"GroupName": {"Ref": groups[0]}}] * 2)
     assert all(len(data["NetworkInterfaces"]) == 17 for data in templates(template).values())

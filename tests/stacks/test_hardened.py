@@ -199,7 +199,9 @@ def test_key_of_another_region_is_refused() -> None:
 
 def test_what_cannot_change_is_guarded(synthesize: Synthesize) -> None:
     template = synthesize(kms_key=KEY, shared_storage="efs", role_name_prefix="team-")
-    defaults = {name: each["Default"] for name, each in template["Parameters"].items() if "CreatedWith" in name}
+    defaults = {
+        name: parameter["Default"] for name, parameter in template["Parameters"].items() if "CreatedWith" in name
+    }
     assert [value for name, value in defaults.items() if "FileSystemKey" in name] == [KEY]
     assert [value for name, value in defaults.items() if "RoleNamePrefix" in name] == ["team-"]
     outputs = {name: output["Value"] for name, output in template["Outputs"].items()}

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.aws.ec2.images import FAMILIES, image_id
-from tests.local.aws.harness import Aws, serving
+from local.control_plane.ec2.images import FAMILIES, image_id
+from tests.local.control_plane.harness import Aws, serving
 from tests.stacks.command_line import Cdk
 
 CREATED = {

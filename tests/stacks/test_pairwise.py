@@ -73,7 +73,7 @@ def test_no_other_settings_exclude_each_other() -> None:
 
 
 def test_two_settings_that_exclude_each_other_are_one_line() -> None:
-    network = next(number for number, each in enumerate(PARAMETERS["network"]) if each.get("private"))
+    network = next(number for number, settings in enumerate(PARAMETERS["network"]) if settings.get("private"))
     with pytest.raises(SettingsError, match="ssh_location must be left out with private"):
         props_of({"log in": 1, "network": network})
 
@@ -121,4 +121,8 @@ def test_no_row_has_a_function_or_a_custom_resource(outdir: Path) -> None:
         template = json.loads((outdir / f"Row{number}.template.json").read_text())
         types = {resource["Type"] for resource in template["Resources"].values()}
         assert "AWS::AutoScaling::AutoScalingGroup" in types
-        assert not {each for each in types if each.startswith(("AWS::Lambda::", "AWS::CloudFormation::", "Custom::"))}
+        assert not {
+            resource_type
+            for resource_type in types
+            if resource_type.startswith(("AWS::Lambda::", "AWS::CloudFormation::", "Custom::"))
+        }

@@ -36,7 +36,7 @@ def test_terminating_node_may_delay_its_end_but_not_prevent_it(template: Templat
 def test_address_is_created_after_the_gateway_and_released_after_the_master(template: Template) -> None:
     [(address_id, address)] = [(i, r) for i, r in template["Resources"].items() if "MasterAddress" in i]
     assert address["Type"] == "AWS::EC2::EIP"
-    assert any("PublicSubnet1DefaultRoute" in each for each in address["DependsOn"])
+    assert any("PublicSubnet1DefaultRoute" in logical_id for logical_id in address["DependsOn"])
     users = {
         name: resource["Type"]
         for name, resource in template["Resources"].items()

@@ -37,9 +37,9 @@ def node_configurations(template: Template) -> list[dict[str, Any]]:
 
 def archives(template: Template, role: str) -> list[str]:
     """Return the objects that a role may read, except those of the cluster's bucket."""
-    [statement] = [each for each in statements(template, role) if actions(each) == ["s3:GetObject"]]
+    [statement] = [statement for statement in statements(template, role) if actions(statement) == ["s3:GetObject"]]
     on = statement["Resource"]
-    return [each["Fn::Join"][1][-1].strip("/") for each in (on if isinstance(on, list) else [on])]
+    return [arn["Fn::Join"][1][-1].strip("/") for arn in (on if isinstance(on, list) else [on])]
 
 
 @pytest.mark.usefixtures("project")
@@ -62,7 +62,9 @@ def test_same_files_change_nothing_and_others_only_what_new_nodes_get(synthesize
     assert first == again
     (project / "setup.sh").write_text(f"{SCRIPT}pip --version\n")
     changed = synthesize(worker_count=1, setup="setup.sh")
-    kinds = {each["Type"] for name, each in changed["Resources"].items() if each != first["Resources"].get(name)}
+    kinds = {
+        resource["Type"] for name, resource in changed["Resources"].items() if resource != first["Resources"].get(name)
+    }
     assert kinds == {"AWS::EC2::LaunchTemplate", "AWS::IAM::Policy"}
     assert changed["Resources"].keys() == first["Resources"].keys()
 

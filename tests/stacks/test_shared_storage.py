@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local.aws.cloudformation.dependencies import dependencies
+from local.control_plane.cloudformation.dependencies import dependencies
 from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
 from tests.stacks.template_parts import Template, logical_id, resources

@@ -15,7 +15,7 @@ ACCURACY = re.compile(r"rank 0/\d Validation-accuracy=([\d.]+) images/s=([\d.]+)
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_lenet_classifies_98_percent_of_the_validation_digits(tmp_path: Path, count: int) -> None:
-    # As in the article's command on a machine without GPUs, and as the cluster starts it: a linked directory.
+    # --gpus has no value on a node without GPUs, and the cluster starts the trainer from a linked directory.
     link = tmp_path / "trainer"
     link.symlink_to(REPOSITORY / "trainer")
     options = ("--gpus", "--network", "lenet", "--kv-store", "dist_sync", "--metrics", "metrics.jsonl")

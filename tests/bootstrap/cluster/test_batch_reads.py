@@ -15,7 +15,9 @@ def test_node_records_of_a_large_cluster_are_read_in_batches(table: Table) -> No
     for number in range(130):
         table.write_node(worker_record(number))
     ids = [worker_record(number).record_id for number in range(130)]
-    assert table.read_nodes([*ids, "AROA:i-absent"]) == {each: worker_record(n) for n, each in enumerate(ids)}
+    assert table.read_nodes([*ids, "AROA:i-absent"]) == {
+        instance_id: worker_record(n) for n, instance_id in enumerate(ids)
+    }
 
 
 def _answer(numbers: list[int], *, left: list[int]) -> dict[str, object]:

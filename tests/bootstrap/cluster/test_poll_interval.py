@@ -16,7 +16,7 @@ from bootstrap.cluster.poll_interval import (
 )
 from bootstrap.cluster.termination_notice import MEMBERSHIP_PROPAGATION_S, TerminationNotice
 from bootstrap.contract import MAX_WORKERS
-from tests.bootstrap.booted_cluster import all_ready, boot_cluster
+from tests.bootstrap.booted_cluster import all_ready, form_cluster, launch_nodes
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 from tests.bootstrap.simulated_node import CLUSTER, SimulatedNode
 
@@ -66,8 +66,7 @@ def table_reads(spent: Counter[str]) -> int:
 
 @pytest.mark.parametrize("size", [2, 8])
 def test_idle_cluster_makes_few_aws_calls(cluster: SimulatedCluster, schedule: AgentSchedule, size: int) -> None:
-    nodes = boot_cluster(cluster, workers=size - 1)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster, workers=size - 1)
     schedule.run_minute(nodes)
     for _ in range(2):
         spent = schedule.run_minute(nodes)
@@ -81,7 +80,7 @@ def test_idle_cluster_makes_few_aws_calls(cluster: SimulatedCluster, schedule: A
 def test_instance_that_never_joins_does_not_keep_the_calls_up(
     cluster: SimulatedCluster, schedule: AgentSchedule
 ) -> None:
-    nodes = boot_cluster(cluster)[:2]
+    nodes = launch_nodes(cluster)[:2]
     eager = schedule.run_minute(nodes)
     assert control_calls(eager) > 20
     for _ in range(5):
@@ -118,7 +117,7 @@ def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: Simula
 
 
 def test_unready_node_slows_its_passes_after_a_while(cluster: SimulatedCluster) -> None:
-    worker = boot_cluster(cluster)[1]
+    worker = launch_nodes(cluster)[1]
     assert worker.agent.run_pass() == 1.0
     cluster.clock.now += FAST_RECONCILE_WINDOW_S
     assert worker.agent.run_pass() == 6.0
@@ -127,8 +126,7 @@ def test_unready_node_slows_its_passes_after_a_while(cluster: SimulatedCluster) 
 def test_new_node_is_found_in_one_interval_then_polled_often(
     cluster: SimulatedCluster, schedule: AgentSchedule
 ) -> None:
-    nodes = boot_cluster(cluster, workers=1)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster, workers=1)
     schedule.run_minute(nodes)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
     nodes.append(cluster.replacement("worker", of=nodes))
@@ -138,8 +136,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(
 
 
 def test_master_at_risk_returns_to_slow_polling(cluster: SimulatedCluster, schedule: AgentSchedule) -> None:
-    nodes = boot_cluster(cluster)
-    cluster.run(nodes, until=all_ready(nodes))
+    nodes = form_cluster(cluster)
     nodes[0].metadata.notice = TerminationNotice(is_rebalance_recommended=True)
     schedule.run_minute(nodes)
     assert control_calls(schedule.run_minute(nodes)) <= 10
@@ -225,7 +222,7 @@ def test_member_row_fits_budgeted_bytes() -> None:
 
 
 def test_agents_of_a_large_cluster_read_a_change_in_turns(cluster: SimulatedCluster, calls: Counter[str]) -> None:
-    nodes = boot_cluster(cluster, workers=1)
+    nodes = launch_nodes(cluster, workers=1)
     worker = nodes[1]
     first = Membership(generation=1, desired_nodes=MAX_CLUSTER_NODES, members=())
     assert cluster.table.replace_membership(cluster.table.read_stored(), first)

@@ -8,15 +8,9 @@ import pytest
 from bootstrap import contract
 from bootstrap.cluster.termination_notice import TerminationNotice
 from bootstrap.files.paths import under_root
-from tests.bootstrap.booted_cluster import all_ready, boot_cluster, hosts_file
+from tests.bootstrap.booted_cluster import all_ready, form_cluster, hosts_file
 from tests.bootstrap.simulated_cluster import SimulatedCluster
 from tests.bootstrap.simulated_node import CLUSTER, SimulatedNode
-
-
-def form_cluster(cluster: SimulatedCluster, *, workers: int = 2) -> list[SimulatedNode]:
-    nodes = boot_cluster(cluster, workers=workers)
-    cluster.run(nodes, until=all_ready(nodes))
-    return nodes
 
 
 def authorized_keys(node: SimulatedNode) -> str:

@@ -9,10 +9,10 @@ from bootstrap.cluster.termination_notice import DROP_TIMEOUT_S, MEMBERSHIP_PROP
 from bootstrap.errors import MetadataError
 from tests.bootstrap.booted_cluster import (
     all_ready,
-    boot_cluster,
     form_cluster,
     hook_is_kept_alive,
     hosts_file,
+    launch_nodes,
     run_seconds,
 )
 from tests.bootstrap.simulated_cluster import SimulatedCluster
@@ -86,7 +86,7 @@ def test_only_node_of_a_cluster_leaves_without_waiting(cluster: SimulatedCluster
 
 
 def test_draining_node_waits_for_readers_of_older_lists(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster)
+    nodes = launch_nodes(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     nodes[2].metadata.notice = TERMINATING
     run_seconds(cluster, nodes, int(MEMBERSHIP_PROPAGATION_S))
@@ -97,14 +97,14 @@ def test_draining_node_waits_for_readers_of_older_lists(cluster: SimulatedCluste
 
 
 def test_node_draining_before_the_first_membership_does_not_wait(cluster: SimulatedCluster) -> None:
-    worker = boot_cluster(cluster)[1]
+    worker = launch_nodes(cluster)[1]
     worker.metadata.notice = TERMINATING
     worker.agent.run_pass()
     assert cluster.completed == [worker.instance_id]
 
 
 def test_node_that_drains_early_never_reports_ready(cluster: SimulatedCluster) -> None:
-    nodes = boot_cluster(cluster)
+    nodes = launch_nodes(cluster)
     cluster.run(nodes[:2], until=lambda: len(cluster.by_index()) == 2)
     cluster.run([nodes[2], nodes[0]], until=lambda: len(cluster.by_index()) == 3)
     nodes[1].metadata.notice = INTERRUPTION_PENDING

@@ -47,7 +47,7 @@ def test_shows_what_has_changed(described: list[dict[str, Any]], stored_types: d
 def test_leaves_out_a_type_whose_efa_cards_are_scattered(
     described: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    like = next(each for each in described if each["InstanceType"] == "p6-b300.48xlarge")
+    like = next(instance_type for instance_type in described if instance_type["InstanceType"] == "p6-b300.48xlarge")
     types = ["interface"], ["interface", "efa"]
     cards = [{"NetworkCardIndex": n, "InterfaceTypes": types[n in (1, 5)]} for n in range(17)]
     odd = {**like, "InstanceType": "p9.48xlarge", "NetworkInfo": {**like["NetworkInfo"], "NetworkCards": cards}}

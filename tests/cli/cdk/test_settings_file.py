@@ -77,5 +77,5 @@ def test_file_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_setting(link, "worker_count", 5)
-    assert [each.name for each in sorted(tmp_path.iterdir())] == ["cdk.json", "real.json"]
+    assert [entry.name for entry in sorted(tmp_path.iterdir())] == ["cdk.json", "real.json"]
     assert '"worker_count":\t4 ,' in path.read_text()

@@ -43,7 +43,7 @@ def test_folder_is_downloaded_without_its_links(
 ) -> None:
     got = download(connection, remote_tar(path, MASTER, master=MASTER), str(tmp_path))
     assert (got.path, got.files, got.size, got.links) == (tmp_path / "it's out", 2, 300_004, 1)
-    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file()) == [
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == [
         "it's out/deep/weights.bin",
         "it's out/log",
     ]

@@ -133,9 +133,12 @@ class Account:
             raise aws_error("UnauthorizedOperation" if self.refuses == "create" else "DryRunOperation", "CreateImage")
         self.asked.append(request)
         assert request["NoReboot"]
-        assert [each["ResourceType"] for each in request["TagSpecifications"]] == ["image", "snapshot"]
-        for each in request["TagSpecifications"]:
-            tags = {tag["Key"]: tag["Value"] for tag in each["Tags"]}
+        assert [specification["ResourceType"] for specification in request["TagSpecifications"]] == [
+            "image",
+            "snapshot",
+        ]
+        for tag_specification in request["TagSpecifications"]:
+            tags = {tag["Key"]: tag["Value"] for tag in tag_specification["Tags"]}
             assert (tags["deeplearning:cluster"], tags["deeplearning:setup"]) == ("demo", SHA256)
             assert tags["deeplearning:base-image"] == BASE
             assert tags["deeplearning:worker"] == request["InstanceId"]
@@ -170,7 +173,11 @@ class Account:
         if self.is_dead:
             raise Killed
         if request["Filters"][0]["Name"] == "instance-id":
-            yield {"Reservations": [{"Instances": [self.instance(each) for each in request["Filters"][0]["Values"]]}]}
+            yield {
+                "Reservations": [
+                    {"Instances": [self.instance(instance_id) for instance_id in request["Filters"][0]["Values"]]}
+                ]
+            }
             return
         group = {"Key": "aws:autoscaling:groupName", "Value": "demo-worker"}
         if self.detached and self.group_tag_stays:

@@ -35,7 +35,7 @@ def bake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
 
         def read_membership(*_arguments: Any, **_named: Any) -> ClusterMembership:
             account.step("leave")
-            left = tuple(each for each in members if each.instance_id not in account.detached)
+            left = tuple(candidate for candidate in members if candidate.instance_id not in account.detached)
             return ClusterMembership(generation=2, desired_nodes=3, members=left)
 
         monkeypatch.setattr("cli.commands.image.bake.connect_to_master", connect_to_master)

@@ -45,7 +45,7 @@ def other_bake(account: Account) -> None:
     account.marked, account.detached, account.known_detached = [WORKER], [WORKER], [WORKER]
     numbers = {"process": "17", "seen": "1", "expires": "9999999999"}
     texts = {"user": "ann", "host": "her-laptop", "revision": "0"}
-    account.record = {name: {"N": each} for name, each in numbers.items()} | {n: {"S": t} for n, t in texts.items()}
+    account.record = {name: {"N": number} for name, number in numbers.items()} | {n: {"S": t} for n, t in texts.items()}
 
 
 @pytest.mark.parametrize("image", [None, IMAGE])

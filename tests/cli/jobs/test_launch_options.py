@@ -32,8 +32,8 @@ ALL = LaunchOptions(
 
 
 def test_launch_takes_every_option_that_run_passes_on(tmp_path: Path) -> None:
-    shown = [each for each in run.params if isinstance(each, click.Option) and each.expose_value]
-    assert {each.name for each in shown} - OWN == {field.name for field in dataclasses.fields(LaunchOptions)}
+    shown = [param for param in run.params if isinstance(param, click.Option) and param.expose_value]
+    assert {option.name for option in shown} - OWN == {field.name for field in dataclasses.fields(LaunchOptions)}
     hosts = tmp_path / "hosts"
     hosts.write_text("one\ntwo\nthree\n")
     given = ["-H", str(hosts), *ALL.to_args(), "--sync-dst-dir", "code"]

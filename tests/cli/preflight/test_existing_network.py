@@ -167,7 +167,7 @@ def test_closed_endpoint_counts_behind_a_nat_gateway_too(vpc: ExistingVpc, *, pr
 @pytest.mark.parametrize("missing", range(len(ALL)))
 def test_missing_endpoint_is_a_problem_with_its_command(vpc: ExistingVpc, missing: int) -> None:
     name = ALL[missing]["ServiceName"]
-    vpc.worker_routes, vpc.endpoints = [LOCAL], [each for each in ALL if each["ServiceName"] != name]
+    vpc.worker_routes, vpc.endpoints = [LOCAL], [available for available in ALL if available["ServiceName"] != name]
     [found] = vpc.findings()
     assert f"no {'gateway' if missing < 2 else 'interface'} endpoint of {name.split('.')[-1]}: " in found
     assert f"create-vpc-endpoint --region eu-west-1 --vpc-id {VPC} --service-name {name} " in found

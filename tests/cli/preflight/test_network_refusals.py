@@ -50,7 +50,7 @@ def findings(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     """Run preflight with its checks of the network alone."""
     account.settings |= {"private": True, "vpc_id": VPC, "subnet_id": SUBNET, "worker_count": 2}
     del account.settings["availability_zone"]
-    monkeypatch.setattr(checks, "CHECKS", [each for each in checks.CHECKS if each[0] == "subnets"])
+    monkeypatch.setattr(checks, "CHECKS", [check for check in checks.CHECKS if check[0] == "subnets"])
     account.answers("sts", "get_caller_identity", {"Account": "123456789012", "Arn": CALLER})
 
     def run() -> list[Finding]:

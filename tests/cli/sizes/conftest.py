@@ -7,7 +7,7 @@ import pytest
 
 from cli.aws.clients import Clients
 from tests.cli.sizes.fake_cluster import CDK_JSON, FakeCluster
-from tests.local.aws.harness import REGION, Aws, Stacks
+from tests.local.control_plane.harness import REGION, Aws, Stacks
 
 
 @pytest.fixture

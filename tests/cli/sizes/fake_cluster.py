@@ -12,8 +12,8 @@ from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
 from stacks.settings.capacity import declared_sizes
 from tests.cli.fleet import KEY, put_members
-from tests.local.aws.harness import REGION, Aws, Stacks
-from tests.local.aws.templates import cluster, group, launch_template, reference, resource
+from tests.local.control_plane.harness import REGION, Aws, Stacks
+from tests.local.control_plane.templates import cluster, group, launch_template, reference, resource
 
 NAME = "demo"
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
@@ -117,16 +117,20 @@ class FakeCluster:
     def groups(self) -> dict[str, dict[str, Any]]:
         names = {group_name(NAME, node_type): node_type for node_type in NODE_TYPES}
         found = self.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[*names])["AutoScalingGroups"]
-        return {names[each["AutoScalingGroupName"]]: each for each in found}
+        return {names[description["AutoScalingGroupName"]]: description for description in found}
 
     def sizes(self) -> dict[str, GroupSize]:
         return {
-            node_type: GroupSize(min_size=each["MinSize"], desired=each["DesiredCapacity"], max_size=each["MaxSize"])
-            for node_type, each in self.groups().items()
+            node_type: GroupSize(
+                min_size=description["MinSize"], desired=description["DesiredCapacity"], max_size=description["MaxSize"]
+            )
+            for node_type, description in self.groups().items()
         }
 
     def instances(self) -> dict[str, list[str]]:
-        return {kind: [i["InstanceId"] for i in each["Instances"]] for kind, each in self.groups().items()}
+        return {
+            kind: [i["InstanceId"] for i in description["Instances"]] for kind, description in self.groups().items()
+        }
 
     def write_members(self, _seconds: float = 0) -> None:
         """Write the members that the master's agent would see."""

@@ -57,5 +57,5 @@ def _schedules() -> dict[str, dict[str, Any]]:
     Expiry(stack, _EXPIRY, expires=block.starts_at, role_rules=RoleRules.of(props))
     BlockSchedules(stack, _BLOCK, props=props, block=block)
     resources: dict[str, Any] = app.synth().get_stack_by_name("Schedules").template["Resources"]
-    found = {name: each for name, each in resources.items() if each["Type"] == "AWS::Scheduler::Schedule"}
-    return {name: each["Properties"] for name, each in found.items()}
+    found = {name: resource for name, resource in resources.items() if resource["Type"] == "AWS::Scheduler::Schedule"}
+    return {name: resource["Properties"] for name, resource in found.items()}

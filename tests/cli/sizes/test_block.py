@@ -13,7 +13,7 @@ from cli.errors import EXIT_FAILED
 from cli.main import main
 from tests.cli.fleet import error_line
 from tests.cli.sizes.fake_cluster import DECLARED, NAME, FakeCluster, template
-from tests.local.aws.templates import resource
+from tests.local.control_plane.templates import resource
 
 BLOCK = "cr-0123456789abcdef0"
 SOON_H = 1 + 58 / 3600

@@ -8,7 +8,7 @@ from bootstrap.contract import MASTER, WORKER
 from cli.main import main
 from tests.cli.fleet import KEY, put_members
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster
-from tests.local.aws.harness import REGION
+from tests.local.control_plane.harness import REGION
 
 
 def lose_master(deployed: FakeCluster) -> str:

@@ -24,7 +24,7 @@ def test_pause_waits_until_ranks_have_saved_and_nodes_have_shut_down(
 
     def read_groups(*_: object) -> dict[str, GroupState]:
         instances = {"i-1": "Terminating:Wait"} if next(seconds) < gone_at else {}
-        return {each: GroupState(name=each, size=PAUSED, instances=instances) for each in NODE_TYPES}
+        return {node_type: GroupState(name=node_type, size=PAUSED, instances=instances) for node_type in NODE_TYPES}
 
     monkeypatch.setattr(waiting, "read_groups", read_groups)
     clock = itertools.count(step=STEP_S)

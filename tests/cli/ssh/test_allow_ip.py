@@ -18,8 +18,8 @@ from cli.ssh.expired_addresses import remove_expired_addresses
 from local.network import check_ip
 from stacks.settings.parsing import format_utc
 from tests.cli.fleet import error_line, put_members
-from tests.local.aws.harness import REGION, Aws, Stacks, serving
-from tests.local.aws.templates import attribute, reference, resource
+from tests.local.control_plane.harness import REGION, Aws, Stacks, serving
+from tests.local.control_plane.templates import attribute, reference, resource
 
 OFFICE, HOME = "203.0.113.0/24", "198.51.100.9/32"
 
@@ -62,7 +62,7 @@ def template(**outputs: Any) -> dict[str, Any]:
 def entries(stacks: Stacks) -> dict[str, str]:
     ec2 = stacks.aws.client("ec2")
     found = ec2.get_managed_prefix_list_entries(PrefixListId=stacks.physical_id("Allowed", "demo"))["Entries"]
-    return {each["Cidr"]: each.get("Description", "") for each in found}
+    return {entry["Cidr"]: entry.get("Description", "") for entry in found}
 
 
 def allow_list(stacks: Stacks) -> AllowList:

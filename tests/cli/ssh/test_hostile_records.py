@@ -177,7 +177,7 @@ MASTERS = {
 
 
 @pytest.mark.parametrize("words", [["ssh"], ["ssh", "worker2"], ["ssh-config"], ["run", "--", "true"]], ids=" ".join)
-@pytest.mark.parametrize(("another", "message"), MASTERS.items(), ids=[each.__name__ for each in MASTERS])
+@pytest.mark.parametrize(("another", "message"), MASTERS.items(), ids=[master.__name__ for master in MASTERS])
 def test_record_of_a_foreign_master_is_refused(
     deploy: Deploy,
     capsys: pytest.CaptureFixture[str],

@@ -24,17 +24,17 @@ def fleet(deploy: Deploy) -> Fleet:
 def test_policy_reaches_this_clusters_nodes_over_ssh_alone() -> None:
     policy = user_policy(CLUSTER, AwsScope(partition="aws", region="eu-west-1", account="1"))
     checked = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
-    starts = [each for each in policy["Statement"] if "ssm:StartSession" in each["Action"]]
-    assert [(each["Resource"], each["Condition"]) for each in starts] == [
+    starts = [statement for statement in policy["Statement"] if "ssm:StartSession" in statement["Action"]]
+    assert [(statement["Resource"], statement["Condition"]) for statement in starts] == [
         (
             "arn:aws:ec2:eu-west-1:1:instance/*",
             {"StringEquals": {"ssm:resourceTag/deeplearning:cluster": "demo"}, **checked},
         ),
         ("arn:aws:ssm:eu-west-1::document/AWS-StartSSHSession", checked),
     ]
-    own = [each for each in policy["Statement"] if "ssm:TerminateSession" in each["Action"]]
-    assert [each["Resource"] for each in own] == ["arn:aws:ssm:eu-west-1:1:session/${aws:userid}-*"]
-    assert not any("*" in action for each in policy["Statement"] for action in each["Action"])
+    own = [statement for statement in policy["Statement"] if "ssm:TerminateSession" in statement["Action"]]
+    assert [statement["Resource"] for statement in own] == ["arn:aws:ssm:eu-west-1:1:session/${aws:userid}-*"]
+    assert not any("*" in action for statement in policy["Statement"] for action in statement["Action"])
 
 
 def test_user_policy_allows_reading_the_table() -> None:

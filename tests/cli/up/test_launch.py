@@ -87,7 +87,7 @@ def test_no_launch_is_requested_for_a_complete_group() -> None:
     workers = GroupState(name="", size=DECLARED[WORKER], instances={f"i-{n}": "InService" for n in range(101)})
     aws = AutoScaling(launched(1))
     assert launch(aws, workers=workers)[WORKER] == LaunchResult(count=101)
-    assert [each["AutoScalingGroupName"] for each in aws.requests] == ["demo-master"]
+    assert [request["AutoScalingGroupName"] for request in aws.requests] == ["demo-master"]
 
 
 def test_lock_lifetime_covers_the_longest_launch(monkeypatch: pytest.MonkeyPatch) -> None:

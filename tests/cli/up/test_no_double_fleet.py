@@ -24,7 +24,7 @@ from cli.up.terminate_fleet import EMPTY_POLLS_REQUIRED
 from cli.up.zone_deployer import ZoneDeployer
 from tests.cli.sizes.fake_cluster import NAME, FakeProcess
 from tests.cli.up.up_cluster import SETTINGS, ZONES, KilledError, UpCluster, all_nodes_in
-from tests.local.aws.harness import AccountLimits
+from tests.local.control_plane.harness import AccountLimits
 
 PASSES_UNTIL_GONE = 12
 """Polls of the test's clock after which the instance that arrived late is terminated."""
@@ -52,7 +52,9 @@ def write_lock_of_another_user(cluster: UpCluster, age_s: float = 0.0) -> None:
     seen = int(time.time() - age_s)
     numbers = {"process": 17, "seen": seen, "expires": seen + 1200}
     texts = {"id": "up", "user": ANN, "host": "laptop", "revision": "0"}
-    item = {name: {"N": str(each)} for name, each in numbers.items()} | {n: {"S": each} for n, each in texts.items()}
+    item = {name: {"N": str(number)} for name, number in numbers.items()} | {
+        n: {"S": text} for n, text in texts.items()
+    }
     cluster.aws.client("dynamodb").put_item(TableName=cluster.stacks.physical_id("Table", name=NAME), Item=item)
 
 
@@ -64,7 +66,7 @@ def lock_owner_host(cluster: UpCluster) -> str:
 
 
 def tags(cluster: UpCluster) -> dict[str, str]:
-    return {each["Key"]: each["Value"] for each in cluster.groups()[WORKER]["Tags"]}
+    return {tag["Key"]: tag["Value"] for tag in cluster.groups()[WORKER]["Tags"]}
 
 
 def refuse_deploy(*_: object) -> None:
@@ -142,7 +144,7 @@ def test_one_of_two_simultaneous_calls_gets_the_lock(
     cluster: UpCluster, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.cdk(["cdk", "deploy"])
-    first, second = (Lock(clients=clients, name=NAME, caller=ANN, pid=each) for each in (1, os.getppid()))
+    first, second = (Lock(clients=clients, name=NAME, caller=ANN, pid=pid) for pid in (1, os.getppid()))
     read: Any = clients.dynamodb.get_item
 
     def read_then_let_second_acquire(**request: Any) -> Any:

@@ -13,7 +13,7 @@ from bootstrap.contract import WORKER
 from cli.main import main
 from cli.up.zone_rounds import parse_until
 from tests.cli.up.up_cluster import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
-from tests.local.aws.harness import AccountLimits
+from tests.local.control_plane.harness import AccountLimits
 
 
 def test_all_nodes_start_in_the_first_zone_with_capacity(
@@ -147,7 +147,7 @@ def test_error_unrelated_to_the_zone_stops_the_search(
     monkeypatch.setattr("cli.up.fleet.ZONE_CAPACITY_CODES", frozenset())
     assert cluster.up() == 1
     assert cluster.running() == 0
-    assert [each for each in cluster.done if each.startswith("deploy")] == [f"deploy {ZONES[0]}"]
+    assert [step for step in cluster.done if step.startswith("deploy")] == [f"deploy {ZONES[0]}"]
     assert "no other zone would help: InsufficientInstanceCapacity" in capsys.readouterr().err
 
 
@@ -163,7 +163,7 @@ def test_zones_without_the_type_are_not_tried(
 ) -> None:
     monkeypatch.setattr("cli.up.requirements.zones_with", lambda *_: ZONES[1:])
     assert cluster.up() == 0
-    assert not [each for each in cluster.done if each == f"deploy {ZONES[0]}"]
+    assert not [step for step in cluster.done if step == f"deploy {ZONES[0]}"]
     assert main(["pause", "--yes"]) == 0
     monkeypatch.setattr("cli.up.requirements.zones_with", lambda *_: [])
     assert cluster.up() == 1

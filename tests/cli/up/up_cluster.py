@@ -16,8 +16,8 @@ from cli.cdk.context import read_context, read_props
 from cli.main import main
 from stacks.settings.props import ClusterProps
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster, FakeProcess, template
-from tests.local.aws.harness import REGION
-from tests.local.aws.templates import reference, resource
+from tests.local.control_plane.harness import REGION
+from tests.local.control_plane.templates import reference, resource
 
 ZONES = [f"{REGION}{letter}" for letter in "abc"]
 GUARD = f"Cluster{IMMUTABLE_ZONE}CreatedWith"
@@ -76,7 +76,7 @@ class UpCluster(FakeCluster):
         props = read_props(read_context(Path.cwd(), pairs))
         made = zoned_template(props)
         if self.deployed:
-            values = [each.split("=", 1) for each in given]
+            values = [word.split("=", 1) for word in given]
             changed: list[Any] = [{"ParameterKey": name, "ParameterValue": value} for name, value in values]
             parameters = changed or [{"ParameterKey": GUARD, "UsePreviousValue": True}]
             try:
@@ -92,18 +92,18 @@ class UpCluster(FakeCluster):
 
     def zones(self) -> dict[str, list[str]]:
         """Return the zones of the running instances of each group."""
-        return {kind: [i["AvailabilityZone"] for i in each["Instances"]] for kind, each in self.groups().items()}
+        return {kind: [i["AvailabilityZone"] for i in group["Instances"]] for kind, group in self.groups().items()}
 
     def running(self) -> int:
         """Return the number of instances that cost money, in any group or zone."""
         pages = self.aws.client("ec2").describe_instances(
             Filters=[{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
         )
-        return sum(len(each["Instances"]) for each in pages["Reservations"])
+        return sum(len(reservation["Instances"]) for reservation in pages["Reservations"])
 
     def subnets(self) -> dict[str, str]:
         """Return the subnets that each group names."""
-        return {kind: each["VPCZoneIdentifier"] for kind, each in self.groups().items()}
+        return {kind: group["VPCZoneIdentifier"] for kind, group in self.groups().items()}
 
     def cdk_json(self) -> dict[str, Any]:
         return dict(json.loads(Path("cdk.json").read_text())["context"]["cluster"])
@@ -113,9 +113,9 @@ def zoned_template(props: ClusterProps) -> dict[str, Any]:
     """Return the parts of the real template that the zone decides (tests/stacks/network/test_candidate_zones.py)."""
     made = template(props.initial_sizes)
     zone = props.availability_zone or props.zones[0]
-    for number, each in enumerate(props.candidate_zones):
-        made["Resources"][f"Subnet{each[-1]}"] = resource(
-            "EC2::Subnet", VpcId=reference("Vpc"), AvailabilityZone=each, CidrBlock=f"10.0.{10 + number}.0/24"
+    for number, candidate in enumerate(props.candidate_zones):
+        made["Resources"][f"Subnet{candidate[-1]}"] = resource(
+            "EC2::Subnet", VpcId=reference("Vpc"), AvailabilityZone=candidate, CidrBlock=f"10.0.{10 + number}.0/24"
         )
     for node_type in NODE_TYPES:
         group = made["Resources"][node_type.capitalize()]

@@ -46,9 +46,9 @@ class PolicyReferences(References):
     def resolve_all(self, value: Any) -> Any:
         """Return a document with its references resolved."""
         if isinstance(value, list):
-            return [self.resolve_all(each) for each in value]
+            return [self.resolve_all(item) for item in value]
         if isinstance(value, dict) and not any(key == "Ref" or key.startswith("Fn::") for key in value):
-            return {key: self.resolve_all(each) for key, each in value.items()}
+            return {key: self.resolve_all(item) for key, item in value.items()}
         return self.resolve(value)
 
 
@@ -77,7 +77,7 @@ def roles(cluster: DeployedCluster) -> dict[str, Role]:
             continue
         assert resource["Properties"].keys() <= {"AssumeRolePolicyDocument", "Tags"}
         role = boto3.client("iam").get_role(RoleName=references.ref(name))["Role"]
-        (node_type,) = [each for each in TYPES if each in name]
+        (node_type,) = [node_type for node_type in TYPES if node_type in name]
         documents = tuple(references.resolve_all(document) for document in _documents(template, name))
         roles_by_arn[node_type] = Role(arn=role["Arn"], role_id=role["RoleId"], documents=documents)
     assert roles_by_arn.keys() == set(TYPES)
@@ -126,7 +126,7 @@ def test_active_policies_match_the_template(roles: dict[str, Role], node_type: s
     iam, role = boto3.client("iam"), roles[node_type]
     name = role.arn.rsplit("/", 1)[1]
     names = iam.list_role_policies(RoleName=name)["PolicyNames"]
-    in_force = [iam.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"] for each in names]
+    in_force = [iam.get_role_policy(RoleName=name, PolicyName=policy_name)["PolicyDocument"] for policy_name in names]
     assert in_force == list(role.documents)
     assert iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"] == []
 

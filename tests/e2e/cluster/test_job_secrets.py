@@ -121,9 +121,9 @@ def object_texts(bucket: str) -> Iterator[tuple[str, str]]:
     """Yield the key and the unpacked content of every version of a bucket's objects."""
     s3 = boto3.client("s3")
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        for each in page.get("Versions", []):
-            body = s3.get_object(Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"])["Body"].read()
-            yield each["Key"], unpacked(each["Key"], body).decode(errors="replace")
+        for version in page.get("Versions", []):
+            body = s3.get_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])["Body"].read()
+            yield version["Key"], unpacked(version["Key"], body).decode(errors="replace")
 
 
 def unpacked(key: str, body: bytes) -> bytes:

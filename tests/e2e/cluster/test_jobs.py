@@ -1,4 +1,4 @@
-"""Test that jobs outlive their session, and that the article's way to end jobs works on real nodes."""
+"""Test that jobs outlive their session, and that ``pkill -f python`` on every host ends them, on real nodes."""
 
 import json
 import re
@@ -14,8 +14,8 @@ from tests.waiting import wait_until
 MASTER = "deeplearning-master"
 DETACH = "cd /tmp && SECRET=hunter2-of-the-shell launch --detach"
 SLEEP = "import os, time; print('up', os.environ['RANK'], os.environ['SECRET'], flush=True); time.sleep(1000)"
-# The third article's lines end everything that runs on all hosts.
-ARTICLE = 'while read -u 10 host; do ssh $host "pkill -f python"; done 10<$DEEPLEARNING_WORKERS_PATH'
+# AWS's articles on deeplearning-cfn end jobs with this loop over all hosts (docs/from-deeplearning-cfn.md).
+PKILL_ON_EVERY_HOST = 'while read -u 10 host; do ssh $host "pkill -f python"; done 10<$DEEPLEARNING_WORKERS_PATH'
 AGENT = "systemctl show -p MainPID -p ActiveState --value deeplearning-agent | xargs"
 FILES = ("/etc/hosts", "/opt/deeplearning/workers", "/etc/ssh/ssh_known_hosts", "/run/deeplearning/node.json")
 
@@ -134,7 +134,7 @@ def test_pkill_on_every_host_ends_jobs_and_leaves_the_agents(cluster: DeployedCl
     subprocess.run(
         cluster.user.ssh_command(MASTER, "cat > /tmp/end-jobs"),
         env=dict(cluster.user.environment),
-        input=ARTICLE,
+        input=PKILL_ON_EVERY_HOST,
         text=True,
         check=True,
         timeout=60,

@@ -15,7 +15,7 @@ import boto3
 import pytest
 
 from bootstrap.contract import VERSION
-from local.aws.ec2.images import FAMILIES, image_id
+from local.control_plane.ec2.images import FAMILIES, image_id
 from tests.e2e.cluster.cluster_state import (
     ClusterState,
     event_ids,

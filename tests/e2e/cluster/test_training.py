@@ -16,8 +16,9 @@ from trainer.data.digits import load_digits
 
 MASTER = "deeplearning-master"
 EXAMPLES = Path(__file__).parents[3] / "examples"
-# The third article's line; on CPU nodes seq prints nothing and --gpus gets no value.
-ARTICLE = (
+# As in AWS's articles on deeplearning-cfn (docs/from-deeplearning-cfn.md). On CPU nodes, seq prints nothing, and --gpus
+# gets no value.
+TRAIN = (
     "cd && launch -n $DEEPLEARNING_WORKERS_COUNT -H $DEEPLEARNING_WORKERS_PATH python /opt/deeplearning/trainer"
     " --gpus $(seq -s , 0 1 $(($DEEPLEARNING_WORKER_GPU_COUNT - 1))) --network lenet --kv-store dist_sync"
 )
@@ -25,7 +26,7 @@ ARTICLE = (
 
 @pytest.fixture(scope="module")
 def job(cluster: DeployedCluster) -> str:
-    return cluster.user.ssh(MASTER, ARTICLE + " 2>&1")
+    return cluster.user.ssh(MASTER, TRAIN + " 2>&1")
 
 
 def test_every_rank_ran_on_an_instance_of_its_own(cluster: DeployedCluster, job: str) -> None:

@@ -70,7 +70,7 @@ FACTS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "status": lambda found: [node["instance_id"] for node in found["nodes"]],
     "why": lambda found: [found["stack"]["name"], found["stack"]["status"], found["nodes"]],
     "cost": lambda found: [f"{found['usd_per_hour']:.2f}"],
-    "preflight": lambda found: [each["sentence"] for each in found["findings"]],
+    "preflight": lambda found: [finding["sentence"] for finding in found["findings"]],
     "resume": lambda found: [node["instance_id"] for node in found["nodes"]],
     "delete-bucket": lambda found: [bucket["name"] for bucket in found["buckets"]],
     "jobs": lambda found: [job["id"] for job in found["jobs"]],

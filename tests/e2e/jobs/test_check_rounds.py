@@ -45,7 +45,7 @@ class CheckedCluster:
     def check(self) -> tuple[int, dict[str, Any]]:
         """Check the cluster, which must have the nodes of the deploy: no agent may have asked for a replacement."""
         code, report = run_check(self.user, "--cluster", NAME)
-        checked = {each["name"]: each["instance_id"] for each in report["nodes"]}
+        checked = {node["name"]: node["instance_id"] for node in report["nodes"]}
         assert checked == {name: node.instance_id for name, node in self.nodes.items()}
         return code, report
 

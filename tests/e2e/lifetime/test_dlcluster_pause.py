@@ -49,7 +49,7 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
 def saved_ranks() -> list[int]:
     """Return the ranks that have saved."""
     listing = client("s3").list_objects_v2(Bucket=stack_outputs()["ClusterBucket"], Prefix="slow-")
-    return sorted(int(each["Key"].removeprefix("slow-")) for each in listing.get("Contents", []))
+    return sorted(int(item["Key"].removeprefix("slow-")) for item in listing.get("Contents", []))
 
 
 def stored_record(job: str) -> dict[str, object]:

@@ -49,7 +49,7 @@ EDITS = (
 
 
 def control_plane_log() -> str:
-    return Path(os.environ["LOCAL_AWS_DIR"], "log/local.aws.log").read_text(errors="replace")
+    return Path(os.environ["LOCAL_AWS_DIR"], "log/local.control_plane.log").read_text(errors="replace")
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def check_reports(commands: Commands) -> None:
     ids = {str(instance["InstanceId"]) for instance in commands.cluster.instances}
     assert {node["instance_id"] for node in commands.json("status")["nodes"]} == ids
     text = commands.text("status")
-    assert all(each in text for each in ids)
+    assert all(instance_id in text for instance_id in ids)
     assert NAME in [cluster["name"] for cluster in commands.json("list")["clusters"]]
     assert NAME in commands.text("list")
     assert commands.json("why")["stack"]["status"] == "CREATE_COMPLETE"

@@ -63,7 +63,7 @@ class PrivateCluster:
 
     def group(self, output: str) -> list[dict[str, Any]]:
         outputs = client("cloudformation").describe_stacks(StackName=NAME)["Stacks"][0]["Outputs"]
-        return group_instances({each["OutputKey"]: each["OutputValue"] for each in outputs}[output])
+        return group_instances({entry["OutputKey"]: entry["OutputValue"] for entry in outputs}[output])
 
     @property
     def instances(self) -> list[dict[str, Any]]:

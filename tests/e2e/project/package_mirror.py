@@ -31,7 +31,7 @@ def mirror_script(package: str) -> str:
 
 
 def _wheel(distribution: importlib.metadata.Distribution) -> bytes:
-    files = [each for each in distribution.files or () if ".." not in each.parts and each.suffix != ".pyc"]
+    files = [path for path in distribution.files or () if ".." not in path.parts and path.suffix != ".pyc"]
     content = {str(file): file.read_binary() for file in files if file.name not in INSTALLERS_OWN}
     [record] = [str(file) for file in files if file.name == "RECORD"]
     # pip compares no hashes of an archive's files with its record.

@@ -72,7 +72,7 @@ def launched() -> list[dict[str, Any]]:
     """Return every instance that the cluster has launched, ended ones included."""
     filters: Any = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [STACK]}]
     reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
-    return [instance for each in reservations for instance in each["Instances"]]
+    return [instance for launch in reservations for instance in launch["Instances"]]
 
 
 def preflight(laptop: Laptop) -> str:
@@ -93,7 +93,7 @@ def test_reservation_that_is_too_small_fails_the_deploy_and_starts_nothing_elsew
     assert deploy.returncode == 1, printed
     [why] = [line for line in laptop.run("dlcluster", "why").splitlines() if REFUSED in line]
     assert re.search(rf"{STACK}-(master|worker): Launching a new EC2 instance, Failed: {REFUSED}", why)
-    assert [each["CapacityReservationId"] for each in launched()] == [reservation] * PLACES
+    assert [instance["CapacityReservationId"] for instance in launched()] == [reservation] * PLACES
     assert (running_instances(), free_places(reservation)) == (set(), PLACES)
 
 
@@ -116,7 +116,7 @@ def test_reservation_holds_the_master_too(laptop: Laptop, reservation: str) -> N
 
 
 def test_replaced_master_takes_its_place_again(laptop: Laptop, reservation: str) -> None:
-    [lost] = [each["InstanceId"] for each in described()[MASTER]]
+    [lost] = [instance["InstanceId"] for instance in described()[MASTER]]
     client("ec2").terminate_instances(InstanceIds=[lost])
     replacement = wait_for_another(1, than={lost})
     [master] = described()[MASTER]

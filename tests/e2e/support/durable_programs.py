@@ -81,8 +81,8 @@ for step in range(begin, {STEPS}):
     batch = torch.randn(16, 32, generator=generator)
     optimizer.zero_grad()
     (model(batch) - batch[:, :8]).square().mean().backward()
-    for each in model.parameters():
-        dist.all_reduce(each.grad)
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
     optimizer.step()
     is_slow = time.time() < slow_until
     time.sleep({SLOW_STEP_S} if is_slow else 0)
@@ -92,7 +92,7 @@ for step in range(begin, {STEPS}):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
 if rank == 0:
-    weights = b"".join(each.detach().numpy().tobytes() for each in model.parameters())
+    weights = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
     print("weights", hashlib.sha256(weights).hexdigest(), flush=True)
 """
 _NETWORK = f"""\
@@ -142,7 +142,7 @@ def _own_saved_step(name: str) -> int:
 
 def _step_in_bucket(name: str) -> int:
     listing = client("s3").list_objects_v2(Bucket=stack_outputs()["ClusterBucket"], Prefix=f"runs/{name}-resume-")
-    return _latest(each["Key"] for each in listing.get("Contents", []))
+    return _latest(item["Key"] for item in listing.get("Contents", []))
 
 
 def _step_in_shared_directory(name: str) -> int:

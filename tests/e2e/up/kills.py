@@ -19,7 +19,9 @@ LOCKS, UNLOCKS = (f"{action} {UP_ID}" for action in ("PutItem", "DeleteItem"))
 DEPLOYS: Final = "ExecuteChangeSet"
 BEGINS_ATTEMPT: Final = "CreateOrUpdateTags"
 READS_GROUPS: Final = "DescribeAutoScalingGroups"
-LAUNCHES_WORKERS, LAUNCHES_MASTER = (f"LaunchInstances {group_name(STACK, each)}" for each in (WORKER, MASTER))
+LAUNCHES_WORKERS, LAUNCHES_MASTER = (
+    f"LaunchInstances {group_name(STACK, node_type)}" for node_type in (WORKER, MASTER)
+)
 
 
 class Calls:
@@ -63,8 +65,8 @@ def kill_up_at(laptop: Laptop, *moments: str) -> None:
             is_over = process.poll() is not None
             new = [*_taken(lines), *calls.read()]
             seen += new
-            for each in new:
-                if missing and missing[0] in each:
+            for line in new:
+                if missing and missing[0] in line:
                     del missing[0]
             assert not (missing and is_over), f"ended before {missing[0]!r}: {seen}"
             time.sleep(_POLL_S)

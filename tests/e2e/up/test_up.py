@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bootstrap.contract import MASTER
-from local.aws.limits import limit_files
+from local.control_plane.limits import limit_files
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
@@ -96,7 +96,7 @@ def members() -> dict[str, dict[str, Any]]:
     """Return the instances of both groups by ID."""
     outputs = stack_outputs()
     groups = [group_instances(outputs[f"{kind}AutoScalingGroup"]) for kind in ("Master", "Worker")]
-    return {each["InstanceId"]: each for group in groups for each in group}
+    return {instance["InstanceId"]: instance for group in groups for instance in group}
 
 
 def costing() -> set[str]:

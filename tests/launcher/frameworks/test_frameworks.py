@@ -149,7 +149,7 @@ def test_every_communicator_of_horovod_has_its_size_at_the_store() -> None:
 
 
 @pytest.mark.usefixtures("launcher_path_without_blanks")
-def test_mpirun_has_the_options_of_the_article_and_no_value_of_a_variable() -> None:
+def test_mpirun_has_the_options_of_horovods_documentation_and_no_value_of_a_variable() -> None:
     asked = job("mpi", [2, 2], SECRET="hunter2")
     (mpirun,), (daemon,) = plan(asked)
     assert " ".join(mpirun.command) == (

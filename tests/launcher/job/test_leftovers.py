@@ -31,7 +31,7 @@ def test_killed_part_of_the_runner_leaves_no_process(cluster: SshCluster, host: 
         wait_until_gone(ranks, seconds=60)
 
 
-def test_articles_pkill_on_every_host_ends_the_job(cluster: SshCluster) -> None:
+def test_pkill_of_python_on_every_host_ends_the_job(cluster: SshCluster) -> None:
     with cluster.start("echo $$ $PPID; exec python -c 'import time; time.sleep(1000)'") as launcher:
         lines = [line.split() for line in read_lines(launcher.stdout, 3)]
         ranks = cluster.ranks()

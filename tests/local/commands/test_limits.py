@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local.__main__ import main
-from local.aws.limits.limit_files import CAPACITY_FILE, QUOTA_FILE, Capacity, read_capacities, read_quotas
+from local.control_plane.limits.limit_files import CAPACITY_FILE, QUOTA_FILE, Capacity, read_capacities, read_quotas
 from local.faults.limits import lift_limits
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from local.aws.api_faults import FILE, ApiFault, read_faults
+from local.control_plane.api_faults import FILE, ApiFault, read_faults
 from local.faults import api
 
 ALL = ApiFault(kind="throttle", fraction=0.5)

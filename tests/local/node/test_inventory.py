@@ -82,7 +82,7 @@ def test_instance_has_its_public_address_and_target_state() -> None:
 
 def test_interfaces_are_those_that_ec2_describes_the_primary_first() -> None:
     (instance,) = read(ControlPlane(item(GOOD))).instances
-    interfaces = [(each.network_card, each.kind, each.address, each.has_efa) for each in instance.interfaces]
+    interfaces = [(nic.network_card_index, nic.interface_type, nic.address, nic.has_efa) for nic in instance.interfaces]
     assert interfaces == [(0, "interface", "10.0.0.4", False), (1, "efa-only", None, True)]
 
 

@@ -89,8 +89,8 @@ def test_every_interface_has_its_network_card_and_efa_only_ones_no_address(metad
     root = "/latest/meta-data/network/interfaces/macs/"
     assert lookup(node, root) == b"02:00:0a:00:00:04/\n02:00:0a:00:01:04/"
     values = [
-        [lookup(node, f"{root}{each.mac}/{name}") for name in ("network-card", "device-number", "local-ipv4s")]
-        for each in several
+        [lookup(node, f"{root}{nic.mac}/{name}") for name in ("network-card", "device-number", "local-ipv4s")]
+        for nic in several
     ]
     assert values == [[b"0", b"0", b"10.0.0.4"], [b"1", b"0", None]]
     assert lookup(node, "/latest/meta-data/mac") == several[0].mac.encode()

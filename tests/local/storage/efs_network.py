@@ -63,8 +63,8 @@ def target(
 
 
 TARGETS: Final = {
-    each.file_system: each
-    for each in (
+    mount_target.file_system: mount_target
+    for mount_target in (
         target("fs-open", "10.0.0.8"),
         target("fs-slow", "10.0.0.9", slow_s=SLOW_S),
         target("fs-tls", "10.0.0.10", policy=TLS_ONLY),
@@ -106,7 +106,7 @@ def mount(directory: Path, case: str) -> tuple[str, int, list[str], float]:
             [f"{address}:/", str(mount_point), "-o", f"vers=4.1,proto=tcp,addr={address},port={port}"]
         )
     took_s = time.monotonic() - began
-    files = [each.name for each in mount_point.iterdir()]
+    files = [path.name for path in mount_point.iterdir()]
     if code == 0:
         subprocess.run(["umount", "-l", mount_point], check=True)
     return printed.getvalue(), code, files, took_s

@@ -8,10 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
-from local.dataplane.firewall import render_rules
+from local.data_plane.firewall import render_rules
 from local.network import vpc_network
 from local.network.addresses import NAME_SERVER_ADDRESS
-from local.node.inventory import Group, Instance, Inventory, Rule
+from local.node.inventory import Instance, Inventory, SecurityGroup, SecurityGroupRule
 from local.storage.exports import Exports
 from local.storage.mount_targets import MountTarget
 from local.storage.on_node import EXPORTS
@@ -22,12 +22,12 @@ FILE: Final = "of-all-nodes"
 """File in each file system that is served."""
 
 
-def tcp(first: int, last: int) -> Rule:
-    return Rule(protocol="tcp", from_port=first, to_port=last, cidrs=("10.0.0.0/24",), group_ids=())
+def tcp(first: int, last: int) -> SecurityGroupRule:
+    return SecurityGroupRule(protocol="tcp", from_port=first, to_port=last, cidrs=("10.0.0.0/24",), group_ids=())
 
 
-def group(name: str, *ingress: Rule) -> Group:
-    return Group(group_id=name, vpc_id=VPC, ingress=ingress, egress=(tcp(0, 65535),))
+def group(name: str, *ingress: SecurityGroupRule) -> SecurityGroup:
+    return SecurityGroup(group_id=name, vpc_id=VPC, ingress=ingress, egress=(tcp(0, 65535),))
 
 
 def outcomes_in(module: str, directory: Path) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def outcomes_on(instance_id: str, module: str, directory: Path) -> dict[str, Any
 
 
 def build(
-    directory: Path, *, nodes: tuple[Instance, ...], groups: tuple[Group, ...], targets: Collection[MountTarget]
+    directory: Path, *, nodes: tuple[Instance, ...], groups: tuple[SecurityGroup, ...], targets: Collection[MountTarget]
 ) -> None:
     """Create the network, and serve the file systems and their names in it; the servers' threads never end."""
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
@@ -53,8 +53,8 @@ def build(
     vpc_network.create_internet()
     vpc_network.create_router(VPC)
     for node in nodes:
-        vpc_network.create_node(node.instance_id, node.address, vpc_id=VPC)
-    inventory = Inventory(instances=nodes, groups=groups, mount_targets=tuple(targets))
+        vpc_network.create_node_namespace(node.instance_id, node.address, vpc_id=VPC)
+    inventory = Inventory(instances=nodes, security_groups=groups, mount_targets=tuple(targets))
     vpc_network.run_nft(VPC, render_rules(inventory, VPC))
     exports = Exports(directory)
     exports.start_names(VPC)

@@ -12,9 +12,9 @@ from cli.preflight import resource_policy
 from cli.preflight.storage.efs import MOUNT, NODE
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import StorageFaults, read_mount_targets
-from tests.local.aws.conftest import aws, stacks  # noqa: F401  (fixtures)
-from tests.local.aws.harness import Aws, Stacks, wait_for_server
-from tests.local.aws.templates import network, reference, resource
+from tests.local.control_plane.conftest import aws, stacks  # noqa: F401  (fixtures)
+from tests.local.control_plane.harness import Aws, Stacks, wait_for_server
+from tests.local.control_plane.templates import network, reference, resource
 from tests.local.storage.policies import (
     ARN,
     BY_MOUNT_TARGET,
@@ -59,7 +59,7 @@ def test_mount_target_is_seen_while_it_is_there(aws: Aws, stacks: Stacks) -> Non
     stacks.update(template(mount_target=False))
     assert read_mount_targets(efs, fsx, ec2, faults=StorageFaults()) == ()
     stacks.cloudformation.delete_stack(StackName=stacks.names[0])
-    assert system in {each["FileSystemId"] for each in efs.describe_file_systems()["FileSystems"]}
+    assert system in {described["FileSystemId"] for described in efs.describe_file_systems()["FileSystems"]}
     efs.delete_file_system(FileSystemId=system)
 
 

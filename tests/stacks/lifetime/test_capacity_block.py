@@ -48,8 +48,8 @@ def make(context: dict[str, Any], tmp_path: Path) -> Make:
 
 
 def schedules(template: Template) -> Iterator[tuple[str, str | None, str | None, dict[str, Any]]]:
-    for each in resources(template, "AWS::Scheduler::Schedule"):
-        found = each["Properties"]
+    for schedule in resources(template, "AWS::Scheduler::Schedule"):
+        found = schedule["Properties"]
         request = json.loads(found["Target"]["Input"])
         yield found["ScheduleExpression"], found.get("StartDate"), found.get("EndDate"), request
 
@@ -102,8 +102,8 @@ def test_fullest_cluster_has_as_many_tags_as_aws_allows_a_group(make: Make) -> N
 
 def test_nodes_ask_for_the_blocks_market_and_for_no_placement_group(make: Make) -> None:
     _, template = make()
-    for each in resources(template, "AWS::EC2::LaunchTemplate"):
-        data = each["Properties"]["LaunchTemplateData"]
+    for launch_template in resources(template, "AWS::EC2::LaunchTemplate"):
+        data = launch_template["Properties"]["LaunchTemplateData"]
         assert data["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
         assert data["CapacityReservationSpecification"] == {
             "CapacityReservationTarget": {"CapacityReservationId": BLOCK}

@@ -32,10 +32,10 @@ def expiring(synthesize: Synthesize) -> Template:
 
 def test_both_groups_go_to_zero_from_that_time_on(expiring: Template) -> None:
     found = [schedule["Properties"] for schedule in resources(expiring, "AWS::Scheduler::Schedule")]
-    assert [(each["StartDate"], each["ScheduleExpression"]) for each in found] == [
+    assert [(schedule["StartDate"], schedule["ScheduleExpression"]) for schedule in found] == [
         ("2999-12-01T17:00:00Z", "rate(5 minutes)")
     ] * 2
-    assert [json.loads(each["Target"]["Input"]) for each in found] == [
+    assert [json.loads(schedule["Target"]["Input"]) for schedule in found] == [
         {"AutoScalingGroupName": f"deeplearning-{kind}", "MinSize": 0, "MaxSize": 0, "DesiredCapacity": 0}
         for kind in ("master", "worker")
     ]
@@ -44,8 +44,8 @@ def test_both_groups_go_to_zero_from_that_time_on(expiring: Template) -> None:
 
 def test_schedules_role_may_set_zero_and_nothing_else(expiring: Template) -> None:
     [role] = {
-        each["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
-        for each in resources(expiring, "AWS::Scheduler::Schedule")
+        schedule["Properties"]["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        for schedule in resources(expiring, "AWS::Scheduler::Schedule")
     }
     [policy] = [
         p["Properties"] for p in resources(expiring, "AWS::IAM::Policy") if p["Properties"]["Roles"] == [{"Ref": role}]
@@ -85,7 +85,7 @@ def test_stack_itself_is_deleted_a_quarter_of_an_hour_later(synthesize: Synthesi
     assert template["Outputs"]["ClusterExpiryAction"]["Value"] == "delete"
     role = target["RoleArn"]["Fn::GetAtt"][0]
     policies = [resource["Properties"] for resource in resources(template, "AWS::IAM::Policy")]
-    [policy] = [each for each in policies if each["Roles"] == [{"Ref": role}]]
+    [policy] = [policy for policy in policies if policy["Roles"] == [{"Ref": role}]]
     delete, passes = policy["PolicyDocument"]["Statement"]
     assert (delete["Action"], delete["Resource"]) == ("cloudformation:DeleteStack", own)
     assert passes["Action"] == "iam:PassRole"
@@ -118,7 +118,7 @@ def test_stack_that_no_schedule_could_delete_is_not_deployed(protected: bool) ->
 
 
 def schedule_names(template: Template) -> set[str]:
-    return {name for name, each in template["Resources"].items() if each["Type"] == "AWS::Scheduler::Schedule"}
+    return {name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::Scheduler::Schedule"}
 
 
 def test_new_time_makes_new_schedules(synthesize: Synthesize, expiring: Template) -> None:
@@ -207,9 +207,9 @@ def group_tags(template: Template, name: str) -> dict[str, tuple[str, bool]]:
 def test_master_may_pause_an_idle_cluster_and_a_worker_may_not(synthesize: Synthesize, template: Template) -> None:
     idle = synthesize(idle_stop="30m", expires=FUTURE)
     action = "autoscaling:UpdateAutoScalingGroup"
-    [allowed] = [each for each in statements_of(idle, "RolesMaster") if each["Action"] == action]
+    [allowed] = [statement for statement in statements_of(idle, "RolesMaster") if statement["Action"] == action]
     assert allowed["Condition"] == {"NumericEquals": {"autoscaling:MinSize": "0", "autoscaling:MaxSize": "0"}}
-    assert [json.dumps(each).count("deeplearning-") for each in allowed["Resource"]] == [1, 1]
+    assert [json.dumps(arn).count("deeplearning-") for arn in allowed["Resource"]] == [1, 1]
     assert action not in json.dumps(statements_of(idle, "RolesWorker"))
     assert action not in json.dumps(statements_of(template, "Roles"))
 

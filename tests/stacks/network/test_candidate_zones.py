@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {"worker_count": 2, "shared_storage": "efs", "ami": "a
 
 def zones_of(template: dict[str, Any], value: Any) -> list[str]:
     """Return the zones of the subnets that a value names."""
-    return [template["Resources"][each["Ref"]]["Properties"]["AvailabilityZone"] for each in value]
+    return [template["Resources"][reference["Ref"]]["Properties"]["AvailabilityZone"] for reference in value]
 
 
 def groups(template: dict[str, Any]) -> list[tuple[list[str], tuple[int, ...], bool]]:
@@ -28,16 +28,16 @@ def groups(template: dict[str, Any]) -> list[tuple[list[str], tuple[int, ...], b
     found = resources(template, GROUP)
     return [
         (
-            zones_of(template, each["Properties"]["VPCZoneIdentifier"]),
-            tuple(int(each["Properties"][name]) for name in ("MinSize", "DesiredCapacity", "MaxSize")),
-            "CreationPolicy" in each,
+            zones_of(template, group["Properties"]["VPCZoneIdentifier"]),
+            tuple(int(group["Properties"][name]) for name in ("MinSize", "DesiredCapacity", "MaxSize")),
+            "CreationPolicy" in group,
         )
-        for each in found
+        for group in found
     ]
 
 
 def guard(template: dict[str, Any]) -> str:
-    [value] = [each["Default"] for name, each in template["Parameters"].items() if IMMUTABLE_ZONE in name]
+    [value] = [parameter["Default"] for name, parameter in template["Parameters"].items() if IMMUTABLE_ZONE in name]
     return str(value)
 
 
@@ -74,7 +74,9 @@ def test_another_order_of_zones_changes_only_the_groups_and_the_address(
 ) -> None:
     moved = synthesize(zones=sorted(ZONES), **OPTIONS)
     assert {zone for zones, _, _ in groups(moved) for zone in zones} == {"us-east-1a"}
-    changed = {each["Type"] for name, each in moved["Resources"].items() if each != unplaced["Resources"].get(name)}
+    changed = {
+        resource["Type"] for name, resource in moved["Resources"].items() if resource != unplaced["Resources"].get(name)
+    }
     # The master's address waits for the way out of its subnet.
     assert changed == {GROUP, "AWS::EC2::EIP"}
     assert moved["Parameters"] == unplaced["Parameters"]
@@ -90,7 +92,7 @@ def test_subnets_of_six_zones_fit_into_a_small_vpc(synthesize: Synthesize) -> No
     ("given", "error_line"),
     [
         ({"zones": "us-east-1"}, "zones must be zones like us-east-1a, got 'us-east-1'"),
-        ({"zones": ",".join(f"us-east-1{each}" for each in "abcdefg")}, "zones must be at most 6 zones"),
+        ({"zones": ",".join(f"us-east-1{letter}" for letter in "abcdefg")}, "zones must be at most 6 zones"),
         (
             {"zones": "us-east-1a,us-east-1b", "availability_zone": "us-east-1c"},
             "availability_zone must be one of zones, us-east-1a, us-east-1b, got 'us-east-1c'",
@@ -117,8 +119,8 @@ def test_tags_leave_room_for_the_attempt_of_up(synthesize: Synthesize) -> None:
     tags = {f"team-{number}": "vision" for number in range(40)}
     expires = datetime.now(timezone.utc) + timedelta(days=30)
     made = synthesize(zones=ZONES, tags=tags, expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}", idle_stop="30m", **OPTIONS)
-    for each in resources(made, GROUP):
-        of_group = {tag["Key"] for tag in each["Properties"]["Tags"]}
+    for group in resources(made, GROUP):
+        of_group = {tag["Key"] for tag in group["Properties"]["Tags"]}
         assert len(of_group) >= len(tags) + 3
         assert len(of_group | {ATTEMPT_TAG}) <= 50  # "Tag restrictions", Amazon EC2 Auto Scaling User Guide
     with pytest.raises(SettingsError, match="tags must be at most 40, got 41"):

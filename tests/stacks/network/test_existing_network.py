@@ -26,7 +26,7 @@ def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 def test_vpc_is_looked_up_once_and_nothing_else(context: dict[str, Any], tmp_path: Path) -> None:
     _, missing = synthesize(context, tmp_path / "first")
-    assert [each["key"] for each in missing] == [PIN]
+    assert [lookup["key"] for lookup in missing] == [PIN]
     _, missing = synthesize(context | LOOKED_UP, tmp_path / "second")
     assert missing == []
 
@@ -56,7 +56,9 @@ def test_nodes_trust_the_addresses_of_their_subnets_also_in_a_secondary_block(
 def test_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tmp_path: Path) -> None:
     template, _ = synthesize(context | LOOKED_UP, tmp_path)
     kept = {
-        each["Description"].split()[1]: each["Default"] for each in template["Parameters"].values() if "Default" in each
+        parameter["Description"].split()[1]: parameter["Default"]
+        for parameter in template["Parameters"].values()
+        if "Default" in parameter
     }
     assert {name: kept[name] for name in ("vpc_id", "subnet_id", "master_subnet_id", "availability_zone")} == {
         "vpc_id": VPC,
@@ -66,7 +68,7 @@ def test_running_cluster_keeps_its_vpc_and_subnets(context: dict[str, Any], tmp_
     }
     own, _ = synthesize(context, tmp_path / "own", vpc_id=None, subnet_id=None, master_subnet_id=None)
     # The parameter is the same, so that a cluster can move neither into an existing VPC nor out of it.
-    [parameter] = [name for name, each in template["Parameters"].items() if each.get("Default") == VPC]
+    [parameter] = [name for name, declared in template["Parameters"].items() if declared.get("Default") == VPC]
     assert own["Parameters"][parameter]["Default"] == "10.0.0.0/16"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stacks.settings.network import zones_context_key
-from tests.local.aws.harness import REGION, Aws, serving
+from tests.local.control_plane.harness import REGION, Aws, serving
 from tests.stacks.command_line import REPOSITORY, Cdk
 
 SETTINGS = {"worker_count": "0", "instance_type": "c5.large"}
@@ -77,9 +77,9 @@ def test_zone_chosen_by_cloudformation_is_reported_once(aws: Aws, tmp_path: Path
     status, output = cdk.run(DEPLOY, **SETTINGS)
     assert (status, "availability_zone of a running cluster cannot change, got us-east-1a" in output) == (1, True)
     [parameter] = [
-        each["ParameterKey"]
-        for each in cdk.stacks.cloudformation.describe_stacks(StackName=cdk.cluster)["Stacks"][0]["Parameters"]
-        if each["ParameterValue"] == "unpinned"
+        parameter["ParameterKey"]
+        for parameter in cdk.stacks.cloudformation.describe_stacks(StackName=cdk.cluster)["Stacks"][0]["Parameters"]
+        if parameter["ParameterValue"] == "unpinned"
     ]
     [zone] = zones_of_subnets(cdk)
     changes(cdk, f"--parameters {parameter}={zone}", root_volume_gib="200")

@@ -22,10 +22,12 @@ def resources(template: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 def test_no_node_has_a_public_address_or_an_open_port(synthesize: Synthesize) -> None:
     template = synthesize(private=True)
     [nat] = resources(template, "AWS::EC2::NatGateway")
-    [address] = [name for name, each in template["Resources"].items() if each["Type"] == "AWS::EC2::EIP"]
+    [address] = [name for name, resource in template["Resources"].items() if resource["Type"] == "AWS::EC2::EIP"]
     assert nat["AllocationId"]["Fn::GetAtt"][0] == address
     [private] = [
-        name for name, each in template["Resources"].items() if each["Type"] == "AWS::EC2::Subnet" and "Private" in name
+        name
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::EC2::Subnet" and "Private" in name
     ]
     for group in resources(template, "AWS::AutoScaling::AutoScalingGroup"):
         assert group["VPCZoneIdentifier"] == [{"Ref": private}]
@@ -44,16 +46,16 @@ def test_no_node_has_a_public_address_or_an_open_port(synthesize: Synthesize) ->
 def test_agents_permissions_exist_before_the_nodes(synthesize: Synthesize) -> None:
     # AWS's SSM agent, denied at its first attempt, waits for minutes.
     template = synthesize(private=True)
-    for each in template["Resources"].values():
-        if each["Type"] == "AWS::AutoScaling::AutoScalingGroup":
-            assert sum("DefaultPolicy" in name for name in each["DependsOn"]) == 2
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::AutoScaling::AutoScalingGroup":
+            assert sum("DefaultPolicy" in name for name in resource["DependsOn"]) == 2
 
 
 def test_running_cluster_stays_private_or_public(template: dict[str, Any], synthesize: Synthesize) -> None:
     kept = {
-        each["Description"].split()[1]: (name, each["Default"])
-        for name, each in synthesize(private=True)["Parameters"].items()
-        if each.get("Description", "").startswith("The ")
+        parameter["Description"].split()[1]: (name, parameter["Default"])
+        for name, parameter in synthesize(private=True)["Parameters"].items()
+        if parameter.get("Description", "").startswith("The ")
     }
     name, value = kept["private"]
     assert (value, template["Parameters"][name]["Default"]) == ("true", "false")
@@ -89,7 +91,7 @@ def test_nothing_warns_that_no_port_is_open() -> None:
 
 def test_in_an_existing_vpc_both_groups_are_in_private_subnets(context: dict[str, Any], tmp_path: Path) -> None:
     _, missing = synthesize_in_vpc(context, tmp_path / "first", private=True, master_subnet_id=None)
-    assert [each["key"] for each in missing] == [PIN], "the first pass, before the lookup, refuses nothing"
+    assert [lookup["key"] for lookup in missing] == [PIN], "the first pass, before the lookup, refuses nothing"
     template, _ = synthesize_in_vpc(context | LOOKED_UP, tmp_path / "second", private=True, master_subnet_id=None)
     assert resources(template, "AWS::EC2::EIP") == []
     assert {

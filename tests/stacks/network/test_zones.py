@@ -57,7 +57,7 @@ def synthesize(
 def test_zones_are_looked_up_once(context: dict[str, Any], tmp_path: Path) -> None:
     env = cdk.Environment(account=ACCOUNT, region=REGION)
     missing, _, _ = synthesize(context, tmp_path, env=env)
-    assert [(each["key"], each["provider"]) for each in missing] == [(PIN, "availability-zones")]
+    assert [(lookup["key"], lookup["provider"]) for lookup in missing] == [(PIN, "availability-zones")]
     assert zones_context_key(ACCOUNT, REGION) == PIN
 
 

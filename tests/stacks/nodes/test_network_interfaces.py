@@ -12,8 +12,10 @@ WITH_EFA = [known for known in GPU_TYPES.values() if known.efa_interfaces]
 
 def layout(name: str) -> list[tuple[int, int, str]]:
     found = network_interfaces(GPU_TYPES[name], ["sg-1"])
-    assert all(each["Groups"] == ["sg-1"] and each["DeleteOnTermination"] for each in found)
-    return [(each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"]) for each in found]
+    assert all(interface["Groups"] == ["sg-1"] and interface["DeleteOnTermination"] for interface in found)
+    return [
+        (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"]) for interface in found
+    ]
 
 
 @pytest.mark.parametrize("name", [known.name for known in WITH_EFA])

@@ -83,7 +83,7 @@ def test_frameworks_setting_reaches_nodes_without_more_permissions(
     plain, template = synthesize(worker_count=1), synthesize(worker_count=1, frameworks=frameworks)
     assert json.dumps(f'"mxnet_environment": {message}')[1:-1] in json.dumps(template)
     policies = [
-        [resource for resource in each["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
-        for each in (plain, template)
+        [resource for resource in synthesized["Resources"].values() if resource["Type"] == "AWS::IAM::Policy"]
+        for synthesized in (plain, template)
     ]
     assert policies[0] == policies[1]

@@ -12,7 +12,7 @@ from cli.costs.parts import billed_parts
 from stacks.prices.price_list import price_list
 from stacks.prices.rate import costs_by_use, hourly_rate
 from stacks.settings.props import ClusterProps
-from tests.local.aws.templates import attribute, reference, resource
+from tests.local.control_plane.templates import attribute, reference, resource
 from tests.stacks.template_parts import Template
 
 Synthesize = Callable[..., Template]

@@ -23,7 +23,7 @@ Context = dict[str, Any]
 AMIS = st.sampled_from(["ami-0123456789abcdef0", "ami-01234567", "/team/ami", "/aws/service/a_b.c-d/latest"])
 TAG_TEXT = st.text("abzABZ019 +-=.:/@_éß漢", max_size=60)
 _RESERVATION = {"capacity_reservation": "cr-0123456789abcdef0"}
-RESERVED = [{"purchase": each} | _RESERVATION for each in ("reservation", "capacity-block")]
+RESERVED = [{"purchase": purchase} | _RESERVATION for purchase in ("reservation", "capacity-block")]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),

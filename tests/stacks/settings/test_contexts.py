@@ -96,11 +96,11 @@ def garbage_outcomes() -> list[ClusterProps | str]:
 
 
 def test_every_valid_context_is_taken_as_it_was_given() -> None:
-    assert {each.purchase for each in valid_outcomes()} == {*PURCHASES}
+    assert {props.purchase for props in valid_outcomes()} == {*PURCHASES}
 
 
 def test_nearly_valid_context_is_valid_or_one_line() -> None:
-    outcomes = [str(each) for each in nearly_valid_outcomes()]
+    outcomes = [str(settings) for settings in nearly_valid_outcomes()]
     # Otherwise the contexts would be too valid, or too invalid.
     assert any(m.startswith("unknown setting") and "did you mean" in m for m in outcomes)
     assert any(m.startswith("ClusterProps(") for m in outcomes)
@@ -123,16 +123,16 @@ def all_settings() -> list[ClusterProps]:
     Those whose end has passed are left out: they synthesize to one line instead (tests/stacks/lifetime/test_expiry.py).
     """
     outcomes = [*valid_outcomes(), *nearly_valid_outcomes(), *garbage_outcomes()]
-    accepted = {repr(each): each for each in outcomes if isinstance(each, ClusterProps)}
-    return [each for each in accepted.values() if not each.has_expired]
+    accepted = {repr(settings): settings for settings in outcomes if isinstance(settings, ClusterProps)}
+    return [props for props in accepted.values() if not props.has_expired]
 
 
 def sample() -> list[ClusterProps]:
     """Return some of the last valid settings, which are the least simple; a sixth of them have a block."""
     found = valid_outcomes()
-    blocks = [each for each in found if each.uses_capacity_block][-SAMPLE // 6 :]
+    blocks = [props for props in found if props.uses_capacity_block][-SAMPLE // 6 :]
     assert blocks
-    return [*blocks, *[each for each in found if not each.uses_capacity_block][len(blocks) - SAMPLE :]]
+    return [*blocks, *[props for props in found if not props.uses_capacity_block][len(blocks) - SAMPLE :]]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ DISTURBED = 0.1
 def bandwidths(nodes: int, rng: random.Random, slow: dict[int, float], *, disturbed: float = 0.0) -> dict[Pair, float]:
     """Return what pairs of nodes measure that differ by some percent; `slow` has the rates of some."""
     rates = [slow.get(node, 1.0) * rng.gauss(40.0, 1.5) for node in range(nodes)]
-    pairs = [pair for each in pair_rounds(nodes) for pair in each]
+    pairs = [pair for round_pairs in pair_rounds(nodes) for pair in round_pairs]
     return {
         (a, b): min(rates[a], rates[b])
         * rng.uniform(0.85, 1.0)
@@ -46,7 +46,10 @@ def test_slow_node_and_missing_gpu_are_reported(seed: int) -> None:
     found = devices(nodes)
     found[poor] = NodeDevices(name=found[poor].name, gpus=7, expected_gpus=8, efa=4, expected_efa=4)
     named = list_findings(found, measured(nodes, rng, {slow: rng.uniform(0.02, 0.5)}))
-    assert [(each.node, each.what) for each in named] == [(found[poor].name, "gpus"), (found[slow].name, "slow")]
+    assert [(finding.node, finding.what) for finding in named] == [
+        (found[poor].name, "gpus"),
+        (found[slow].name, "slow"),
+    ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

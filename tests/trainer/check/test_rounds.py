@@ -17,7 +17,7 @@ def test_every_node_meets_different_partners(nodes: int) -> None:
     for pairs in rounds:
         seen = [node for pair in pairs for node in pair]
         assert len(seen) == len(set(seen)) == nodes - nodes % 2
-    pairs = [pair for each in rounds for pair in each]
+    pairs = [pair for round_pairs in rounds for pair in round_pairs]
     assert len(pairs) == len(set(pairs))
     assert all(0 <= a < b < nodes for a, b in pairs)
     meetings = Counter(node for pair in pairs for node in pair)

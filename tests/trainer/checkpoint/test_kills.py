@@ -121,7 +121,7 @@ def assert_same(found: Checkpoint, expected: Checkpoint) -> None:
 
 def assert_alike(found: Checkpoint, expected: Checkpoint) -> None:
     """Check for similar accuracy: the step size changed after resuming."""
-    accuracies = [each.metadata.validation_accuracy for each in (found, expected)]
+    accuracies = [checkpoint.metadata.validation_accuracy for checkpoint in (found, expected)]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.25)
     assert all(np.isfinite(value).all() for value in found.state.weights.values())
 

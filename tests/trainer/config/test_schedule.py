@@ -4,7 +4,7 @@ import pytest
 
 from trainer.config.schedule import LRSchedule
 
-ARTICLE = LRSchedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
+WARMUP_TO_64_GPUS = LRSchedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ ARTICLE = LRSchedule(start=0.1, peak=6.4, warmup_epochs=5, step_epochs=(30, 60))
     ],
 )
 def test_rate_warms_up_and_steps_down(epoch: int, epoch_fraction: float, rate: float) -> None:
-    assert ARTICLE.lr(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)
+    assert WARMUP_TO_64_GPUS.lr(epoch=epoch, epoch_fraction=epoch_fraction) == pytest.approx(rate)
 
 
 def test_step_multiplies_the_rate_by_the_factor() -> None:

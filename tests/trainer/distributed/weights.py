@@ -15,5 +15,5 @@ OPTIONS = (
 def distance(weights: Weights, others: Weights) -> float:
     """Return the relative L2 distance of all weights."""
     assert list(weights) == list(others)
-    one, other = (np.concatenate([value.ravel() for value in each.values()]) for each in (weights, others))
+    one, other = (np.concatenate([value.ravel() for value in arrays.values()]) for arrays in (weights, others))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other))

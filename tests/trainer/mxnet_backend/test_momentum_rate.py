@@ -20,7 +20,7 @@ def agreed(owns: list[float], kept: dict[int, float]) -> list[float]:
     for own, rank in zip(owns, range(len(owns)), strict=True):
 
         def add_up(values: object, rank: int = rank) -> list[float]:
-            output = [[0.0, 0.0] if each not in kept else [1.0, kept[each]] for each in range(len(owns))]
+            output = [[0.0, 0.0] if row not in kept else [1.0, kept[row]] for row in range(len(owns))]
             assert values == output[rank]
             return sum_rows(
                 np.sum([split_row(each, rank=place, ranks=len(owns)) for place, each in enumerate(output)], axis=0),

@@ -202,8 +202,8 @@ def test_learning_rate_applies_from_the_next_update() -> None:
         each.optimizer_step(global_batch_size=16)
     first = make_backend().weights()
     moved, little = (
-        {name: value - first[name] for name, value in each.weights().items()}  # type: ignore[operator]  # arrays of numbers
-        for each in (backend, slow)
+        {name: value - first[name] for name, value in trained.weights().items()}  # type: ignore[operator]  # arrays of numbers
+        for trained in (backend, slow)
     )
     assert all(np.allclose(moved[name], 100 * little[name], rtol=0.01, atol=1e-5) for name in first)
 

@@ -98,7 +98,7 @@ def test_accumulated_batches_equal_one_batch(parts: int) -> None:
     options = {"network": PERCEPTRON}
     whole, accumulated = make(**options), make(accumulation=parts, **options)
     assert distance(steps(accumulated), steps(whole)) < 1e-6
-    results = [each.forward_backward(IMAGES, LABELS) for each in (accumulated, whole)]
+    results = [trained.forward_backward(IMAGES, LABELS) for trained in (accumulated, whole)]
     assert results[0].loss_sum == pytest.approx(results[1].loss_sum)
     assert results[0].correct == results[1].correct
     assert steps(accumulated, 1, IMAGES[:1], LABELS[:1]).keys()
@@ -122,8 +122,8 @@ def test_accumulated_batches_are_loaded_one_by_one() -> None:
     assert images.shape == (22, *SHAPE)
     assert backend.forward_backward(images, labels) == whole.forward_backward(IMAGES[:22], LABELS[:22])
     assert samples.reads == [6, 6, 5, 5]
-    for each in (backend, whole):
-        each.optimizer_step(global_batch_size=22)
+    for trained in (backend, whole):
+        trained.optimizer_step(global_batch_size=22)
     assert digest(backend.weights()) == digest(whole.weights())
     images, labels = backend.make_batch_loader(DATA)(samples, np.arange(22))
     assert backend.count_correct(images, labels) == whole.count_correct(IMAGES[:22], LABELS[:22])
@@ -180,13 +180,13 @@ def test_deferred_backend_takes_the_same_steps(mode: ComputeMode) -> None:
     backend, late = (make(mode=mode, is_deferred=late, network=PERCEPTRON) for late in (False, True))
     first, second = (backend.forward_backward(IMAGES, LABELS), late.forward_backward(IMAGES, LABELS))
     assert second.loss_sum == second.correct == 0
-    for each in (backend, late):
-        each.optimizer_step(global_batch_size=len(LABELS))
+    for trained in (backend, late):
+        trained.optimizer_step(global_batch_size=len(LABELS))
     assert late.forward_backward(IMAGES, LABELS) == replace(first, delay_steps=1)
     assert late.take_deferred() == backend.forward_backward(IMAGES, LABELS)
     assert late.take_deferred() is backend.take_deferred() is None
-    for each in (backend, late):
-        each.optimizer_step(global_batch_size=len(LABELS))
+    for trained in (backend, late):
+        trained.optimizer_step(global_batch_size=len(LABELS))
     assert distance(late.weights(), backend.weights()) < 1e-6
 
 

@@ -59,7 +59,7 @@ def test_kms_key_is_described_only_if_it_is_set_and_not_the_default(account: Acc
 def test_missing_statement_is_a_problem_and_is_printed(
     with_key: Account, lacking: dict[str, Any], message: str, missing: dict[str, Any]
 ) -> None:
-    has_key(with_key, *(each for each in (OWNER, USE, GRANT, LOGS) if each is not lacking))
+    has_key(with_key, *(statement for statement in (OWNER, USE, GRANT, LOGS) if statement is not lacking))
     if lacking is USE:
         asked = {"KeyId": KEY, "GranteePrincipal": ROLE}
         with_key.answers("kms", "list_grants", {"Grants": []}, asked)

@@ -98,8 +98,8 @@ def test_cloudformation_may_schedule_the_end(account: Account, denied: str) -> N
     simulates(account, on_schedule, {name: decisions[name] for name in SCHEDULES})
     simulates(account, on_role, {"iam:PassRole": decisions["iam:PassRole"]})
     found = account.check(permissions.check_schedule_permissions)
-    assert [each.level == "problem" for each in found] == [denied in SCHEDULES, denied == "iam:PassRole"]
-    assert all(each.sentence.endswith(f"may not {denied}") for each in found if each.level == "problem")
+    assert [finding.level == "problem" for finding in found] == [denied in SCHEDULES, denied == "iam:PassRole"]
+    assert all(finding.sentence.endswith(f"may not {denied}") for finding in found if finding.level == "problem")
 
 
 def test_cluster_without_an_end_needs_no_schedules(account: Account) -> None:

@@ -30,8 +30,8 @@ def test_account_without_the_role_gets_the_command(account: Account, decision: s
         {"PolicySourceArn": EXECUTOR, "ActionNames": [action], "ResourceArns": [ARN]},
     )
     found = account.check(check_auto_scaling_role)
-    assert [each.level for each in found] == levels
-    assert all(each.fix.endswith(FIX) for each in found)
+    assert [finding.level for finding in found] == levels
+    assert all(finding.fix.endswith(FIX) for finding in found)
 
 
 def test_own_kms_key_requires_the_auto_scaling_role(account: Account) -> None:

@@ -28,7 +28,7 @@ ENDED = "Deep Learning OSS Nvidia Driver AMI GPU PyTorch 2.7 (Ubuntu 22.04) 2026
 def test_old_image_is_reported(described: dict[str, Any], sentence: str | None) -> None:
     image: Any = {"ImageId": "ami-1", **described}
     found = list(age(image, today=TODAY, renew_fix="renew it", other_family_fix="change it"))
-    assert [each.level for each in found] == (["warning"] if sentence else [])
+    assert [finding.level for finding in found] == (["warning"] if sentence else [])
     if sentence:
         assert sentence in found[0].sentence
         # A discontinued family has no newer image.

@@ -99,7 +99,7 @@ def test_block_times_and_effects_of_a_change_are_reported(account: Account, depl
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(deployed))
     found = account.check(check_reservation)
-    assert [each.level for each in found] == levels
+    assert [finding.level for finding in found] == levels
     assert found[1].sentence == (
         f"the nodes start at 2998-12-01T11:30:00Z and end at 2999-01-15T10:50:00Z, because {RESERVATION} ends at "
         "2999-01-15T11:30:00Z"
@@ -126,8 +126,8 @@ def test_block_that_cannot_hold_the_cluster_is_a_problem(
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | change)
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
-    found = [each for each in account.check(check_reservation) if each.level == "problem"]
-    assert [each.sentence for each in found] == [f"{RESERVATION} {sentence}"]
+    found = [finding for finding in account.check(check_reservation) if finding.level == "problem"]
+    assert [finding.sentence for finding in found] == [f"{RESERVATION} {sentence}"]
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_deploy_too_late_for_the_start_is_reported(account: Account, starts_in_m
     account.settings |= {"purchase": "capacity-block"}
     holds(account, BLOCK | {"StartDate": datetime.now(timezone.utc) + timedelta(minutes=starts_in_min)})
     account["cloudformation"].add_client_error("describe_stacks", **NEW_STACK)
-    late = [each for each in account.check(check_reservation) if each.level == "warning"]
-    assert [each.sentence.startswith(f"{RESERVATION}{message}") for each in late] == ([True] if message else [])
-    assert all("dlcluster resume after the deploy" in str(each) for each in late)
+    late = [finding for finding in account.check(check_reservation) if finding.level == "warning"]
+    assert [finding.sentence.startswith(f"{RESERVATION}{message}") for finding in late] == ([True] if message else [])
+    assert all("dlcluster resume after the deploy" in str(finding) for finding in late)
 
 
 @pytest.mark.parametrize(("kept", "is_right"), [("2999-01-15T11:30:00.000Z", True), ("2999-01-14T11:30:00Z", False)])
@@ -150,9 +150,9 @@ def test_outdated_block_dates_in_cdk_context_are_a_problem(account: Account, kep
     account.cdk_context[key.replace(RESERVATION, "cr-other")] = [{"StartDate": kept, "EndDate": kept}]
     holds(account, BLOCK)
     account.answers("cloudformation", "describe_stacks", stack(RESERVATION))
-    [*stale] = [each for each in account.check(check_reservation) if each.level == "problem"]
+    [*stale] = [finding for finding in account.check(check_reservation) if finding.level == "problem"]
     message = f"EndDate of {RESERVATION} is 2999-01-15T11:30:00Z, and cdk.context.json has {kept}"
-    assert [(each.sentence, each.fix) for each in stale] == (
+    assert [(finding.sentence, finding.fix) for finding in stale] == (
         [] if is_right else [(message, f"cdk context --reset '{key}'")]
     )
 

@@ -33,7 +33,7 @@ def test_master_of_another_family_counts_against_another_quota(account: Account,
         quota("ec2", code, allowed)
         runs(account, [])
     found = account.check(capacity.check_vcpu_quota)
-    assert [(each.level, each.sentence.partition(";")[0]) for each in found] == [
+    assert [(finding.level, finding.sentence.partition(";")[0]) for finding in found] == [
         ("ok", "1 x g6.xlarge are 4 vCPUs"),
         ("problem", "1 x m7i.xlarge are 4 vCPUs"),
     ]

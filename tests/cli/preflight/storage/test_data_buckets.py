@@ -52,7 +52,7 @@ def test_owner_of_another_accounts_bucket_gets_the_permissions(
     found = account_with_data_bucket.finds(data_buckets.check_data_buckets)
     assert (found.level, found.sentence.endswith("you may not list it")) == ("warning", not visible)
     listing, objects = json.loads(found.fix.partition(": ")[2])
-    assert {each["Principal"]["AWS"] for each in (listing, objects)} == {f"arn:aws:iam::{ACCOUNT}:root"}
+    assert {statement["Principal"]["AWS"] for statement in (listing, objects)} == {f"arn:aws:iam::{ACCOUNT}:root"}
     assert (listing["Resource"], objects["Resource"]) == ("arn:aws:s3:::images", "arn:aws:s3:::images/2026/*")
     assert listing["Condition"] == {"StringLike": {"s3:prefix": ["2026", "2026/*"]}}
     assert "s3:PutObject" in objects["Action"]

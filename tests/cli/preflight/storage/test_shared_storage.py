@@ -219,7 +219,7 @@ def lustre(account_with_existing_vpc: Account) -> Account:
 
 
 def allow_ports(account: Account, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]) -> None:
-    groups = [{"IpPermissions": [each], "IpPermissionsEgress": egress} for each in ingress]
+    groups = [{"IpPermissions": [permission], "IpPermissionsEgress": egress} for permission in ingress]
     account.answers("ec2", "describe_security_groups", {"SecurityGroups": groups})
 
 

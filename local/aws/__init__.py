@@ -1,1 +1,0 @@
-"""Serve the control plane of the local AWS: moto, extended by the behavior that it lacks."""

@@ -1,1 +1,0 @@
-"""Make nodes, networks and firewalls match what EC2 reports."""
