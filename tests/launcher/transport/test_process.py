@@ -10,16 +10,20 @@ from launcher.transport.process import PipedProcess
 
 
 def open_descriptors() -> set[str]:
-    # Nothing that an earlier test has left may be closed meanwhile.
     gc.collect()
     return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def assert_none_opened_since(before: set[str]) -> None:
+    # A thread of an earlier test may close descriptors meanwhile.
+    assert not open_descriptors() - before
 
 
 def test_missing_program_leaves_no_descriptor_open() -> None:
     before = open_descriptors()
     with pytest.raises(FileNotFoundError):
         PipedProcess.start(["/nowhere/ssh"])
-    assert open_descriptors() == before
+    assert_none_opened_since(before)
 
 
 def test_lack_of_descriptors_leaves_none_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,4 +38,4 @@ def test_lack_of_descriptors_leaves_none_open(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "pipe", scarce)
     with pytest.raises(OSError, match="Too many open files"):
         PipedProcess.start(["true"])
-    assert open_descriptors() == before
+    assert_none_opened_since(before)
