@@ -117,9 +117,10 @@ class MasterConnection:
     @contextmanager
     def _channel(self, command: str, *, forward_agent: bool = False) -> Iterator[paramiko.Channel]:
         try:
-            with closing(self._transport.open_session(timeout=CONNECT_TIMEOUT_S)) as channel:
+            with closing(self._transport.open_session(timeout=CONNECT_TIMEOUT_S)) as channel, ExitStack() as forwarding:
                 if forward_agent and agent_has_keys():
-                    AgentRequestHandler(channel)
+                    # Its threads must end before the connection does: paramiko's raise if they find it closed.
+                    forwarding.callback(AgentRequestHandler(channel).close)
                 channel.exec_command(command)
                 yield channel
         except BrokenPipeError:

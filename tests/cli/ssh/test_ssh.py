@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from paramiko.agent import AgentRemoteProxy
 
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
@@ -262,6 +264,21 @@ def test_run_forwards_the_agent(site: Site, capfd: pytest.CaptureFixture[str], m
     monkeypatch.setenv("SSH_AUTH_SOCK", site.environment["SSH_AUTH_SOCK"])
     assert run_command(site.target(), "ssh-add -l", stdout_fd=1, stderr_fd=2) == 0
     assert "(ED25519)" in capfd.readouterr().out
+
+
+def test_run_ends_the_agents_threads_before_the_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", site.environment["SSH_AUTH_SOCK"])
+    left_open = """
+import os, socket, time
+agent = socket.socket(socket.AF_UNIX)
+agent.connect(os.environ["SSH_AUTH_SOCK"])
+if not os.fork():
+    os.closerange(0, 3)
+    time.sleep(3)
+"""
+    with open_connection(site.target()) as master:
+        assert master.stream(f"python3 -c {shlex.quote(left_open)}", stdout_fd=1, stderr_fd=2, forward_agent=True) == 0
+        assert [thread for thread in threading.enumerate() if isinstance(thread, AgentRemoteProxy)] == []
 
 
 def test_run_fails_when_the_host_key_is_not_the_tables(site: Site) -> None:
