@@ -71,7 +71,7 @@ def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node
         f'SetEnv "PATH={Path(sys.executable).parent}:/usr/bin:/bin" "HOME={home}"\n'
         "PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
     )
-    command = [SSHD, "-D", "-e", "-f", config]
+    command = [SSHD, "-D", "-e", "-f", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as process:
         assert process.stderr is not None
         try:
