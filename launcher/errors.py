@@ -50,11 +50,11 @@ class UnreachableError(LaunchError):
 class BusyError(LaunchError):
     """The job's nodes are in use; nothing was started."""
 
-    def __init__(self, reason: str, *, detail: str, nodes: Mapping[str, str] | None = None) -> None:
+    def __init__(self, reason: str, *, detail: str, users_by_node: Mapping[str, str] | None = None) -> None:
         super().__init__(reason)
         self.detail = detail
         """The job or process that uses the GPUs, without advice."""
-        self.nodes = nodes or {}
+        self.users_by_node = users_by_node or {}
         """Users of each node's GPUs, by the node's name; empty if other nodes would not help."""
 
 

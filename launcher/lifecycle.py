@@ -83,16 +83,16 @@ async def run_until_signal(
     job: JobSpec, *, recorder: JobRecorder, cwd: str, streams: Streams, pool: ConnectionPool | None = None
 ) -> Failure | None:
     """Run `job`; a signal ends its ranks on every node and counts as the job's failure."""
-    jobs = jobs_directory()
+    jobs_dir = jobs_directory()
     context = JobContext(
         job_id=recorder.job_id,
         cwd=cwd,
         streams=streams,
         observer=recorder,
-        restart_host_allocator=HostAllocator(recorder.job_id, jobs=jobs, record=recorder.on_allocated),
+        restart_host_allocator=HostAllocator(recorder.job_id, jobs_dir=jobs_dir, record=recorder.on_allocated),
         pool=pool,
     )
-    queue_context = QueueContext(job_id=recorder.job_id, jobs=jobs, streams=streams, observer=recorder)
+    queue_context = QueueContext(job_id=recorder.job_id, jobs_dir=jobs_dir, streams=streams, observer=recorder)
     job_task = asyncio.ensure_future(
         run_in_queue(
             job,
@@ -127,7 +127,7 @@ async def run_until_signal(
 async def run_in_queue(
     job: JobSpec, queue_context: QueueContext, *, run_on_nodes: Callable[[JobSpec, bool], Awaitable[Failure | None]]
 ) -> Failure | None:
-    """Allocate the job's nodes and run it there; a job with --wait queues again if they turn out to be in use.
+    """Allocate the job's nodes and run it there; a job with --wait waits again if they turn out to be in use.
 
     `run_on_nodes` gets the job with its current nodes, and True if the job has waited.
     """

@@ -27,16 +27,24 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NodeRange:
+    """Smallest and largest number of nodes."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QueuePolicy:
-    """Terms on which a job queues for its nodes (launcher.job_queue)."""
+    """Terms on which a job waits in the queue for its nodes (launcher.job_queue)."""
 
     timeout_s: float
     """Longest time in the queue, in seconds; infinite for no limit."""
     exclusive: bool
     """True if its GPUs (or nodes, if they have none) must be free of running jobs. False: trust only the nodes'
     reports."""
-    nodes: tuple[int, int] | None = None
-    """Smallest and largest number of nodes; None: all that are up when its turn comes."""
+    nodes: NodeRange | None = None
+    """Nodes that it asks for; None: all that are up when its turn comes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +84,7 @@ class JobSpec:
     has_gpus: bool = False
     """True if the cluster's nodes have GPUs, which no two jobs may share."""
     queue_policy: QueuePolicy | None = None
-    """Terms on which the job queues for its nodes; None: it is refused while they are in use."""
+    """Terms on which the job waits for its nodes; None: it is refused while they are in use."""
     connection_idle_s: float = 0.0
     """Seconds that a successful job's connections stay open for the next launch."""
     sync: SyncRequest | None = None

@@ -8,9 +8,11 @@ import pytest
 
 from stacks.prices.price_list import price_list
 from stacks.settings.props import ClusterProps
+from tests.layout import FOLDERS
 
 REPOSITORY = Path(__file__).parents[1]
-TEXT = "".join((REPOSITORY / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))
+GUIDE = (REPOSITORY / "CONTRIBUTING.md").read_text()
+TEXT = (REPOSITORY / "README.md").read_text() + GUIDE
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,15 @@ def test_make_targets_in_the_readme_exist(target: str) -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([\w/.-]+)(?:#[\w-]+)?\)", TEXT))))
 def test_files_linked_in_the_readme_exist(path: str) -> None:
     assert (REPOSITORY / path).exists()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`(\w+/[\w/.-]*)`", GUIDE))))
+def test_paths_in_the_contributors_guide_exist(path: str) -> None:
+    assert (REPOSITORY / path).exists()
+
+
+def test_contributors_guide_has_a_row_for_every_folder() -> None:
+    assert set(re.findall(r"^\| `(\w+)/` ", GUIDE, re.MULTILINE)) == FOLDERS - {"bin"}
 
 
 def test_settings_on_the_command_line() -> None:

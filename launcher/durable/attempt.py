@@ -41,11 +41,11 @@ class DurableAttempt:
     def stays_open(self, failure: Failure, state: JobState) -> bool:
         """Return True if the nodes caused the failure and nobody has stopped the job.
 
-        A first attempt that neither ran nor queued is refused, like any other job. So is one whose nodes cannot run it,
-        however long it queued.
+        A first attempt that neither ran nor waited is refused, like any other job. So is one whose nodes cannot run it,
+        however long it waited.
         """
-        has_queued = state is JobState.WAITING and failure.cause is not FailureCause.REFUSAL
-        has_begun = self.number > 1 or state is JobState.RUNNING or has_queued
+        has_waited = state is JobState.WAITING and failure.cause is not FailureCause.REFUSAL
+        has_begun = self.number > 1 or state is JobState.RUNNING or has_waited
         ends_job = failure.cause in (FailureCause.PROCESS_EXIT, FailureCause.QUEUE_TIMEOUT)
         return has_begun and not ends_job and is_open(self.job_id)
 

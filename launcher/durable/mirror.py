@@ -155,7 +155,7 @@ def is_older(job_id: str, seconds: float) -> bool:
     return time.time() - (durable_directory(job_id) / DURABLE_RECORD_FILE).stat().st_mtime > seconds
 
 
-def is_queued(job_id: str) -> bool:
+def is_waiting(job_id: str) -> bool:
     """Return True if the job's launcher is waiting for nodes that other jobs use."""
     record = read_record(jobs_directory() / job_id)
     return record is not None and record.waiting is not None

@@ -114,7 +114,7 @@ class DurableJobService:
         if not self._check_submitted(record):
             return False
         is_running = self._is_running(record.job.id)
-        if is_running and mirror.is_queued(record.job.id):
+        if is_running and mirror.is_waiting(record.job.id):
             self._crash_loop_backoff.record_start(record)
             return False
         self._crash_loop_backoff.observe(record, is_running=is_running)

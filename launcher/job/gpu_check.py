@@ -10,7 +10,7 @@ from launcher.errors import BusyError
 from launcher.frameworks import load_framework
 from launcher.hosts.hostfile import Host
 from launcher.spec import JobSpec
-from launcher.transport.gpus_in_use import Gpus, GpusInUse
+from launcher.transport.gpus_in_use import GpuProcess, Gpus, GpusInUse
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -48,7 +48,9 @@ def check_gpus(job: JobSpec, in_use: Sequence[GpusInUse]) -> None:
     if conflicts:
         detail = ", ".join(conflicts.values())
         advice = "--wait queues the job, --force starts anyway"
-        raise BusyError(f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail, nodes=conflicts)
+        raise BusyError(
+            f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail, users_by_node=conflicts
+        )
 
 
 def _conflicts(allocated: Gpus, report: GpusInUse) -> list[str]:
@@ -56,7 +58,7 @@ def _conflicts(allocated: Gpus, report: GpusInUse) -> list[str]:
     jobs = [f"job {job}" for job, gpus in report.jobs.items() if overlap(allocated, gpus)]
     if jobs:
         return jobs
-    return [f"GPU {index} by {user}" for index, uuid, user in report.processes if _includes(allocated, index, uuid)]
+    return [f"GPU {user.gpu_index} by {user.process}" for user in report.processes if _includes(allocated, user)]
 
 
 def overlap(one: Gpus, other: Gpus) -> bool:
@@ -67,5 +69,7 @@ def overlap(one: Gpus, other: Gpus) -> bool:
     return bool(set(one) & set(other))
 
 
-def _includes(allocated: Gpus, index: str, uuid: str) -> bool:
-    return allocated is None or index in allocated or any(uuid.startswith(prefix) for prefix in allocated)
+def _includes(allocated: Gpus, user: GpuProcess) -> bool:
+    if allocated is None or user.gpu_index in allocated:
+        return True
+    return any(user.gpu_uuid.startswith(prefix) for prefix in allocated)

@@ -1,1 +1,1 @@
-"""Queue jobs for nodes that other jobs use: ``launch --wait``, and durable jobs."""
+"""Have jobs wait for nodes that other jobs use: ``launch --wait``, and durable jobs."""

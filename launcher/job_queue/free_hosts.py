@@ -53,10 +53,10 @@ def _jobs_using(host: Host, job: JobSpec, record: JobRecord, others: Sequence[Jo
 class HostAllocator:
     """Allocator of hosts, which keeps two jobs from restarting on the same nodes."""
 
-    def __init__(self, job_id: str, *, jobs: Path, record: Callable[[JobSpec], None]) -> None:
+    def __init__(self, job_id: str, *, jobs_dir: Path, record: Callable[[JobSpec], None]) -> None:
         """`record` writes the nodes that the job takes into its record (QueueObserver.on_allocated)."""
         self._job_id = job_id
-        self._jobs = jobs
+        self._jobs_dir = jobs_dir
         self._record = record
 
     def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
@@ -82,7 +82,7 @@ class HostAllocator:
 
     async def allocate(self, job: JobSpec) -> str:
         """Record that the job starts again on its hosts; return the reason if another job has just taken one."""
-        async with locked_queue(self._jobs):
+        async with locked_queue(self._jobs_dir):
             own_record, others = self._read()
             users = []
             if own_record is not None and not _shares_nodes(job):
@@ -93,7 +93,7 @@ class HostAllocator:
         return ""
 
     def _read(self) -> tuple[JobRecord | None, list[JobRecord]]:
-        return own_and_others(live_jobs(self._jobs), self._job_id)
+        return own_and_others(live_jobs(self._jobs_dir), self._job_id)
 
 
 def _starts_on_first(job: JobSpec) -> bool:

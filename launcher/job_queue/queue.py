@@ -1,4 +1,4 @@
-"""Order the jobs queued on this machine: first come, first served.
+"""Order the jobs that wait on this machine: first come, first served.
 
 No list is stored. A job's position follows from its record, which counts while its launcher holds the job's lock, so a
 dead job loses its position. Durable and other jobs share one queue, in the order of their submission.
@@ -17,10 +17,10 @@ from launcher.job_records.lock import launcher_is_alive
 from launcher.job_records.records import JobRecord, JobState, read_record
 
 
-def live_jobs(jobs: Path) -> list[JobRecord]:
+def live_jobs(jobs_dir: Path) -> list[JobRecord]:
     """Return the records of all jobs whose launcher is alive."""
-    records = (read_record(directory) for directory in sorted(jobs.glob("*")))
-    return [record for record in records if record is not None and _is_live(jobs / record.id, record)]
+    records = (read_record(directory) for directory in sorted(jobs_dir.glob("*")))
+    return [record for record in records if record is not None and _is_live(jobs_dir / record.id, record)]
 
 
 def _is_live(directory: Path, record: JobRecord) -> bool:
@@ -56,7 +56,7 @@ def jobs_on_nodes_of(record: JobRecord, others: Sequence[JobRecord]) -> list[Job
 
 
 def jobs_overtaken_by(record: JobRecord, others: Sequence[JobRecord]) -> list[JobRecord]:
-    """Return the queued jobs that this job would overtake on their nodes."""
+    """Return the waiting jobs that this job would overtake on their nodes."""
     ahead = jobs_ahead_of(record, others)
     ahead += [other for other in others if other.starting and other not in ahead]
     return [other for other in ahead if other.waits and share_nodes(record, other)]

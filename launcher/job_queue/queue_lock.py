@@ -20,9 +20,9 @@ POLL_S = 0.05
 
 
 @asynccontextmanager
-async def locked_queue(jobs: Path) -> AsyncIterator[None]:
-    """Lock the queue of these jobs. Raises LaunchError at the deadline."""
-    path = jobs.with_name(LOCK)
+async def locked_queue(jobs_dir: Path) -> AsyncIterator[None]:
+    """Lock the queue of the jobs in this directory. Raises LaunchError at the deadline."""
+    path = jobs_dir.with_name(LOCK)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:

@@ -17,7 +17,7 @@ from launcher.job_records.lock import is_on_other_machine
 from launcher.job_records.records import JobRecord, JobState
 from launcher.output.notes import print_note
 from launcher.output.sink import Streams
-from launcher.spec import JobSpec, QueuePolicy
+from launcher.spec import JobSpec, NodeRange, QueuePolicy
 from launcher.transport.protocol import FrameType
 
 POLL_S = 1.0
@@ -32,13 +32,13 @@ Meanwhile the job takes other nodes, if enough are free.
 class QueueObserver(Protocol):
     """Recorder of the job's position in the queue (launcher.job_records.recorder)."""
 
-    def on_queued(self, text: str, *, queue_position: int) -> None:
+    def on_waiting(self, text: str, *, queue_position: int) -> None:
         """Handle a change of the job's queue position, counted from 1; `text` describes it for the user."""
 
     def on_allocated(self, job: JobSpec) -> None:
         """Handle the allocation of the nodes of `job`: from now on the job owns them."""
 
-    def on_requeued(self) -> None:
+    def on_waiting_again(self) -> None:
         """Handle the loss of the allocation: the job has to wait in the queue again."""
 
 
@@ -47,19 +47,19 @@ class QueueContext:
     """Context in which a job waits for its turn: the directory of its record, its outputs and its observer."""
 
     job_id: str
-    jobs: Path
+    jobs_dir: Path
     """Directory of this machine's jobs."""
     streams: Streams
     observer: QueueObserver
 
 
-def select_nodes(job: JobSpec, job_id: str, *, jobs: Path) -> JobSpec:
+def select_nodes(job: JobSpec, job_id: str, *, jobs_dir: Path) -> JobSpec:
     """Select the nodes of a job without --wait: free nodes if there are enough.
 
     Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
     for a job that starts at the same moment as this one.
     """
-    own_record, others = own_and_others(live_jobs(jobs), job_id)
+    own_record, others = own_and_others(live_jobs(jobs_dir), job_id)
     if own_record is None:
         return job
     # Jobs of other machines that share this home directory are known late; the nodes report them.
@@ -86,8 +86,8 @@ def _waits_in_queue(record: JobRecord) -> bool:
 
 async def allocate_now(job: JobSpec, queue_context: QueueContext) -> JobSpec:
     """Allocate the nodes of a job without --wait at once: record that the job has them. Return the job on its nodes."""
-    async with locked_queue(queue_context.jobs):
-        chosen = job if job.force else select_nodes(job, queue_context.job_id, jobs=queue_context.jobs)
+    async with locked_queue(queue_context.jobs_dir):
+        chosen = job if job.force else select_nodes(job, queue_context.job_id, jobs_dir=queue_context.jobs_dir)
         queue_context.observer.on_allocated(chosen)
     if chosen.hosts != job.hosts:
         await print_note(describe_choice(chosen, requested=job.hosts), queue_context.streams[FrameType.STDERR])
@@ -115,9 +115,9 @@ class Turn:
         self._queue_context = queue_context
         self._clock = asyncio.get_running_loop().time
         self._deadline = self._clock() + policy.timeout_s
-        self._in_use: dict[str, str] = {}
+        self._busy_nodes: dict[str, str] = {}
         """Nodes left out until `_retry_at`, with the users of their GPUs."""
-        self._delay = ""
+        self._delay_reason = ""
         """Reason why the job waits until `_retry_at`, whichever nodes are free."""
         self._retry_at = 0.0
         self._last_report = ""
@@ -132,12 +132,12 @@ class Turn:
     def try_later(self, error: BusyError) -> None:
         """Skip the busy nodes for RETRY_S; if the error names none, delay the whole job by that time."""
         self._retry_at = self._clock() + RETRY_S
-        if error.nodes:
-            self._in_use |= error.nodes
+        if error.users_by_node:
+            self._busy_nodes |= error.users_by_node
         else:
-            self._delay = error.detail
+            self._delay_reason = error.detail
         self._was_refused = True
-        self._queue_context.observer.on_requeued()
+        self._queue_context.observer.on_waiting_again()
 
     async def wait_and_allocate(self) -> JobSpec:
         """Wait for the turn and allocate the nodes; return the job with its current nodes.
@@ -146,7 +146,7 @@ class Turn:
         """
         while True:
             requested, unready_reason = with_current_hosts(self._job, self._policy)
-            async with locked_queue(self._queue_context.jobs):
+            async with locked_queue(self._queue_context.jobs_dir):
                 check = self._check_turn(requested, unready_reason)
                 if check.blocked_by is None:
                     self._queue_context.observer.on_allocated(check.job)
@@ -164,38 +164,38 @@ class Turn:
 
     def _check_turn(self, job: JobSpec, unready_reason: str) -> TurnCheck:
         """Look at the queue and the nodes; choose free nodes for the job if no earlier job waits."""
-        record, others = own_and_others(live_jobs(self._queue_context.jobs), self._queue_context.job_id)
+        record, others = own_and_others(live_jobs(self._queue_context.jobs_dir), self._queue_context.job_id)
         if record is None:
             raise LaunchError("--wait needs a record of the job, and none can be written")
         if self._clock() >= self._retry_at:
-            self._in_use, self._delay = {}, ""
+            self._busy_nodes, self._delay_reason = {}, ""
         ahead = jobs_ahead_of(with_allocation(record, job), others)
         if not (ahead or unready_reason or self._policy.nodes is None):
             # Jobs that may share nodes start on all that they ask for.
-            min_nodes = self._policy.nodes[0] if self._policy.exclusive else None
-            job = select_free_nodes(job, record, others, in_use=self._in_use, min_nodes=min_nodes)
+            min_nodes = self._policy.nodes.min if self._policy.exclusive else None
+            job = select_free_nodes(job, record, others, in_use=self._busy_nodes, min_nodes=min_nodes)
         record = with_allocation(record, job)
         blocking = jobs_on_nodes_of(record, others) if self._policy.exclusive else []
         reasons = [f"{name_job(blocking[0])} has them"] if blocking else []
         reasons += [f"after {name_job(ahead[-1])}"] if ahead else []
-        reasons += filter(None, (unready_reason, self._delay, self._describe_use(job)))
+        reasons += filter(None, (unready_reason, self._delay_reason, self._describe_use(job)))
         return TurnCheck(job=job, position=len(ahead) + 1, blocked_by=next(iter(reasons), None))
 
     def _describe_use(self, job: JobSpec) -> str:
         """Say what uses the job's nodes, and how many others are in use; empty if nothing uses them."""
-        own_users = [self._in_use[name] for name in map(str, job.hosts) if name in self._in_use]
-        others = len(self._in_use) - len(own_users)
+        own_users = [self._busy_nodes[name] for name in map(str, job.hosts) if name in self._busy_nodes]
+        others = len(self._busy_nodes) - len(own_users)
         return ", ".join(own_users) + (f" and {others} more" if own_users and others else "")
 
     def _describe_size(self, job: JobSpec) -> str:
-        min_nodes = self._policy.nodes[0] if self._policy.nodes else len(job.hosts)
+        min_nodes = self._policy.nodes.min if self._policy.nodes else len(job.hosts)
         max_nodes = max(len(job.hosts), min_nodes)
         return count_nodes(max_nodes) if min_nodes == max_nodes else f"{min_nodes} to {count_nodes(max_nodes)}"
 
     async def _print_choice(self, job: JobSpec, *, requested: Sequence[Host]) -> None:
         """Print once on which nodes the job starts, or tries to: it may look for free nodes for hours."""
-        if self._in_use:
-            reason = f"because GPUs are in use ({first_and_others([*self._in_use.values()])})"
+        if self._busy_nodes:
+            reason = f"because GPUs are in use ({first_and_others([*self._busy_nodes.values()])})"
             text = f"trying {describe_hosts(job.hosts, requested=job.hosts)}, {reason}"
         else:
             text = describe_choice(job, requested=requested)
@@ -207,7 +207,7 @@ class Turn:
         if self._queue_context.streams[FrameType.STDOUT].reader_has_gone():
             raise LaunchError("left the queue: the job's output is no longer read")
         if text != self._last_report:
-            self._queue_context.observer.on_queued(text, queue_position=position)
+            self._queue_context.observer.on_waiting(text, queue_position=position)
             self._last_report = text
             await print_note(f"waiting, {text}", self._queue_context.streams[FrameType.STDERR])
 
@@ -229,13 +229,13 @@ def with_current_hosts(job: JobSpec, queue_policy: QueuePolicy) -> tuple[JobSpec
         listed = job.host_source.read()
     except UsageError as error:
         return job, str(error)
-    min_nodes, max_nodes = queue_policy.nodes or (1, len(listed))
-    if len(listed) < min_nodes:
+    wanted = queue_policy.nodes or NodeRange(min=1, max=len(listed))
+    if len(listed) < wanted.min:
         declared = declared_nodes() if job.host_source.of_cluster else None
-        if declared is not None and declared < min_nodes:
-            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {min_nodes}")
-        return job, f"{len(listed)} of {min_nodes} nodes are up"
-    hosts = listed[:max_nodes]
+        if declared is not None and declared < wanted.min:
+            raise LaunchError(f"the cluster declares {count_nodes(declared)} now, the job needs {wanted.min}")
+        return job, f"{len(listed)} of {wanted.min} nodes are up"
+    hosts = listed[: wanted.max]
     if hosts == job.hosts:
         return job, ""
     policy = replace(job.restart_policy, min_nodes=min(job.restart_policy.min_nodes, len(hosts)))

@@ -118,8 +118,8 @@ class JobRecorder:
             with suppress(OSError):
                 touch_lock(self._directory)
 
-    def on_queued(self, text: str, *, queue_position: int) -> None:
-        """Record the job's position in the queue."""
+    def on_waiting(self, text: str, *, queue_position: int) -> None:
+        """Record that the job waits, at this position in the queue."""
         self._change(state=JobState.WAITING, queue_position=queue_position, waiting=text)
         self._report_start()
 
@@ -127,12 +127,12 @@ class JobRecorder:
         """Record that the job owns the nodes of `job`, before it connects to them."""
         self._change(starting=True, hosts=tuple(map(str, job.hosts)), gpus=allocated_gpus(job))
 
-    def on_requeued(self) -> None:
-        """Record that the job is queued again."""
+    def on_waiting_again(self) -> None:
+        """Record that the job waits in the queue again."""
         self._change(starting=False)
 
     def _report_start(self) -> None:
-        """Report, once, that the job runs or is queued."""
+        """Report, once, that the job runs or waits."""
         on_start, self._on_start = self._on_start, None
         if on_start is not None:
             on_start()

@@ -108,7 +108,7 @@ class JobRecord:
     gpus: dict[str, list[str] | None] = field(default_factory=dict)
     """GPUs that the job takes on each host; None for all."""
     waits: bool = False
-    """True if the job may queue for nodes in use (``--wait``); False if it is refused instead."""
+    """True if the job may wait for nodes in use (``--wait``); False if it is refused instead."""
     queue_position: int | None = None
     """Position in the queue, from 1; None if the job is not in the queue."""
     waiting: str | None = None

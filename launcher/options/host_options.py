@@ -10,8 +10,9 @@ from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
 from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
-from launcher.options.torchrun_options import AUTO_COUNTS, NodeRange, auto_ranks, parse_nnodes
-from launcher.options.wait_options import is_queued
+from launcher.options.torchrun_options import AUTO_COUNTS, auto_ranks, parse_nnodes
+from launcher.options.wait_options import may_wait
+from launcher.spec import NodeRange
 from launcher.validate import whole_number
 
 
@@ -45,7 +46,7 @@ def _node_count(options: argparse.Namespace, available: int) -> int:
         requested = available if options.num_workers is None else whole_number(options.num_workers, name="-n")
         name, nodes = "-n", NodeRange(min=requested, max=requested)
     if nodes.min > available:
-        declared = declared_nodes() if is_queued(options) and options.hostfile is None else None
+        declared = declared_nodes() if may_wait(options) and options.hostfile is None else None
         if declared is None:
             raise UsageError(f"{name} must be at most {available}, the nodes currently in the cluster, got {nodes.min}")
         if nodes.min > declared:

@@ -47,13 +47,13 @@ class NestedLauncherCall:
     """The call of a nested launcher."""
 
     name: str
-    before: tuple[str, ...]
+    variables: tuple[str, ...]
     """Variable assignments before the program, if launch's line can include them."""
     python: str
     """Python that would run the script."""
     args: tuple[str, ...]
     """Words after the program's name."""
-    plain: bool
+    is_plain: bool
     """True if only variable assignments precede the program and the line needs no shell."""
 
 
@@ -63,15 +63,15 @@ def find_nested_launcher(command: Sequence[str]) -> NestedLauncherCall | None:
     while len(args) > 1 and ASSIGNMENT.match(args[0]):
         args.pop(0)
     if len(args) == 1 and " " in args[0]:
-        return _in_line(args[0], before=tuple(command[:-1]))
+        return _parse_line(args[0], before=tuple(command[:-1]))
     args = list(command[_program_index(command) :])
     if args and _name(args[0]) in SHELLS:
         lines = (line for at, line in enumerate(args[2:], 2) if re.fullmatch(r"-\w*c", args[at - 1]))
-        return next(filter(None, (_in_line(line, before=("sh",)) for line in lines)), None)
+        return next(filter(None, (_parse_line(line, before=("sh",)) for line in lines)), None)
     return _parse_call(command)
 
 
-def _in_line(line: str, *, before: tuple[str, ...]) -> NestedLauncherCall | None:
+def _parse_line(line: str, *, before: tuple[str, ...]) -> NestedLauncherCall | None:
     if not any(name in line for name in (*NESTED_LAUNCHERS, *MODULES)):
         return None
     import shlex
@@ -90,7 +90,7 @@ def _in_line(line: str, *, before: tuple[str, ...]) -> NestedLauncherCall | None
             if call or token not in KEYWORDS:
                 call.append(token)
         elif (nested := _parse_call(call)) is not None:
-            return replace(nested, before=(), plain=False)
+            return replace(nested, variables=(), is_plain=False)
         else:
             call = []
     return None
@@ -103,21 +103,30 @@ def _parse_call(command: Sequence[str]) -> NestedLauncherCall | None:
     if not args:
         return None
     variables = before[1:] if before[:1] == ("env",) else before
-    plain = all(ASSIGNMENT.match(word) for word in variables)
+    is_plain = all(ASSIGNMENT.match(word) for word in variables)
     name, python, rest = _name(args[0]), "python", args[1:]
     if PYTHON.fullmatch(name):
-        options = next((i for i, word in enumerate(rest) if not word.startswith("-") or word == "-m"), len(rest))
-        module = rest[options + 1] if rest[options : options + 1] == ("-m",) and len(rest) > options + 1 else ""
+        module, module_args = _split_module(rest)
         if module not in MODULES:
             return None
-        name, python, rest = MODULES[module], args[0], rest[options + 2 :]
+        name, python, rest = MODULES[module], args[0], module_args
     elif name not in NESTED_LAUNCHERS or (name == "accelerate" and rest[:1] != ("launch",)):
         return None
     elif "/" in args[0]:
         python = f"{args[0].rpartition('/')[0]}/python"
     if name == "accelerate" and rest[:1] == ("launch",):
         rest = rest[1:]
-    return NestedLauncherCall(name=name, before=variables, python=python, args=rest, plain=plain)
+    return NestedLauncherCall(name=name, variables=variables, python=python, args=rest, is_plain=is_plain)
+
+
+def _split_module(args: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Split Python's arguments after ``-m`` into the module and its own arguments; without a module, return "", ()."""
+    for index, word in enumerate(args):
+        if word == "-m":
+            return next(iter(args[index + 1 :]), ""), args[index + 2 :]
+        if not word.startswith("-"):
+            break
+    return "", ()
 
 
 def _program_index(command: Sequence[str]) -> int:
@@ -150,14 +159,14 @@ def refuse_nested_launchers(command: Sequence[str], *, options: Sequence[str], h
     args = _script(nested.args)
     import shlex
 
-    if not nested.plain:
+    if not nested.is_plain:
         line = shlex.join(args)
         raise UsageError(
             f"{problem}; launch starts the ranks: write only {line} in its place, and its options to launch"
         )
     extra = NESTED_LAUNCHERS.get(nested.name, "").split()
     option = [] if extra[:1] and extra[0] in options else extra
-    line = shlex.join(("launch", *options, *option, *nested.before, *args))
+    line = shlex.join(("launch", *options, *option, *nested.variables, *args))
     raise UsageError(f"{problem}; launch starts the ranks, as in: {line}")
 
 

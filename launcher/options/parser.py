@@ -176,16 +176,17 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
     framework = load_framework(framework_name)
     is_local = options.launcher == "local"
     host_source = None if is_local else host_source_from(options, environ, framework=framework_name)
-    hosts = (
-        (local_host(options, environ, framework=framework_name),)
-        if host_source is None
-        else first_hosts(options, host_source.read(), framework=framework_name)
-    )
+    if host_source is not None:
+        hosts = first_hosts(options, host_source.read(), framework=framework_name)
+    else:
+        hosts = (local_host(options, environ, framework=framework_name),)
     policy = queue_policy(options, environ, hosts)
+    # A job that waits may ask for more nodes than are up now.
+    max_nodes = max(len(hosts), policy.nodes.min) if policy and policy.nodes else len(hosts)
     # Raises UsageError for commands such as mpirun that start ranks of their own.
     refuse_nested_launchers(command_args(options), options=launch_args(arguments, options), hosts=hosts)
     inherited = {name: environ[name] for name in framework.inherited_variables if name in environ}
-    # Do not hold a connection open while its job is queued.
+    # Do not hold a connection open while its job waits in the queue.
     keeps_connections = not (is_local or options.detach or options.durable or options.wait)
     return JobSpec(
         hosts=hosts,
@@ -197,9 +198,7 @@ def parse_options(arguments: Sequence[str], *, environ: Mapping[str, str]) -> Jo
         command=build_program(options),
         host_source=host_source,
         servers_match_workers=options.num_servers is None and framework.has_servers,
-        restart_policy=_restart_policy(
-            options, nodes=max(len(hosts), policy.nodes[0] if policy and policy.nodes else 0)
-        ),
+        restart_policy=_restart_policy(options, nodes=max_nodes),
         grace_s=_grace_seconds(options),
         name=None if options.name is None else job_name(options.name),
         detach=options.detach or options.durable,
@@ -219,7 +218,7 @@ def _parse_known(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespac
     """Parse the options; UsageError names an unknown one. Options of a torchrun command count as launch's."""
     options, unknown = parser.parse_known_args(arguments)
     nested = None if unknown else find_nested_launcher(command_args(options))
-    if nested is not None and nested.name == "torchrun" and nested.plain:
+    if nested is not None and nested.name == "torchrun" and nested.is_plain:
         options, unknown = parser.parse_known_args([*launch_args(arguments, options), *nested.args])
         if options.command and not unknown:
             options.command = torchrun_command(nested, options)

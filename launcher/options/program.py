@@ -32,10 +32,10 @@ def torchrun_command(nested: NestedLauncherCall, options: argparse.Namespace) ->
     Clear options.module, which the script then contains.
     """
     if options.no_python:
-        return [*nested.before, *command_args(options)]
+        return [*nested.variables, *command_args(options)]
     python = [nested.python, "-u", *(["-m"] if options.module else [])]
     options.module = False
-    return [*nested.before, *python, *command_args(options)]
+    return [*nested.variables, *python, *command_args(options)]
 
 
 def build_program(options: argparse.Namespace) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ without an equivalent is refused, with advice on what to do instead (launcher.op
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from launcher.errors import UsageError
+from launcher.spec import NodeRange
 from launcher.validate import whole_number
 
 RENDEZVOUS_OPTIONS = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--master-addr", "--master-port", "--node-rank")
@@ -22,14 +22,6 @@ RANKED_FRAMEWORKS = ("torch", "horovod")
 """Frameworks whose processes have local ranks known to launch."""
 AUTO_COUNTS = ("auto", "gpu", "cpu")
 """Values of ``--nproc-per-node`` besides numbers."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeRange:
-    """Smallest and largest number of nodes."""
-
-    min: int
-    max: int
 
 
 def spellings(option: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from bootstrap.contract import GPU_COUNT_VARIABLE
 from launcher.errors import UsageError
 from launcher.hosts.hostfile import Host
 from launcher.options.torchrun_options import parse_nnodes
-from launcher.spec import QueuePolicy
+from launcher.spec import NodeRange, QueuePolicy
 from launcher.validate import whole_number
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -33,15 +33,15 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def is_queued(options: argparse.Namespace) -> bool:
-    """Return True if the job queues for nodes in use, as ``--wait`` and ``--durable`` request."""
+def may_wait(options: argparse.Namespace) -> bool:
+    """Return True if the job waits for nodes in use, as ``--wait`` and ``--durable`` request."""
     return bool(options.wait or options.durable) and not options.force
 
 
 def queue_policy(
     options: argparse.Namespace, environ: Mapping[str, str], hosts: tuple[Host, ...]
 ) -> QueuePolicy | None:
-    """Return how the job queues, or None if it does not. Raises UsageError if it can never start."""
+    """Return how the job waits, or None if it does not. Raises UsageError if it can never start."""
     if options.wait and options.force:
         raise UsageError("--wait waits for GPUs in use and cannot be combined with --force, which takes them")
     if options.wait_timeout is not None and not (options.wait or options.durable):
@@ -49,7 +49,7 @@ def queue_policy(
     # A durable job ends only when it is over or stopped.
     default_s = math.inf if options.durable else seconds(DEFAULT_TIMEOUT)
     timeout_s = default_s if options.wait_timeout is None else seconds(options.wait_timeout)
-    if not is_queued(options):
+    if not may_wait(options):
         return None
     gpus = whole_number(environ.get(GPU_COUNT_VARIABLE) or "0", name=f"${GPU_COUNT_VARIABLE}", minimum=0)
     slots = max(host.slots for host in hosts)
@@ -58,16 +58,17 @@ def queue_policy(
     return QueuePolicy(timeout_s=timeout_s, exclusive=options.wait or gpus > 0, nodes=_node_range(options, len(hosts)))
 
 
-def _node_range(options: argparse.Namespace, count: int) -> tuple[int, int] | None:
-    """Return the smallest and largest number of nodes that the command line requests."""
+def _node_range(options: argparse.Namespace, count: int) -> NodeRange | None:
+    """Return the number of nodes that the command line requests; None if it names none."""
     if options.launcher == "local":
         return None
     if (nodes := parse_nnodes(options)) is not None:
-        return nodes.min, nodes.max
+        return nodes
     if options.num_workers is not None:
-        asked = whole_number(options.num_workers, name="-n")
-        return asked, asked
-    return None if options.num_proc is None else (count, count)
+        count = whole_number(options.num_workers, name="-n")
+    elif options.num_proc is None:
+        return None
+    return NodeRange(min=count, max=count)
 
 
 def seconds(text: str) -> int:

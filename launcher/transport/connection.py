@@ -53,8 +53,9 @@ class RunnerConnection:
         self._stdout: asyncio.StreamReader
         """Our ends of the runner's pipes, once _attach has run."""
         self._reading: asyncio.BaseTransport | None = None
-        self._stderr_tail = StderrTail(process.stderr)
-        self._waiting_since: float | None = None
+        self._stderr_tail = StderrTail(process.stderr_fd)
+        self._reading_since: float | None = None
+        """Time at which the read of the next frame began; None while nothing reads."""
         self._timed_out = False
         self._heartbeats: asyncio.Task[None] | None = None
 
@@ -181,18 +182,18 @@ class RunnerConnection:
                 return
             if not self._stdin.is_closing():
                 self._stdin.write(HEARTBEAT)
-            since = self._waiting_since
+            since = self._reading_since
             if since is not None and asyncio.get_running_loop().time() - since > HEARTBEAT_TIMEOUT_S:
                 self._timed_out = True
                 self._process.kill()
 
     async def _read_frame(self) -> Frame:
         # Do not count the time during which a slow reader of our output prevents us from reading.
-        self._waiting_since = asyncio.get_running_loop().time()
+        self._reading_since = asyncio.get_running_loop().time()
         try:
             return await self._receive_frame()
         finally:
-            self._waiting_since = None
+            self._reading_since = None
 
     async def _receive_frame(self) -> Frame:
         kind, process, size = HEADER.unpack(await self._stdout.readexactly(HEADER.size))

@@ -16,14 +16,14 @@ class PipedProcess:
 
     def __init__(self, fds: Sequence[int], *, pid: int | None = None) -> None:
         """Take standard input, output and error, in this order, and the pidfd; `close` closes them all."""
-        stdin, stdout, stderr, self._pidfd = self.fds = tuple(fds)
-        self.stdin, self.stdout, self.stderr = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0), stderr
+        stdin, stdout, self.stderr_fd, self._pidfd = self.fds = tuple(fds)
+        self.stdin, self.stdout = os.fdopen(stdin, "wb", 0), os.fdopen(stdout, "rb", 0)
         self._pid = pid
         """Process id of a child of this process, which must be reaped."""
-        self._open = True
+        self._is_open = True
         self.returncode: int | None = None
         """Minus the signal's number after a signal; always 0 for a process that is not our child."""
-        os.set_blocking(self.stderr, False)
+        os.set_blocking(self.stderr_fd, False)
 
     @classmethod
     def start(cls, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> "PipedProcess":
@@ -54,7 +54,7 @@ class PipedProcess:
 
     def has_ended(self) -> bool:
         """Return True if the process has ended or was released; never wait."""
-        if not self._open:
+        if not self._is_open:
             return True
         if self.returncode is None and is_readable(self._pidfd):
             self.returncode = 0
@@ -97,9 +97,9 @@ class PipedProcess:
         # The event loop may have closed the first two already.
         self.stdin.close()
         self.stdout.close()
-        if self._open:
-            self._open = False
-            _close(self.stderr, self._pidfd)
+        if self._is_open:
+            self._is_open = False
+            _close(self.stderr_fd, self._pidfd)
 
 
 def is_readable(fd: int) -> bool:

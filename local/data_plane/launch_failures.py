@@ -7,6 +7,7 @@ adds the reason.
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,38 +21,48 @@ BOOT_TIMEOUT_S: Final = 300.0
 """Seconds within which a node must request its metadata; with eight booting on two busy cores, it takes a minute."""
 
 
-class LaunchAttempts:
-    """Tracks each instance that has not booted yet: its first attempt, its last failure, its next attempt."""
+@dataclass(kw_only=True, slots=True)
+class _Launch:
+    """The launch of an instance that has not booted yet."""
+
+    began_at: float
+    failed_at: float = 0.0
+    reason: str = ""
+    """Reason of the last failed attempt; empty before one has failed."""
+
+
+class Launches:
+    """Tracks the launches of the instances that have not booted yet."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._begun: dict[str, float] = {}
-        self._failed: dict[str, tuple[float, str]] = {}
+        self._launches: dict[str, _Launch] = {}
 
     def begin_or_wait(self, instance_id: str) -> None:
-        """Note the time of the first attempt.
+        """Begin the launch at the first attempt.
 
         Raises LocalError with the last failure's reason until the next attempt is due.
         """
         now = self._monotonic()
-        self._begun.setdefault(instance_id, now)
-        failed_at, reason = self._failed.get(instance_id, (now, ""))
-        if reason and now - failed_at < RETRY_S:
-            raise LocalError(reason)
+        launch = self._launches.setdefault(instance_id, _Launch(began_at=now))
+        if launch.reason and now - launch.failed_at < RETRY_S:
+            raise LocalError(launch.reason)
 
-    def note(self, instance_id: str, reason: str) -> None:
-        """Record a failed attempt."""
-        self._failed[instance_id] = self._monotonic(), reason
+    def record_failed_attempt(self, instance_id: str, reason: str) -> None:
+        """Record why an attempt failed, and when."""
+        now = self._monotonic()
+        launch = self._launches.setdefault(instance_id, _Launch(began_at=now))
+        launch.failed_at, launch.reason = now, reason
 
-    def exceeds(self, instance_id: str, seconds: float) -> bool:
-        """Return True if the first attempt was more than ``seconds`` ago."""
-        return self._monotonic() - self._begun.get(instance_id, self._monotonic()) > seconds
+    def takes_longer_than(self, instance_id: str, seconds: float) -> bool:
+        """Return True if an instance has not booted and its first attempt was more than ``seconds`` ago."""
+        launch = self._launches.get(instance_id)
+        return launch is not None and self._monotonic() - launch.began_at > seconds
 
-    def retain(self, instances: Collection[str]) -> None:
-        """Keep only these instances, because the others have booted or are gone."""
-        for instance_id in self._begun.keys() - set(instances):
-            del self._begun[instance_id]
-            self._failed.pop(instance_id, None)
+    def forget_others(self, booting: Collection[str]) -> None:
+        """Forget all instances but these, because the others have booted or are gone."""
+        for instance_id in self._launches.keys() - set(booting):
+            del self._launches[instance_id]
 
 
 def write_failure(run_dir: Path, instance_id: str, reason: str) -> None:

@@ -64,7 +64,7 @@ class Reconciler:
         self._inventory: Inventory | None = None
         self._reboot_requested: set[str] = set()
         self._status_checks = StatusChecks()
-        self._launch_attempts = launch_failures.LaunchAttempts()
+        self._launches = launch_failures.Launches()
         self._errors = DataPlaneErrors(run_dir)
 
     def find_metadata(self, vpc_id: str, address: str) -> metadata.Metadata | None:
@@ -105,26 +105,29 @@ class Reconciler:
                 if instance_id in self._nodes:
                     self._update(instance)
                 elif self._has_room():
-                    self._launch_attempts.begin_or_wait(instance_id)
+                    self._launches.begin_or_wait(instance_id)
                     self._start(instance)
         booted = {instance_id for instance_id, node in self._nodes.items() if node.has_found_metadata()}
-        self._launch_attempts.retain(desired.keys() - booted)
+        self._launches.forget_others(desired.keys() - booted)
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
                 self._handle_exit(node)
                 self._apply_requests(node)
                 self._check_status(node)
 
-    def _booting(self) -> int:
-        finished = "var/lib/cloud/instances/{}/boot-finished"
-        return sum(not (n.disk / finished.format(name)).exists() for name, n in self._nodes.items())
+    def _count_booting(self) -> int:
+        """Return the number of nodes whose cloud-init has not finished."""
+        return sum(
+            not (node.disk / f"var/lib/cloud/instances/{instance_id}/boot-finished").exists()
+            for instance_id, node in self._nodes.items()
+        )
 
     def _has_room(self) -> bool:
         """Return True if one more node may boot, counting what the booting nodes have not yet taken."""
-        booting = self._booting()
+        booting = self._count_booting()
         return booting < MAX_BOOTING and inotify_shortage(booting + 1) is None
 
-    def _describe(self, instance: Instance) -> metadata.Metadata:
+    def _build_metadata(self, instance: Instance) -> metadata.Metadata:
         role = self._account.role(instance.profile_arn)
         role_arn = str(role["Arn"]) if role else ""
         return metadata.Metadata(
@@ -139,7 +142,7 @@ class Reconciler:
         )
 
     def _start(self, instance: Instance) -> None:
-        self._metadata[_address_key(instance)] = self._describe(instance)
+        self._metadata[_address_key(instance)] = self._build_metadata(instance)
         gpu_models = read_gpu_models(self._ec2, instance.instance_type)
         try:
             self._nodes[instance.instance_id] = start_node(
@@ -163,7 +166,7 @@ class Reconciler:
         key = _address_key(instance)
         known = self._metadata[key]
         if known.instance.profile_arn != instance.profile_arn:
-            self._metadata[key] = self._describe(instance)
+            self._metadata[key] = self._build_metadata(instance)
         elif known.instance != instance:
             self._metadata[key] = dataclasses.replace(known, instance=instance)
 
@@ -189,15 +192,15 @@ class Reconciler:
         elif code is not None:
             log.warning("%s powered off (%d)", instance_id, code)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
-        elif self._launch_attempts.exceeds(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
+        elif self._launches.takes_longer_than(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
             reason = f"it has not asked for its metadata for {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
             self._record_launch_failure(instance_id, reason, after=BOOT_TIMEOUT_S)
             raise LocalError(reason)
 
     def _record_launch_failure(self, instance_id: str, reason: str, *, after: float) -> None:
         """Record why an instance cannot boot; terminate it if that lasts too long."""
-        self._launch_attempts.note(instance_id, reason)
-        if self._launch_attempts.exceeds(instance_id, after):
+        self._launches.record_failed_attempt(instance_id, reason)
+        if self._launches.takes_longer_than(instance_id, after):
             launch_failures.write_failure(self._run_dir, instance_id, reason)
             log.error("%s does not boot and is terminated: %s", instance_id, reason)
             self._ec2.terminate_instances(InstanceIds=[instance_id])

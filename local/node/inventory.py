@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 log = logging.getLogger(__name__)
-_TARGETS = {"Pending": "InService", "Terminating": "Terminated", "EnteringStandby": "Standby", "Detaching": "Detached"}
+_TARGET_STATES = {
+    "Pending": "InService",
+    "Terminating": "Terminated",
+    "EnteringStandby": "Standby",
+    "Detaching": "Detached",
+}
 """Lifecycle state to which each transient state of a group's instance leads ("Retrieve the target lifecycle state
 through instance metadata", Amazon EC2 Auto Scaling User Guide)."""
 
@@ -59,7 +64,7 @@ class Instance:
     """Lifecycle state that its Auto Scaling group wants; None without a group."""
     interfaces: tuple[Interface, ...] = ()
     """Its network interfaces, the primary one first."""
-    life_cycle: str = "on-demand"
+    lifecycle: str = "on-demand"
     """Purchasing option, in the metadata's words: on-demand, spot or capacity-block."""
 
 
@@ -99,23 +104,15 @@ class Inventory:
 
 
 def _rule(permission: Mapping[str, Any], cidrs_by_prefix_list: Mapping[str, tuple[str, ...]]) -> SecurityGroupRule:
+    cidrs = {ip_range["CidrIp"] for ip_range in permission.get("IpRanges", [])}
+    for prefix_list in permission.get("PrefixListIds", []):
+        cidrs.update(cidrs_by_prefix_list[prefix_list["PrefixListId"]])
     return SecurityGroupRule(
         protocol=permission["IpProtocol"],
         from_port=permission.get("FromPort", 0),
         to_port=permission.get("ToPort", 65535),
-        cidrs=tuple(
-            sorted(
-                {
-                    *(r["CidrIp"] for r in permission.get("IpRanges", [])),
-                    *(
-                        cidr
-                        for peer in permission.get("PrefixListIds", [])
-                        for cidr in cidrs_by_prefix_list[peer["PrefixListId"]]
-                    ),
-                }
-            )
-        ),
-        group_ids=tuple(sorted(p["GroupId"] for p in permission.get("UserIdGroupPairs", []))),
+        cidrs=tuple(sorted(cidrs)),
+        group_ids=tuple(sorted(pair["GroupId"] for pair in permission.get("UserIdGroupPairs", []))),
     )
 
 
@@ -127,7 +124,7 @@ def _default_routes(ec2: "EC2Client") -> dict[str, Mapping[str, Any]]:
     routes: dict[str, Mapping[str, Any]] = {}
     for table in ec2.describe_route_tables()["RouteTables"]:
         default: Mapping[str, Any] = next(
-            (dict(r) for r in table["Routes"] if r.get("DestinationCidrBlock") == "0.0.0.0/0"), {}
+            (dict(route) for route in table["Routes"] if route.get("DestinationCidrBlock") == "0.0.0.0/0"), {}
         )
         for association in table["Associations"]:
             if "SubnetId" in association:
@@ -149,7 +146,7 @@ def _nat_addresses(ec2: "EC2Client") -> dict[str, str]:
 def target_state(lifecycle_state: str) -> str:
     """Return the steady state of a group's instance, or the one to which it is moving."""
     state = lifecycle_state.partition(":")[0]
-    return _TARGETS.get(state, state)
+    return _TARGET_STATES.get(state, state)
 
 
 def _target_states(autoscaling: "AutoScalingClient") -> dict[str, str]:
@@ -165,40 +162,40 @@ def _vpcs_with_endpoints(ec2: "EC2Client") -> frozenset[str]:
 def _cidrs_by_prefix_list(ec2: "EC2Client", groups: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """Return the CIDR blocks of each prefix list that a rule names, by the list's ID."""
     named = {
-        peer["PrefixListId"]
+        prefix_list["PrefixListId"]
         for group in groups
         for permission in (*group["IpPermissions"], *group["IpPermissionsEgress"])
-        for peer in permission.get("PrefixListIds", [])
+        for prefix_list in permission.get("PrefixListIds", [])
     }
     return {
-        name: tuple(e["Cidr"] for e in ec2.get_managed_prefix_list_entries(PrefixListId=name)["Entries"])
-        for name in sorted(named)
+        list_id: tuple(entry["Cidr"] for entry in ec2.get_managed_prefix_list_entries(PrefixListId=list_id)["Entries"])
+        for list_id in sorted(named)
     }
 
 
 def _security_groups(ec2: "EC2Client") -> tuple[SecurityGroup, ...]:
-    groups: list[Mapping[str, Any]] = [dict(g) for g in ec2.describe_security_groups()["SecurityGroups"]]
+    groups: list[Mapping[str, Any]] = [dict(group) for group in ec2.describe_security_groups()["SecurityGroups"]]
     cidrs = _cidrs_by_prefix_list(ec2, groups)
     return tuple(
         SecurityGroup(
-            group_id=g["GroupId"],
-            vpc_id=g["VpcId"],
-            ingress=tuple(_rule(p, cidrs) for p in g["IpPermissions"]),
-            egress=tuple(_rule(p, cidrs) for p in g["IpPermissionsEgress"]),
+            group_id=group["GroupId"],
+            vpc_id=group["VpcId"],
+            ingress=tuple(_rule(permission, cidrs) for permission in group["IpPermissions"]),
+            egress=tuple(_rule(permission, cidrs) for permission in group["IpPermissionsEgress"]),
         )
-        for g in groups
+        for group in groups
     )
 
 
 def _instance(
-    item: Mapping[str, Any], *, prefix: int, internet_address: str | None, target_state: str | None
+    item: Mapping[str, Any], *, prefix_length: int, internet_address: str | None, target_state: str | None
 ) -> Instance:
     return Instance(
         instance_id=item["InstanceId"],
-        address=IPv4Interface(f"{item['PrivateIpAddress']}/{prefix}"),
+        address=IPv4Interface(f"{item['PrivateIpAddress']}/{prefix_length}"),
         public_address=item.get("PublicIpAddress") or None,
         internet_address=internet_address,
-        group_ids=tuple(sorted(g["GroupId"] for g in item["SecurityGroups"])),
+        group_ids=tuple(sorted(group["GroupId"] for group in item["SecurityGroups"])),
         instance_type=item["InstanceType"],
         image_id=item["ImageId"],
         subnet_id=item["SubnetId"],
@@ -208,7 +205,7 @@ def _instance(
         profile_arn=item.get("IamInstanceProfile", {}).get("Arn"),
         target_state=target_state,
         interfaces=_interfaces(item),
-        life_cycle=item.get("InstanceLifecycle", "on-demand"),
+        lifecycle=item.get("InstanceLifecycle", "on-demand"),
     )
 
 
@@ -221,7 +218,7 @@ def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
             device_index=interface["Attachment"]["DeviceIndex"],
             interface_type=interface["InterfaceType"],
             address=interface.get("PrivateIpAddress") or None,
-            group_ids=tuple(sorted(g["GroupId"] for g in interface["Groups"])),
+            group_ids=tuple(sorted(group["GroupId"] for group in interface["Groups"])),
         )
         for interface in item["NetworkInterfaces"]
     )
@@ -230,12 +227,13 @@ def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
 
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
     """Read the running instances and the security groups, with few calls."""
-    prefixes = {s["SubnetId"]: ip_network(s["CidrBlock"]).prefixlen for s in ec2.describe_subnets()["Subnets"]}
-    routes, nat_addresses, targets = _default_routes(ec2), _nat_addresses(ec2), _target_states(autoscaling)
+    subnets = ec2.describe_subnets()["Subnets"]
+    prefix_lengths = {subnet["SubnetId"]: ip_network(subnet["CidrBlock"]).prefixlen for subnet in subnets}
+    routes, nat_addresses, target_states = _default_routes(ec2), _nat_addresses(ec2), _target_states(autoscaling)
     reservations = ec2.describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}])[
         "Reservations"
     ]
-    items: list[Mapping[str, Any]] = [dict(i) for r in reservations for i in r["Instances"]]
+    items: list[Mapping[str, Any]] = [dict(item) for reservation in reservations for item in reservation["Instances"]]
 
     def internet_address(item: Mapping[str, Any]) -> str | None:
         route = routes.get(item["SubnetId"], routes.get(item["VpcId"], {}))
@@ -245,13 +243,19 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
 
     instances, unreadable = [], set()
     for item in items:
-        name = item["InstanceId"]
+        instance_id = item["InstanceId"]
         try:
-            prefix, internet = prefixes[item["SubnetId"]], internet_address(item)
-            instances.append(_instance(item, prefix=prefix, internet_address=internet, target_state=targets.get(name)))
+            instance = _instance(
+                item,
+                prefix_length=prefix_lengths[item["SubnetId"]],
+                internet_address=internet_address(item),
+                target_state=target_states.get(instance_id),
+            )
         except KeyError as error:
-            log.warning("%s: its record has no %s", name, error)
-            unreadable.add(name)
+            log.warning("%s: its record has no %s", instance_id, error)
+            unreadable.add(instance_id)
+        else:
+            instances.append(instance)
     return Inventory(
         instances=tuple(instances),
         security_groups=_security_groups(ec2),

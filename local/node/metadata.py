@@ -108,7 +108,7 @@ def metadata_tree(metadata: Metadata) -> Tree:
         "ami-launch-index": "0",
         "hostname": name,
         "instance-id": instance.instance_id,
-        "instance-life-cycle": instance.life_cycle,
+        "instance-life-cycle": instance.lifecycle,
         "instance-type": instance.instance_type,
         "local-hostname": name,
         "local-ipv4": address,

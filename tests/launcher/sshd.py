@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from local.run.processes import die_with_parent
 from tests.ports import held_port
 
 SSHD = "/usr/sbin/sshd"
@@ -70,7 +71,8 @@ def _sshd(directory: Path, address: str, port: int, home: Path) -> Iterator[Node
         f'SetEnv "PATH={Path(sys.executable).parent}:/usr/bin:/bin" "HOME={home}"\n'
         "PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
     )
-    with subprocess.Popen([SSHD, "-D", "-e", "-f", config], stderr=subprocess.PIPE, text=True) as process:
+    command = [SSHD, "-D", "-e", "-f", str(config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as process:
         assert process.stderr is not None
         try:
             output = process.stderr.readline()

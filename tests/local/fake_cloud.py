@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.data_plane import reconciler
-from local.data_plane.launch_failures import LaunchAttempts
+from local.data_plane.launch_failures import Launches
 from local.errors import LocalError
 from local.network import vpc_network
 from local.node import metadata
@@ -88,7 +88,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
     session: Any = SimpleNamespace(client=lambda _service: ec2)
     plane = reconciler.Reconciler(session, run_dir=tmp_path, cgroup=tmp_path / "cgroup", layers=[])
     cloud = FakeCloud(plane=plane, ec2=ec2)
-    monkeypatch.setattr(plane, "_launch_attempts", LaunchAttempts(lambda: cloud.now))
+    monkeypatch.setattr(plane, "_launches", Launches(lambda: cloud.now))
 
     def start(instance: Instance, *, gpu_models: tuple[str, ...], **_places: Any) -> Any:
         if cloud.cannot_start:

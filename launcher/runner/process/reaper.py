@@ -30,10 +30,10 @@ RUN_ANOTHER_EXIT_CODE = 75
 """Exit code of a child whose job ended cleanly, so that another may follow (EX_TEMPFAIL of sysexits(3))."""
 
 
-def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
-    """Run `work` in a child, and in a new one while it exits with RUN_ANOTHER_EXIT_CODE; return the last result.
+def run_under_reaper(run_job: Callable[[bool], int], report_idle: Callable[[], bool]) -> int:
+    """Call `run_job` in a child, and in a new one while it exits with RUN_ANOTHER_EXIT_CODE; return the last result.
 
-    `work` gets True if this session has run a job before. Once a job's processes are gone, `report_idle` tells the
+    `run_job` gets True if this session has run a job before. Once a job's processes are gone, `report_idle` tells the
     launcher that the session is free; if it returns False, nobody reads the report and the session ends.
     """
     adopt_orphans()
@@ -47,7 +47,7 @@ def run_under_reaper(work: Callable[[bool], int], report_idle: Callable[[], bool
             if is_reused:
                 rename(IDLE_NAME)
             # The reaper may have died before die_with_parent() took effect.
-            result = work(is_reused) if os.getppid() == reaper else 0
+            result = run_job(is_reused) if os.getppid() == reaper else 0
             end_orphans(timeout_s=ORPHANS_TIMEOUT_S)
             return result
         for number in STOP_SIGNALS:
@@ -70,16 +70,17 @@ def wait_for_end(child: int, *, stopped_s: float = MAX_STOPPED_S) -> int:
 
     The child always ends unless it is stopped; then kill it, because its ranks would keep running.
     """
-    until: float | None = None
+    kill_at: float | None = None
     while True:
-        waiting = os.WUNTRACED | os.WCONTINUED | (0 if until is None else os.WNOHANG)
-        pid, status = os.waitpid(child, waiting)
+        # A stopped child may never change again, so then poll instead of waiting.
+        poll = 0 if kill_at is None else os.WNOHANG
+        pid, status = os.waitpid(child, os.WUNTRACED | os.WCONTINUED | poll)
         if pid and not (os.WIFSTOPPED(status) or os.WIFCONTINUED(status)):
             return status
         if pid:
-            until = time.monotonic() + stopped_s if os.WIFSTOPPED(status) else None
-        elif until is not None and time.monotonic() > until:
+            kill_at = time.monotonic() + stopped_s if os.WIFSTOPPED(status) else None
+        elif kill_at is not None and time.monotonic() > kill_at:
             os.kill(child, signal.SIGKILL)
-            until = None
+            kill_at = None
         else:
             time.sleep(POLL_S)

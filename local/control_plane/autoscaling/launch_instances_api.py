@@ -60,7 +60,7 @@ class _Request:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Answered:
+class _PastAnswer:
     """A request and its answer, which the same token gets again."""
 
     request: _Request
@@ -68,7 +68,7 @@ class _Answered:
     time: float
 
 
-_ANSWERED: Final[dict[str, _Answered]] = {}
+_PAST_ANSWERS: Final[dict[str, _PastAnswer]] = {}
 
 
 def install() -> None:
@@ -78,20 +78,21 @@ def install() -> None:
 
 
 def _launch_instances(response: AutoScalingResponse) -> ActionResult:
-    token, request = response._get_param("ClientToken"), _read(response)
+    token, request = response._get_param("ClientToken"), _parse_request(response)
     now = time.monotonic()
-    for old in [token for token, answered in _ANSWERED.items() if now - answered.time > TOKEN_LIFETIME_S]:
-        del _ANSWERED[old]
-    if previous := _ANSWERED.get(token):
+    expired = [token for token, past in _PAST_ANSWERS.items() if now - past.time > TOKEN_LIFETIME_S]
+    for expired_token in expired:
+        del _PAST_ANSWERS[expired_token]
+    if previous := _PAST_ANSWERS.get(token):
         if previous.request != request:
             raise IdempotentParameterMismatchError(f"The client token {token} was used with other parameters")
         return ActionResult(previous.answer)
     answer = _launch(response.autoscaling_backend, request, token)
-    _ANSWERED[token] = _Answered(request=request, answer=answer, time=now)
+    _PAST_ANSWERS[token] = _PastAnswer(request=request, answer=answer, time=now)
     return ActionResult(answer)
 
 
-def _read(response: AutoScalingResponse) -> _Request:
+def _parse_request(response: AutoScalingResponse) -> _Request:
     locations = {name: response._get_param(name, []) for name in _LOCATIONS}
     for name, values in locations.items():
         if len(values) > 1:
@@ -112,7 +113,7 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
     group = backend.autoscaling_groups.get(request.group)
     if group is None:
         raise ValidationError(f"AutoScalingGroup name not found - {request.group}")
-    template, subnet = _template(group), _subnet(group, request)
+    template, subnet = _launch_template(group), _choose_subnet(group, request)
     desired = (group.desired_capacity or 0) + request.count
     if desired > (group.max_size or 0):
         message = f"would raise the desired capacity to {desired}, above the max size {group.max_size}"
@@ -127,7 +128,7 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
         group.desired_capacity = desired - request.count + len(launched)
     data = template.get_version(group.launch_template_version).data
     market = data.get("InstanceMarketOptions", {}).get("MarketType")
-    location = {
+    description = {
         "InstanceType": data.get("InstanceType"),
         "MarketType": "Spot" if market == "spot" else "OnDemand",
         "SubnetId": subnet.id,
@@ -137,12 +138,12 @@ def _launch(backend: AutoScalingBackend, request: _Request, token: str) -> dict[
     return {
         "AutoScalingGroupName": group.name,
         "ClientToken": token,
-        "Instances": [location | {"InstanceIds": [instance.id for instance in launched]}] if launched else [],
-        "Errors": [location | {"ErrorCode": error.code, "ErrorMessage": error.message}] if error else [],
+        "Instances": [description | {"InstanceIds": [instance.id for instance in launched]}] if launched else [],
+        "Errors": [description | {"ErrorCode": error.code, "ErrorMessage": error.message}] if error else [],
     }
 
 
-def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
+def _launch_template(group: FakeAutoScalingGroup) -> LaunchTemplate:
     if group.warm_pool is not None:
         raise UnsupportedOperationError(f"LaunchInstances does not support {group.name}, which has a warm pool")
     if group.mixed_instances_policy:
@@ -152,9 +153,9 @@ def _template(group: FakeAutoScalingGroup) -> LaunchTemplate:
     return group.ec2_launch_template
 
 
-def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
+def _choose_subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
     """Return the only subnet of the group that matches the request. Raises ValidationError."""
-    group_subnets = _subnets(group)
+    group_subnets = _group_subnets(group)
     matching = [subnet for subnet in group_subnets if request.subnet in ("", subnet.id)]
     matching = [subnet for subnet in matching if request.zone in ("", subnet.availability_zone)]
     matching = [subnet for subnet in matching if request.zone_id in ("", subnet.availability_zone_id)]
@@ -166,7 +167,7 @@ def _subnet(group: FakeAutoScalingGroup, request: _Request) -> Subnet:
     return matching[0]
 
 
-def _subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
+def _group_subnets(group: FakeAutoScalingGroup) -> list[Subnet]:
     if group.vpc_zone_identifier:
         return [group.ec2_backend.get_subnet(subnet_id) for subnet_id in group.vpc_zone_identifier.split(",")]
     default = group.ec2_backend.get_default_subnets()

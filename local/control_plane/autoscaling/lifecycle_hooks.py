@@ -72,8 +72,8 @@ def _create_hook(
 
 def _delete_hook(original: Any, backend: AutoScalingBackend, as_name: str, name: str) -> None:
     """Delete a hook; instances that wait for it continue."""
-    for instance_id in termination.waiting_for(backend, as_name, name):
-        termination.complete(instance_id, name, "CONTINUE")
+    for instance_id in termination.instances_waiting_for(backend, as_name, name):
+        termination.complete_hook(instance_id, name, "CONTINUE")
     original(backend, as_name, name)
 
 
@@ -88,12 +88,12 @@ def _complete(response: AutoScalingResponse) -> EmptyResult:
     result = response._get_param("LifecycleActionResult")
     if result not in RESULTS:
         raise ValidationError(f"LifecycleActionResult must be one of {', '.join(RESULTS)}, got {result}")
-    termination.complete(*_action(response), result)
+    termination.complete_hook(*_action(response), result)
     return EmptyResult()
 
 
 def _record_heartbeat(response: AutoScalingResponse) -> EmptyResult:
-    termination.start_timer(response.autoscaling_backend, *_action(response))
+    termination.start_hook_timer(response.autoscaling_backend, *_action(response))
     return EmptyResult()
 
 
@@ -101,7 +101,7 @@ def _action(response: AutoScalingResponse) -> tuple[str, str]:
     """Return the instance and the hook of a request's lifecycle action; this server never hands out tokens."""
     hook, instance_id = response._get_param("LifecycleHookName"), response._get_param("InstanceId")
     group = response._get_param("AutoScalingGroupName")
-    if instance_id in termination.waiting_for(response.autoscaling_backend, group, hook):
+    if instance_id in termination.instances_waiting_for(response.autoscaling_backend, group, hook):
         return instance_id, hook
     named = f"instance ID {instance_id}" if instance_id else f"token {response._get_param('LifecycleActionToken')}"
     raise ValidationError(f"No active Lifecycle Action found with {named}")

@@ -86,7 +86,7 @@ def find_instance(backend: AutoScalingBackend, instance_id: str) -> tuple[FakeAu
 def replace(group: FakeAutoScalingGroup, instance: InstanceState, cause: str) -> None:
     """Terminate an instance; the group launches another if its desired capacity requires one."""
     _begin_termination(group, instance, cause)
-    _fill(group)
+    _launch_missing(group)
 
 
 def mark_unhealthy(group: FakeAutoScalingGroup, instance: InstanceState, cause: str) -> None:
@@ -96,14 +96,14 @@ def mark_unhealthy(group: FakeAutoScalingGroup, instance: InstanceState, cause: 
         replace(group, instance, cause)
 
 
-def waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) -> list[str]:
+def instances_waiting_for(backend: AutoScalingBackend, group_name: str, hook_name: str) -> list[str]:
     """Return the IDs of the instances that wait for a hook."""
     group = backend.autoscaling_groups.get(group_name)
-    waiting = (t for t in _TERMINATIONS.values() if t.group is group and hook_name in t.timers)
-    return [termination.instance.instance_id for termination in waiting]
+    waiting = [termination for termination in _TERMINATIONS.values() if termination.group is group]
+    return [termination.instance.instance_id for termination in waiting if hook_name in termination.timers]
 
 
-def complete(instance_id: str, hook_name: str, result: str) -> None:
+def complete_hook(instance_id: str, hook_name: str, result: str) -> None:
     """Complete one hook of an instance; ABANDON also cancels the others."""
     termination = _TERMINATIONS[instance_id]
     termination.timers.pop(hook_name).cancel()
@@ -111,7 +111,7 @@ def complete(instance_id: str, hook_name: str, result: str) -> None:
         _proceed(termination)
 
 
-def start_timer(backend: AutoScalingBackend, instance_id: str, hook_name: str) -> None:
+def start_hook_timer(backend: AutoScalingBackend, instance_id: str, hook_name: str) -> None:
     """Start the heartbeat timer of a hook, or restart it."""
     termination = _TERMINATIONS[instance_id]
     hook: LifecycleHook = backend.lifecycle_hooks[f"{termination.group.name}_{hook_name}"]
@@ -122,9 +122,9 @@ def start_timer(backend: AutoScalingBackend, instance_id: str, hook_name: str) -
         with LOCK:
             # While this waited for the lock, the hook may have been completed or its timer restarted.
             if _TERMINATIONS.get(instance_id) is termination and termination.timers.get(hook_name) is timer:
-                complete(instance_id, hook_name, hook.default_result)
+                complete_hook(instance_id, hook_name, hook.default_result)
 
-    timer = _timer(float(hook.heartbeat_timeout), expired)
+    timer = _start_daemon_timer(float(hook.heartbeat_timeout), expired)
     termination.timers[hook_name] = timer
 
 
@@ -146,31 +146,32 @@ def _begin_termination(group: FakeAutoScalingGroup, instance: InstanceState, cau
         group.instance_states.remove(instance)
         return
     backend: AutoScalingBackend = group.autoscaling_backend
-    hooks = [h for h in backend.describe_lifecycle_hooks(group.name) if h.lifecycle_transition == TERMINATING]
+    all_hooks = backend.describe_lifecycle_hooks(group.name)
+    hooks = [hook for hook in all_hooks if hook.lifecycle_transition == TERMINATING]
     activities.begin_termination(group.name, instance.instance_id, cause, waits=bool(hooks))
     if not hooks:
-        _terminate(group, instance)
+        _terminate_now(group, instance)
         return
     instance.lifecycle_state = "Terminating:Wait"
     _TERMINATIONS[instance.instance_id] = _Termination(group=group, instance=instance)
     for hook in hooks:
-        start_timer(backend, instance.instance_id, hook.name)
+        start_hook_timer(backend, instance.instance_id, hook.name)
 
 
 def _proceed(termination: _Termination) -> None:
-    _forget(termination.instance)
+    _forget_termination(termination.instance)
     termination.instance.lifecycle_state = "Terminating:Proceed"
-    _terminate(termination.group, termination.instance)
+    _terminate_now(termination.group, termination.instance)
     _call_when_empty(termination.group)
 
 
-def _forget(instance: InstanceState) -> None:
+def _forget_termination(instance: InstanceState) -> None:
     if termination := _TERMINATIONS.pop(instance.instance_id, None):
         for timer in termination.timers.values():
             timer.cancel()
 
 
-def _terminate(group: FakeAutoScalingGroup, instance: InstanceState) -> None:
+def _terminate_now(group: FakeAutoScalingGroup, instance: InstanceState) -> None:
     group.instance_states.remove(instance)
     group.ec2_backend.terminate_instances([instance.instance_id])
 
@@ -180,7 +181,7 @@ def _call_when_empty(group: FakeAutoScalingGroup) -> None:
         when_empty()
 
 
-def _fill(group: FakeAutoScalingGroup) -> None:
+def _launch_missing(group: FakeAutoScalingGroup) -> None:
     """Launch the missing instances; retry failed launches as long as the group exists."""
     if group.autoscaling_backend.autoscaling_groups.get(group.name) is not group:
         return
@@ -200,9 +201,9 @@ def retry_launches(group: FakeAutoScalingGroup) -> None:
     def retry() -> None:
         with LOCK:
             _RETRYING.discard(group)
-            _fill(group)
+            _launch_missing(group)
 
-    _timer(RETRY_S, retry)
+    _start_daemon_timer(RETRY_S, retry)
 
 
 def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capacity: int | None) -> None:
@@ -221,7 +222,7 @@ def _set_desired_capacity(original: Any, group: FakeAutoScalingGroup, new_capaci
     if not suspended_processes.may_terminate(group):
         return
     change = f"shrinking the capacity from {len(active)} to {desired}"
-    candidates = [i for i in order if i in active and not i.protected_from_scale_in]
+    candidates = [instance for instance in order if instance in active and not instance.protected_from_scale_in]
     for instance in candidates[: max(len(active) - desired, 0)]:
         _begin_termination(group, instance, f"a difference between desired and actual capacity, {change}")
 
@@ -244,8 +245,8 @@ def _delete_group(original: Any, response: AutoScalingResponse) -> Any:
         if group.instance_states and not forced:
             raise ResourceInUseError
         for instance in [*group.instance_states]:
-            _forget(instance)
-            _terminate(group, instance)
+            _forget_termination(instance)
+            _terminate_now(group, instance)
     return original(response)
 
 
@@ -254,13 +255,13 @@ def _remove_lost(_original: Any, backend: AutoScalingBackend, instance_ids: list
     for group in [*backend.autoscaling_groups.values()]:
         lost = [instance for instance in group.instance_states if instance.instance_id in instance_ids]
         for instance in lost:
-            _forget(instance)
+            _forget_termination(instance)
             if instance.lifecycle_state == "InService" and not suspended_processes.may_replace_unhealthy(group):
                 instance.health_status = "Unhealthy"
             else:
                 group.instance_states.remove(instance)
         if lost:
-            _fill(group)
+            _launch_missing(group)
             _call_when_empty(group)
 
 
@@ -269,9 +270,10 @@ def _resume(original: Any, backend: AutoScalingBackend, group_name: str, scaling
     original(backend, group_name, scaling_processes)
     group = backend.autoscaling_groups[group_name]
     if suspended_processes.may_replace_unhealthy(group):
-        for instance in [i for i in group.active_instances() if i.health_status == "Unhealthy"]:
+        unhealthy = [instance for instance in group.active_instances() if instance.health_status == "Unhealthy"]
+        for instance in unhealthy:
             _begin_termination(group, instance, "a health check that found it unhealthy while replacing was suspended")
-    _fill(group)
+    _launch_missing(group)
 
 
 def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any:
@@ -280,7 +282,7 @@ def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any
     autoscaling = autoscaling_backends[backend.account_id][backend.region_name]
     replaced = []
     for group in autoscaling.autoscaling_groups.values():
-        for instance in [i for i in group.instance_states if i.instance_id in instance_ids]:
+        for instance in [member for member in group.instance_states if member.instance_id in instance_ids]:
             if suspended_processes.may_replace_unhealthy(group):
                 replaced.append(instance.instance_id)
             else:
@@ -291,7 +293,7 @@ def _stop_instances(original: Any, backend: Any, instance_ids: list[str]) -> Any
     return stopped
 
 
-def _timer(seconds: float, act: Callable[[], None]) -> threading.Timer:
+def _start_daemon_timer(seconds: float, act: Callable[[], None]) -> threading.Timer:
     timer = threading.Timer(seconds, act)
     timer.daemon = True
     timer.start()

@@ -67,7 +67,7 @@ def test_address_is_reassociated_only_if_metadata_differs(
     assert calls["AssociateAddress"] == 3
 
 
-def test_master_with_the_address_makes_no_call(
+def test_address_that_the_master_has_is_not_associated_again(
     cluster: SimulatedCluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
     master.metadata.notice = TerminationNotice(public_address=address.ip)
@@ -91,7 +91,7 @@ def test_new_master_takes_the_address_from_the_last_one(
     assert address.holder == new.instance_id
 
 
-def test_master_that_leaves_does_not_take_the_address_back(
+def test_terminating_master_does_not_take_the_address(
     cluster: SimulatedCluster, master: SimulatedNode, address: Address
 ) -> None:
     master.metadata.notice = TerminationNotice(is_terminating=True)
@@ -141,7 +141,7 @@ def test_master_keeps_the_address_while_groups_are_unavailable(
     assert address.holder == master.instance_id
 
 
-def test_cluster_without_an_address_makes_no_call(cluster: SimulatedCluster, calls: Counter[str]) -> None:
+def test_cluster_without_an_address_associates_none(cluster: SimulatedCluster, calls: Counter[str]) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     master = cluster.node("master")

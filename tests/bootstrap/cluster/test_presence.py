@@ -83,9 +83,9 @@ PASS_S = 2.0
 def generations(cluster: SimulatedCluster, coordinator: Coordinator, records: Iterator[NodeRecord | None]) -> list[int]:
     """Write one record before each pass, None for an unusable one; return the generation after each pass."""
     found = []
-    for record in records:
-        if record is not None:
-            cluster.table.write_node(record)
+    for written in records:
+        if written is not None:
+            cluster.table.write_node(written)
         else:
             record_id = node_record_id(ROLES["worker"], cluster.by_index()[2])
             cluster.clients.dynamodb.put_item(TableName=TABLE, Item={TABLE_KEY: {"S": record_id}})
@@ -102,7 +102,7 @@ def test_membership_follows_a_changing_record_once_a_minute(cluster: SimulatedCl
     passes = 150
     cycle: dict[str, Iterator[NodeRecord | None]] = {
         "drains and does not": itertools.cycle([drains, own_record]),
-        "other keys": (replace(own_record, host_key=public_key(n)) for n in itertools.count()),
+        "other keys": (replace(own_record, host_key=public_key(number)) for number in itertools.count()),
         "drains, nothing usable, does not": itertools.cycle([drains, None, own_record, None]),
     }
     found = generations(cluster, coordinator, itertools.islice(cycle[change], passes))

@@ -79,7 +79,9 @@ def test_job_that_is_over_delays_nothing(tmp_path: Path, home: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "60", "-60\n", "1e3\n", "60\n60\n", "nan\n", "٦\n", "9" * 10 + "\n"])
-def test_other_content_delays_nothing(tmp_path: Path, home: Path, request: pytest.FixtureRequest, content: str) -> None:
+def test_lock_without_a_valid_number_delays_nothing(
+    tmp_path: Path, home: Path, request: pytest.FixtureRequest, content: str
+) -> None:
     hold(request, home / JOBS / JOB / LOCK_FILE, content)
     assert longest_grace_s(tmp_path, USER.pw_name) == 0
 

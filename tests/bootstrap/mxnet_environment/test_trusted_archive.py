@@ -72,6 +72,7 @@ def test_worker_unpacks_only_archives_signed_off_by_the_master(
         worker.install_environment(is_master=False)
     assert failure.value.short == "wrong hash"
     assert not list(under_root(worker.root, RECIPE.directory).parent.iterdir())
+    assert len(worker.paused) > 1, "the master may replace the archive meanwhile"
     assert worker.paused == sorted(worker.paused)
 
 
@@ -115,8 +116,11 @@ def test_record_without_a_valid_hash_is_refused_and_replaced(node: Callable[[str
         worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert len(str(failure.value)) < 200
-    node("master").install_environment(is_master=True)
-    node("another").install_environment(is_master=False)
+    master, another = node("master"), node("another")
+    master.install_environment(is_master=True)
+    another.install_environment(is_master=False)
+    assert (master.builds, another.builds) == (1, 0)
+    assert another.programs.is_dir()
 
 
 @pytest.mark.parametrize(
@@ -139,8 +143,11 @@ def test_record_with_invalid_fields_is_refused_and_replaced(
         worker.install_environment(is_master=False)
     assert failure.value.short == "bad record"
     assert str(failure.value).isprintable()
-    node("master").install_environment(is_master=True)
-    node("another").install_environment(is_master=False)
+    master, another = node("master"), node("another")
+    master.install_environment(is_master=True)
+    another.install_environment(is_master=False)
+    assert (master.builds, another.builds) == (1, 0)
+    assert another.programs.is_dir()
 
 
 def test_master_ignores_the_hash_of_another_environment(node: Callable[[str], MxnetNode]) -> None:

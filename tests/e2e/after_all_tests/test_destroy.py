@@ -3,7 +3,7 @@
 import boto3
 
 from tests.e2e.support.deployed_cluster import DeployedCluster, stack_outputs
-from tests.e2e.support.leftovers import left_over, stack_buckets
+from tests.e2e.support.leftovers import leftovers, resources_by_kind, stack_buckets
 
 
 def log_groups() -> list[str]:
@@ -11,11 +11,11 @@ def log_groups() -> list[str]:
 
 
 def test_destroy_leaves_nothing_but_the_log_group_and_the_bucket(cluster: DeployedCluster) -> None:
-    assert all(left_over().values())
+    assert all(resources_by_kind().values())
     outputs = stack_outputs()
     bucket, kept = outputs["ClusterBucket"], outputs.get("SharedStorage")
     cluster.user.cdk("destroy", "--force")
-    assert {kind: left for kind, left in left_over().items() if left} == {}
+    assert leftovers() == {}
     assert len(log_groups()) == 1
     assert stack_buckets() == [bucket]
     delete_kept_storage(cluster, kept)

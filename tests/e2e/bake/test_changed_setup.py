@@ -48,7 +48,7 @@ def test_changed_setup_reaches_running_nodes_and_no_job_meets_it(laptop: Laptop)
     assert hashes(laptop) == before, "a deploy leaves running nodes alone"
 
     job = laptop.run(*RUN, "--detach", "--", "sleep", "1000").strip()
-    refusal = laptop.refused("dlcluster", "setup")
+    refusal = laptop.output_of_failure("dlcluster", "setup")
     assert f"dlcluster: job {job} runs, and a setup may change what it uses: dlcluster stop\n" in refusal
     laptop.run("dlcluster", "stop", job)
     assert [changed_at(laptop, host) for host in HOSTS] == [[]] * NODES

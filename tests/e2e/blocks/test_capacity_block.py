@@ -12,7 +12,7 @@ from local.commands.block import buy_block
 from local.run.user import USER_SETTINGS, User, deploy_arguments
 from tests.e2e.support.deployed_cluster import NODES
 from tests.e2e.support.durable_training import Training, now, wait_for_nodes
-from tests.e2e.support.group_states import members, states
+from tests.e2e.support.group_states import instance_states, members
 from tests.waiting import wait_until
 
 BEFORE_END = timedelta(minutes=40)
@@ -58,7 +58,7 @@ def test_durable_training_continues_in_the_next_block(user: User) -> None:
     assert left > 0, "the nodes booted for longer than the block lasts"
     wait_until(lambda: not members(), "the nodes' end before the block's", timeout_s=left + 120)
     assert now() >= goes
-    wait_until(lambda: states(first) == {"terminated"}, "the end of all nodes", timeout_s=120)
+    wait_until(lambda: instance_states(first) == {"terminated"}, "the end of all nodes", timeout_s=120)
 
     block, starts, _ = buy(after=DEPLOY, usable=timedelta(hours=1))
     deploy(user, block)

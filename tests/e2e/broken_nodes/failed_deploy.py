@@ -12,7 +12,7 @@ import boto3
 from local.run.user import User, deploy_arguments
 from tests.e2e.support.checkouts import Edit
 from tests.e2e.support.deployed_cluster import STACK
-from tests.e2e.support.leftovers import left_over, stack_buckets
+from tests.e2e.support.leftovers import leftovers, stack_buckets
 
 DEPLOY_S = 400
 """Below the product's own timeouts; edits shorten those that a fault must wait for."""
@@ -60,7 +60,7 @@ def deploy_broken(user: User, checkout: Path, *edits: Edit, settings: Mapping[st
     )
     assert deploy.returncode == 1
     assert stack_id() not in (None, before)
-    assert {kind: left for kind, left in left_over().items() if left} == {}
+    assert leftovers() == {}
     events = boto3.client("cloudformation").describe_stack_events(StackName=STACK)["StackEvents"][::-1]
     assert {*stack_buckets()} == {*buckets, _physical_id(events, "AWS::S3::Bucket")}
     assert events[-1]["ResourceStatus"] == "ROLLBACK_COMPLETE"

@@ -49,7 +49,7 @@ def install(cluster: DeployedCluster, release: str) -> None:
 def start(cluster: DeployedCluster) -> Iterator[ClusterState]:
     deployed, before = (
         template(),
-        state(cluster, {alias: read_node(cluster, alias)[0].instance_id for alias in aliases()}),
+        state(cluster, {alias: read_node(cluster, alias).identity.instance_id for alias in aliases()}),
     )
     yield before
     install(cluster, before.identities[aliases()[0]].release)
@@ -131,10 +131,12 @@ def test_deploy_that_would_replace_the_network_is_refused(
     cluster: DeployedCluster, start: ClusterState, setting: str, value: str
 ) -> None:
     events = event_ids()
-    code, output = try_deploy(cluster, TAGS | {"worker_count": "5", setting: value})
-    assert code == 1
+    refused = try_deploy(cluster, TAGS | {"worker_count": "5", setting: value})
+    assert refused.returncode == 1
     reason = f"{setting} of a running cluster cannot change, got {value}: it would replace the network and every node; "
-    assert any(reason in line and line.endswith("or cdk destroy first") for line in output.splitlines()), output
+    assert any(reason in line and line.endswith("or cdk destroy first") for line in refused.stdout.splitlines()), (
+        refused.stdout
+    )
     assert event_ids() == events
     assert state(cluster, start.instances) == start
 

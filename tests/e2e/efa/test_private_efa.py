@@ -15,15 +15,15 @@ from tests.e2e.support.ec2_nodes import (
     DEVICES,
     FOUR_CARDS,
     INTERFACES_OF_FOUR_CARDS,
-    described,
-    expected_lists,
+    expected_workers_seen,
     instance_of,
+    instances_by_node_type,
     interfaces,
     launch,
-    lists,
+    workers_seen_on,
 )
 from tests.e2e.support.laptop import Laptop, new_laptop
-from tests.e2e.support.leftovers import left_over
+from tests.e2e.support.leftovers import leftovers
 
 HOSTS = ("worker1", "worker2")
 CARDS, GPUS = 4, 8
@@ -48,7 +48,7 @@ def placement_groups() -> list[tuple[str, str]]:
 
 
 def test_all_nodes_are_on_demand_in_one_cluster_placement_group(laptop: Laptop) -> None:
-    nodes = [instance for kind in described().values() for instance in kind]
+    nodes = [instance for kind in instances_by_node_type().values() for instance in kind]
     [(group, strategy)] = placement_groups()
     assert strategy == "cluster"
     assert [
@@ -57,7 +57,7 @@ def test_all_nodes_are_on_demand_in_one_cluster_placement_group(laptop: Laptop) 
 
 
 def test_all_nodes_have_an_adapter_on_every_card_and_no_public_address(laptop: Laptop) -> None:
-    for kind in described().values():
+    for kind in instances_by_node_type().values():
         for node in kind:
             assert (interfaces(node), node.get("PublicIpAddress")) == (INTERFACES_OF_FOUR_CARDS, None)
     for host in HOSTS:
@@ -69,7 +69,7 @@ def test_master_is_reached_through_a_session_and_is_worker1(laptop: Laptop) -> N
     assert "ssm-proxy" in config
     assert "ProxyJump" not in config
     for host in ("master", *HOSTS):
-        assert lists(laptop, host) == expected_lists(*HOSTS, gpus=GPUS)
+        assert workers_seen_on(laptop, host) == expected_workers_seen(*HOSTS, gpus=GPUS)
 
 
 def test_job_has_a_rank_for_every_gpu_of_every_node(laptop: Laptop) -> None:
@@ -95,4 +95,4 @@ def test_master_trains_with_the_other_nodes(laptop: Laptop) -> None:
 def test_destroy_removes_the_placement_group_with_the_nodes(laptop: Laptop) -> None:
     laptop.run("cdk", "destroy", "--force")
     assert placement_groups() == []
-    assert {kind: left for kind, left in left_over().items() if left} == {}
+    assert leftovers() == {}

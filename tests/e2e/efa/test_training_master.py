@@ -11,7 +11,13 @@ import pytest
 
 from bootstrap.contract import MASTER, WORKER
 from local.run.user import User
-from tests.e2e.support.ec2_nodes import described, expected_lists, instance_of, launch, lists
+from tests.e2e.support.ec2_nodes import (
+    expected_workers_seen,
+    instance_of,
+    instances_by_node_type,
+    launch,
+    workers_seen_on,
+)
 from tests.e2e.support.laptop import Laptop, new_laptop
 
 CPU, GPU = "c5.large", "g4dn.xlarge"
@@ -30,14 +36,16 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lap
 
 
 def test_only_the_master_has_the_cpu_type(laptop: Laptop) -> None:
-    instance_types = {kind: [node["InstanceType"] for node in nodes] for kind, nodes in described().items()}
+    instance_types = {
+        kind: [node["InstanceType"] for node in nodes] for kind, nodes in instances_by_node_type().items()
+    }
     assert instance_types == {MASTER: [CPU], WORKER: [GPU, GPU]}
 
 
 def test_master_is_worker1_in_all_lists(laptop: Laptop) -> None:
     gpus = dict.fromkeys(HOSTS, 1) | {"master": 0, "worker1": 0}
     for host, own in gpus.items():
-        assert lists(laptop, host) == expected_lists(*HOSTS, gpus=own)
+        assert workers_seen_on(laptop, host) == expected_workers_seen(*HOSTS, gpus=own)
 
 
 def test_one_job_runs_on_all_nodes(laptop: Laptop) -> None:

@@ -18,10 +18,10 @@ def limited(cluster: DeployedCluster) -> Iterator[DeployedCluster]:
 
 
 def test_check_names_the_slow_node_and_no_other(limited: DeployedCluster) -> None:
-    code, healthy = run_check(limited.user)
-    assert (code, healthy["findings"], healthy["missing_nodes"]) == (0, [], 0)
-    assert {node["instance_id"] for node in healthy["nodes"]} == set(limited.addresses)
-    assert all(len(node["pairs_gb_per_s"]) == NODES - 1 for node in healthy["nodes"])
+    healthy = run_check(limited.user)
+    assert (healthy.exit_code, healthy.findings, healthy.report["missing_nodes"]) == (0, [], 0)
+    assert {node["instance_id"] for node in healthy.report["nodes"]} == set(limited.addresses)
+    assert all(len(node["pairs_gb_per_s"]) == NODES - 1 for node in healthy.report["nodes"])
     limit_link(Faults.current().node("worker2"), SLOW_MBIT)
-    code, report = run_check(limited.user)
-    assert (code, [(finding["node"], finding["what"]) for finding in report["findings"]]) == (1, [("worker2", "slow")])
+    slow = run_check(limited.user)
+    assert (slow.exit_code, slow.findings) == (1, [("worker2", "slow")])

@@ -10,7 +10,6 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from local.faults.nodes import NodeHandle
 from local.node.nvidia_smi import VISIBLE_COUNT_FILE
 from local.run.user import User, deploy_arguments
 from tests.e2e.support.deployed_cluster import NODES
-from tests.e2e.support.node_checks import LINKS_MBIT, limit_link, run_check
+from tests.e2e.support.node_checks import LINKS_MBIT, CheckResult, limit_link, run_check
 
 pytestmark = pytest.mark.soak
 
@@ -42,12 +41,12 @@ class CheckedCluster:
     user: User
     nodes: Mapping[str, NodeHandle]
 
-    def check(self) -> tuple[int, dict[str, Any]]:
+    def check(self) -> CheckResult:
         """Check the cluster, which must have the nodes of the deploy: no agent may have asked for a replacement."""
-        code, report = run_check(self.user, "--cluster", NAME)
-        checked = {node["name"]: node["instance_id"] for node in report["nodes"]}
+        result = run_check(self.user, "--cluster", NAME)
+        checked = {node["name"]: node["instance_id"] for node in result.report["nodes"]}
         assert checked == {name: node.instance_id for name, node in self.nodes.items()}
-        return code, report
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +98,8 @@ def test_check_names_the_faulty_node_and_no_other(checked: CheckedCluster, numbe
         "healthy": nullcontext(),
     }
     with faults[kind]:
-        code, report = checked.check()
-    findings = [(finding["node"], finding["what"]) for finding in report["findings"]]
+        result = checked.check()
     expected = [] if kind == "healthy" else [(name, kind)]
-    assert (code, findings) == (int(bool(expected)), expected), (name, mbit, left, report)
+    assert (result.exit_code, result.findings) == (int(bool(expected)), expected), (name, mbit, left, result.report)
     if kind == "gpus":
-        assert [(finding["found"], finding["expected"]) for finding in report["findings"]] == [(left, GPUS)]
+        assert [(finding["found"], finding["expected"]) for finding in result.report["findings"]] == [(left, GPUS)]

@@ -20,7 +20,7 @@ from local.faults.clients import client
 from local.network.vpc_network import in_namespace, routers
 from local.run.user import deploy_arguments
 from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster, group_instances
-from tests.e2e.support.port_scan import CONNECT_TIMEOUT_S, PORTS, SSH, Address, listening
+from tests.e2e.support.port_scan import CONNECT_TIMEOUT_S, LISTENING_PORTS, SSH, Address, listening
 from tests.waiting import wait_until
 
 OTHER = "other"
@@ -71,7 +71,7 @@ def accepting(instance_id: str, targets: Sequence[Address]) -> int:
 
 
 def test_no_node_reaches_the_other_cluster(cluster: DeployedCluster, other: list[dict[str, Any]]) -> None:
-    own, foreign, port = addresses(list(cluster.instances)), addresses(other), PORTS[-1]
+    own, foreign, port = addresses(list(cluster.instances)), addresses(other), LISTENING_PORTS[-1]
     with ExitStack() as programs:
         for instance_id in foreign.values():
             programs.enter_context(listening(instance_id))

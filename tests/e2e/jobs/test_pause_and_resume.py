@@ -19,7 +19,7 @@ from local.faults.clients import client
 from tests.e2e.support.checkouts import deploy
 from tests.e2e.support.deployed_cluster import NODES, DeployedCluster, aliases, stack_outputs
 from tests.e2e.support.durable_training import CANNOT_TELL
-from tests.e2e.support.group_states import members, sizes
+from tests.e2e.support.group_states import PAUSED, fixed_size, group_sizes, members
 from tests.waiting import wait_until
 
 MASTER = "deeplearning-master"
@@ -108,7 +108,7 @@ def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Deplo
     reservations = client("ec2").describe_instances(InstanceIds=terminated)["Reservations"]
     assert {i["State"]["Name"] for r in reservations for i in r["Instances"]} == {"terminated"}
     deploy(cluster, TAGS)
-    assert (members(), sizes()) == (set(), [(0, 0, 0), (0, 0, 0)])
+    assert (members(), group_sizes()) == (set(), PAUSED)
     end = datetime.now(timezone.utc) + timedelta(minutes=14)
     with group_tags(**{EXPIRES_TAG: f"{end:%Y-%m-%dT%H:%M:%SZ}", IDLE_STOP_TAG: "3600"}):
         nodes = json.loads(dlcluster(cluster, "resume", "--json"))["nodes"]
@@ -118,7 +118,7 @@ def test_paused_cluster_stays_paused_through_a_deploy_and_resumes(cluster: Deplo
         assert not re.findall(r"wall .*(?:failed|exited).*|load cannot be read.*", log.read_text())
     assert [node["index"] for node in nodes] == [*range(1, NODES + 1)]
     assert {node["instance_id"] for node in nodes} == members()
-    assert sizes() == [(1, 1, 1), (NODES - 1, NODES - 1, NODES - 1)]
+    assert group_sizes() == [fixed_size(1), fixed_size(NODES - 1)]
     check_durable(cluster, job)  # first: until it has ended, the nodes are its own, and launch refuses to share them
     output = dlcluster(cluster, "run", "--", "launch", "echo $DEEPLEARNING_INSTANCE_ID")
     expected = {f"{alias} [0] {node['instance_id']}" for alias, node in zip(aliases(), nodes, strict=True)}

@@ -17,7 +17,7 @@ from local.run.user import User
 from tests.e2e.support.deployed_cluster import NODES, stack_outputs
 from tests.e2e.support.durable_programs import OWN_SCRIPT, TRAINER_IN_BUCKET, TRAINER_IN_SHARED_DIRECTORY, Program
 from tests.e2e.support.durable_training import CANNOT_TELL, MASTER, START_S, Training, now, wait_for_end, wait_for_nodes
-from tests.e2e.support.group_states import members, states
+from tests.e2e.support.group_states import instance_states, members
 from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
@@ -71,7 +71,7 @@ def test_nodes_end_when_their_ranks_have_saved(laptop: Laptop) -> None:
     seconds = time.monotonic() - began
     assert saved_ranks() == [*range(NODES)]
     assert SAVE_S < seconds < SAVE_S + DRAIN_S
-    assert states(nodes) == {"terminated"}
+    assert instance_states(nodes) == {"terminated"}
     # The launcher on the master has had the time to record the job's end.
     assert stored_record(job)["end"] is not None
 
@@ -105,7 +105,7 @@ def test_durable_training_goes_on_after_a_pause_before_the_next_job(
     assert (waiting["state"], waiting["attempt"]) == ("WAITING", 1)
     nodes = members()
     laptop.run("dlcluster", "pause", "--yes")
-    assert (members(), states(nodes)) == (set(), {"terminated"})
+    assert (members(), instance_states(nodes)) == (set(), {"terminated"})
     step = training.saved_step()
     laptop.run("dlcluster", "resume")
     assert len(members()) == NODES

@@ -17,7 +17,7 @@ from local.run.user import User
 from stacks.settings.parsing import format_utc
 from tests.e2e.support.deployed_cluster import NODES
 from tests.e2e.support.durable_training import MASTER, Training, now, status, wait_for_nodes
-from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.group_states import PAUSED, group_sizes, instance_states, members
 from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
@@ -27,7 +27,6 @@ HEAL = timedelta(minutes=2)
 """Time for another master."""
 NOTICE_S = 60.0
 END_S = 120.0
-PAUSED = (0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +80,13 @@ def test_durable_training_outlives_the_end_of_its_cluster(
     nodes = members()
     assert len(nodes) == NODES
     wait_s = (expires - now()).total_seconds() + END_S
-    wait_until(lambda: sizes() == [PAUSED, PAUSED], "the end", timeout_s=wait_s)
+    wait_until(lambda: group_sizes() == PAUSED, "the end", timeout_s=wait_s)
     assert now() >= expires
-    wait_until(lambda: not members() and states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
+    wait_until(lambda: not members() and instance_states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
     step = training.saved_step()
 
     laptop.run("dlcluster", "extend", "8h")
-    assert (members(), sizes()) == (set(), [PAUSED, PAUSED])
+    assert (members(), group_sizes()) == (set(), PAUSED)
     laptop.run("dlcluster", "resume")
     assert len(members()) == NODES
     assert not members() & nodes

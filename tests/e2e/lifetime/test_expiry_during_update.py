@@ -16,14 +16,14 @@ from local.run.user import User
 from stacks.settings.parsing import format_utc
 from tests.e2e.support.checkouts import Edit
 from tests.e2e.support.durable_training import now
-from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.group_states import PAUSED, group_sizes, instance_states, members
 from tests.e2e.support.guest_stack import (
     APP,
     AWAITED,
     LEAVES_LATE,
-    guest_of,
+    guest_instance,
     release_guest,
-    results_of,
+    results_bucket,
     signal_guest,
     stack_status,
     write_stack,
@@ -36,7 +36,6 @@ NODES = 2
 DEPLOY = timedelta(minutes=5)
 """Time from the second deploy to the end that it sets."""
 END_S = 180.0
-PAUSED = (0, 0, 0)
 CLEANUP = "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
 """Status of an update that still deletes what the new template lacks."""
 PROGRESS = "UPDATE_IN_PROGRESS"
@@ -86,13 +85,13 @@ def test_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> None:
     assert now() < expires, "the update began after the end"
 
     wait_s = (expires - now()).total_seconds() + END_S
-    wait_until(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the pause", timeout_s=wait_s)
+    wait_until(lambda: group_sizes(CLUSTER) == PAUSED, "the pause", timeout_s=wait_s)
     assert now() >= expires
-    wait_until(lambda: states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
+    wait_until(lambda: instance_states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
     with pytest.raises(ClientError, match=f"cannot be deleted while in status {PROGRESS}"):
         client("cloudformation").delete_stack(StackName=CLUSTER)
     refusal = f"stack {CLUSTER} is {PROGRESS}: wait until CloudFormation has finished, try again"
-    assert refusal in laptop.refused("dlcluster", "--cluster", CLUSTER, "pause", "--yes")
+    assert refusal in laptop.output_of_failure("dlcluster", "--cluster", CLUSTER, "pause", "--yes")
     assert [launches(group) for group in groups] == before
 
     signal_guest(CLUSTER)
@@ -100,8 +99,8 @@ def test_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> None:
     assert update.returncode == 0, output
     started = [launches(group) - earlier for group, earlier in zip(groups, before, strict=True)]
     assert [*map(len, started)] == [0, NODES]
-    wait_until(lambda: states(started[1]) == {"terminated"}, "the workers' end", timeout_s=END_S)
-    assert sizes(CLUSTER) == [PAUSED, PAUSED]
+    wait_until(lambda: instance_states(started[1]) == {"terminated"}, "the workers' end", timeout_s=END_S)
+    assert group_sizes(CLUSTER) == PAUSED
     laptop.run("cdk", "destroy", "--force")
     assert not stack_status(CLUSTER)
 
@@ -110,9 +109,9 @@ def test_end_comes_during_an_update_and_again_after_it(laptop: Laptop) -> None:
 def test_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop: Laptop) -> None:
     write_stack(laptop, guest=LEAVES_LATE)
     laptop.run("cdk", "deploy")
-    nodes, guest = members(CLUSTER), guest_of(CLUSTER)["InstanceId"]
+    nodes, guest = members(CLUSTER), guest_instance(CLUSTER)["InstanceId"]
     assert len(nodes) == NODES
-    client("s3").put_object(Bucket=results_of(CLUSTER), Key="result", Body=b"numbers")
+    client("s3").put_object(Bucket=results_bucket(CLUSTER), Key="result", Body=b"numbers")
     write_stack(laptop)
     expires = (now() + DEPLOY).replace(microsecond=0)
     update = laptop.start("cdk", "deploy", "-c", f"expires={format_utc(expires)}", "-c", "expiry_action=delete")
@@ -120,9 +119,9 @@ def test_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop: Lap
     assert now() < expires, "the update began after the end"
 
     wait_s = (expires - now()).total_seconds() + END_S
-    wait_until(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the pause", timeout_s=wait_s)
+    wait_until(lambda: group_sizes(CLUSTER) == PAUSED, "the pause", timeout_s=wait_s)
     assert now() >= expires
-    wait_until(lambda: states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
+    wait_until(lambda: instance_states(nodes) == {"terminated"}, "the nodes' end", timeout_s=END_S)
     refusal = f"cannot be deleted while in status {CLEANUP}"
     wait_until(lambda: refusal in control_plane_log(), "the refusal of the deletion", timeout_s=END_S)
     assert stack_status(CLUSTER) == CLEANUP
@@ -133,12 +132,12 @@ def test_end_comes_during_a_cleanup_and_after_a_deletion_that_failed(laptop: Lap
     wait_until(lambda: stack_status(CLUSTER) == "DELETE_FAILED", "the deletion that fails", timeout_s=END_S)
     master = group_name(CLUSTER, NODE_TYPES[0])
     client("autoscaling").update_auto_scaling_group(AutoScalingGroupName=master, MinSize=1, MaxSize=1)
-    wait_until(lambda: sizes(CLUSTER) == [PAUSED, PAUSED], "the next pause", timeout_s=END_S)
-    client("s3").delete_object(Bucket=results_of(CLUSTER), Key="result")
+    wait_until(lambda: group_sizes(CLUSTER) == PAUSED, "the next pause", timeout_s=END_S)
+    client("s3").delete_object(Bucket=results_bucket(CLUSTER), Key="result")
     wait_until(lambda: not stack_status(CLUSTER), "the next deletion", timeout_s=END_S)
     names = [group_name(CLUSTER, kind) for kind in NODE_TYPES]
     assert client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"] == []
-    assert states(nodes | {guest}) == {"terminated"}
+    assert instance_states(nodes | {guest}) == {"terminated"}
     filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [CLUSTER]}]
     reservations = client("ec2").describe_instances(Filters=filters)["Reservations"]
     assert {instance["State"]["Name"] for reservation in reservations for instance in reservation["Instances"]} == {

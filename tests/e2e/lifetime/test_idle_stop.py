@@ -12,7 +12,7 @@ import pytest
 from local.faults import Faults
 from local.faults.clients import client
 from local.run.user import User
-from tests.e2e.support.group_states import members, sizes, states
+from tests.e2e.support.group_states import PAUSED, group_sizes, instance_states, members
 from tests.e2e.support.laptop import new_laptop
 from tests.waiting import wait_until
 
@@ -72,13 +72,13 @@ def test_only_an_idle_cluster_pauses_itself(user: User, tmp_path: Path) -> None:
     assert pauses_at - time_of(announced["idle_since"]) >= IDLE_STOP - timedelta(seconds=1)
     assert members(IDLE) == idle
     wait_s = ANNOUNCED.total_seconds() + LATE_S
-    wait_until(lambda: sizes(IDLE) == [(0, 0, 0)] * 2, "the pause", timeout_s=wait_s, every_s=1.0)
+    wait_until(lambda: group_sizes(IDLE) == PAUSED, "the pause", timeout_s=wait_s, every_s=1.0)
     assert datetime.now(pauses_at.tzinfo) >= pauses_at
-    wait_until(lambda: states(idle) == {"terminated"}, "the end of all nodes", timeout_s=LATE_S, every_s=1.0)
+    wait_until(lambda: instance_states(idle) == {"terminated"}, "the end of all nodes", timeout_s=LATE_S, every_s=1.0)
 
     # It would have been announced and paused too by now.
     assert datetime.now(timezone.utc) - max(launch_times(busy)) > IDLE_STOP
     assert members(BUSY) == busy
-    assert states(busy) == {"running"}
+    assert instance_states(busy) == {"running"}
     seen = status(user, BUSY)
     assert (seen["idle_since"], seen["idle_pauses_at"]) == (None, None)

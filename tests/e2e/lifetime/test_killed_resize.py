@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.run.user import User
-from tests.e2e.support.group_states import members, sizes
+from tests.e2e.support.group_states import fixed_size, group_sizes, members
 from tests.e2e.support.guest_stack import APP, AWAITED, signal_guest, stack_status, write_stack
 from tests.e2e.support.laptop import COMMAND_S, Laptop, kill, new_laptop, wait_for_line
 from tests.waiting import wait_until
@@ -16,8 +16,6 @@ from tests.waiting import wait_until
 CLUSTER = "resized"
 DEPLOY_S = 300.0
 PROGRESS, COMPLETE = "UPDATE_IN_PROGRESS", "UPDATE_COMPLETE"
-ONE, TWO = ((workers, workers, workers) for workers in (1, 2))
-"""Sizes of a group."""
 
 
 def resize(workers: int) -> tuple[str, ...]:
@@ -41,7 +39,7 @@ def test_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: Lapt
     kill(killed, group=True)
     assert laptop.settings["worker_count"] == 2
     laptop.run(*resize(2))
-    assert sizes(CLUSTER) == [ONE, TWO]
+    assert group_sizes(CLUSTER) == [fixed_size(1), fixed_size(2)]
     assert before < members(CLUSTER)
 
     write_stack(laptop, guest=AWAITED)
@@ -49,12 +47,12 @@ def test_next_call_completes_a_resize_that_was_killed_in_its_deploy(laptop: Lapt
     wait_until(lambda: stack_status(CLUSTER) == PROGRESS, "the update", timeout_s=DEPLOY_S)
     kill(killed, group=False)
     refusal = f"stack {CLUSTER} is {PROGRESS}: wait until CloudFormation has finished, try again"
-    assert refusal in laptop.refused(*resize(1))
-    assert sizes(CLUSTER) == [ONE, TWO]
+    assert refusal in laptop.output_of_failure(*resize(1))
+    assert group_sizes(CLUSTER) == [fixed_size(1), fixed_size(2)]
     signal_guest(CLUSTER)
     wait_until(lambda: stack_status(CLUSTER) == COMPLETE, "the update's end", timeout_s=COMMAND_S)
     laptop.run(*resize(1))
-    assert sizes(CLUSTER) == [ONE, ONE]
+    assert group_sizes(CLUSTER) == [fixed_size(1), fixed_size(1)]
     assert laptop.settings["worker_count"] == 1
     wait_until(lambda: members(CLUSTER) == before, "the newest worker's end", timeout_s=DEPLOY_S)
     laptop.run("cdk", "destroy", "--force")

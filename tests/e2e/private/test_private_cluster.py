@@ -49,7 +49,7 @@ from tests.e2e.private.existing_vpc import (
 )
 from tests.e2e.private.policy_users import users_with_policies
 from tests.e2e.support.checkouts import DEPLOY_S
-from tests.e2e.support.port_scan import ALL_PORTS, PORTS, SSH, answers, listening
+from tests.e2e.support.port_scan import ALL_PORTS, LISTENING_PORTS, SSH, answering_ports, listening
 from tests.e2e.support.shared_directory import STATE, check_that_ranks_share
 from tests.endpoints import SERVICES
 from tests.waiting import wait_until
@@ -134,15 +134,15 @@ def test_from_outside_no_port_of_any_node_answers(cluster: PrivateCluster, outsi
             programs.enter_context(listening(instance["InstanceId"]))
         targets = [str(instance["PrivateIpAddress"]) for instance in cluster.instances]
         for source, address in product((USER_ADDRESS, outside_address), targets):
-            assert (source, address, answers(source, address)) == (source, address, {})
+            assert (source, address, answering_ports(source, address)) == (source, address, {})
         # The packets arrive: another node gets an answer from each port, and from these a connection.
         own, other = worker["PrivateIpAddress"], master["PrivateIpAddress"]
         answered = dict[int, bool]()
         for _ in range(MAX_SCANS):
             if lost := [port for port in ALL_PORTS if port not in answered]:
-                answered |= in_namespace(worker["InstanceId"], partial(answers, own, other, lost))
+                answered |= in_namespace(worker["InstanceId"], partial(answering_ports, own, other, lost))
         assert len(answered) == len(ALL_PORTS)
-        assert {port for port, is_open in answered.items() if is_open} >= {SSH, *PORTS}
+        assert {port for port, is_open in answered.items() if is_open} >= {SSH, *LISTENING_PORTS}
 
 
 def test_sessions_carry_logins_copies_and_jobs(cluster: PrivateCluster, tmp_path: Path) -> None:

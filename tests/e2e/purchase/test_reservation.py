@@ -14,7 +14,13 @@ from local.faults.clients import client
 from local.run.user import USER_SETTINGS, User
 from tests.e2e.support.checkouts import Edit
 from tests.e2e.support.deployed_cluster import STACK
-from tests.e2e.support.ec2_nodes import described, expected_lists, lists, running_instances, wait_for_another
+from tests.e2e.support.ec2_nodes import (
+    expected_workers_seen,
+    instances_by_node_type,
+    running_instances,
+    wait_for_another,
+    workers_seen_on,
+)
 from tests.e2e.support.group_states import members
 from tests.e2e.support.laptop import Laptop, new_laptop
 
@@ -104,7 +110,7 @@ def test_reservation_holds_the_master_too(laptop: Laptop, reservation: str) -> N
     assert f"reservation {reservation} holds 2 x c5.large" in preflight(laptop)
     laptop.run("cdk", "deploy")
     laptop.user.write_ssh_config()
-    nodes = [instance for kind in described().values() for instance in kind]
+    nodes = [instance for kind in instances_by_node_type().values() for instance in kind]
     assert [(node["CapacityReservationId"], node.get("InstanceLifecycle")) for node in nodes] == [
         (reservation, None)
     ] * PLACES
@@ -112,14 +118,14 @@ def test_reservation_holds_the_master_too(laptop: Laptop, reservation: str) -> N
     assert (free_places(reservation), len(running_instances())) == (0, PLACES)
     assert f"reservation {reservation} holds 2 x c5.large" in preflight(laptop)
     for host in HOSTS:
-        assert lists(laptop, host) == expected_lists(*HOSTS, gpus=0)
+        assert workers_seen_on(laptop, host) == expected_workers_seen(*HOSTS, gpus=0)
 
 
 def test_replaced_master_takes_its_place_again(laptop: Laptop, reservation: str) -> None:
-    [lost] = [instance["InstanceId"] for instance in described()[MASTER]]
+    [lost] = [instance["InstanceId"] for instance in instances_by_node_type()[MASTER]]
     client("ec2").terminate_instances(InstanceIds=[lost])
     replacement = wait_for_another(1, than={lost})
-    [master] = described()[MASTER]
+    [master] = instances_by_node_type()[MASTER]
     assert (master["InstanceId"], master["CapacityReservationId"]) == (replacement, reservation)
     assert (free_places(reservation), running_instances()) == (0, members())
     laptop.wait_for_job_on(*(f"deeplearning-{host}" for host in HOSTS))

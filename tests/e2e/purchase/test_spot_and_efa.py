@@ -27,16 +27,18 @@ from tests.e2e.support.ec2_nodes import (
     FOUR_CARDS,
     HEAL_S,
     INTERFACES_OF_FOUR_CARDS,
-    described,
-    expected_lists,
+    INTERFACES_WITHOUT_EFA,
+    Interface,
+    expected_workers_seen,
     instance_of,
+    instances_by_node_type,
     interfaces,
     launch,
-    lists,
     running_instances,
     wait_for_another,
+    workers_seen_on,
 )
-from tests.e2e.support.group_states import states
+from tests.e2e.support.group_states import instance_states
 from tests.e2e.support.laptop import Laptop, new_laptop
 from tests.waiting import wait_until
 
@@ -70,7 +72,7 @@ def laptop(user: User, tmp_path_factory: pytest.TempPathFactory) -> Laptop:
 
 
 def workers() -> list[dict[str, Any]]:
-    return described()[WORKER]
+    return instances_by_node_type()[WORKER]
 
 
 def take_adapter(instance_id: str) -> None:
@@ -97,14 +99,14 @@ def is_open_to_itself(group: dict[str, Any]) -> bool:
 
 
 def test_master_is_on_demand_and_workers_are_spot_instances_with_efa(laptop: Laptop) -> None:
-    instances = described()
+    instances = instances_by_node_type()
     [master] = instances[MASTER]
     assert (master["InstanceType"], master.get("InstanceLifecycle")) == (CPU, None)
-    assert (interfaces(master), bool(master["PublicIpAddress"])) == ([(0, 0, "interface")], True)
+    assert (interfaces(master), bool(master["PublicIpAddress"])) == (INTERFACES_WITHOUT_EFA, True)
     assert len(instances[WORKER]) == len(HOSTS)
     for worker in instances[WORKER]:
         assert (worker["InstanceType"], worker["InstanceLifecycle"]) == (ONE_CARD, "spot")
-        assert interfaces(worker) == [(0, 0, "efa")]
+        assert interfaces(worker) == [Interface(card=0, device=0, kind="efa")]
         assert not worker["Placement"].get("GroupName")
         ids = [group["GroupId"] for group in worker["NetworkInterfaces"][0]["Groups"]]
         groups = client("ec2").describe_security_groups(GroupIds=ids)["SecurityGroups"]
@@ -114,7 +116,7 @@ def test_master_is_on_demand_and_workers_are_spot_instances_with_efa(laptop: Lap
 
 def test_lists_and_variables_leave_out_the_master(laptop: Laptop) -> None:
     for host in ("master", *HOSTS):
-        assert lists(laptop, host) == expected_lists(*HOSTS, gpus=1)
+        assert workers_seen_on(laptop, host) == expected_workers_seen(*HOSTS, gpus=1)
 
 
 def test_job_runs_on_the_workers_only(laptop: Laptop) -> None:
@@ -180,16 +182,16 @@ def text_until(lines: Iterator[str], pattern: str) -> str:
 
 def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(laptop: Laptop) -> None:
     # The worker is that of rank 0, so the checkpoint comes from the bucket. Its replacement will have no EFA.
-    before = described()
+    before = instances_by_node_type()
     laptop.set(efa="off")
     laptop.run("cdk", "deploy")
-    assert described() == before
+    assert instances_by_node_type() == before
     reclaimed = instance_of(2)
     with training(laptop) as lines:
         text_until(lines, r"rank 0/2 Epoch\[2\] ")
         Faults.current().spot_notice("worker2", seconds=NOTICE_S)
         text = text_until(lines, r"launch: restart 1 of 1 ")
-        assert states({reclaimed}) == {"running"}, "the job must not wait for the end"
+        assert instance_states({reclaimed}) == {"running"}, "the job must not wait for the end"
         text += text_until(lines, r"rank 0/1 Epoch\[\d+\] ")
     stopped = re.findall(r"rank (\d)/2 stopped by (?:SIGTERM|another rank's signal), with a checkpoint", text)
     assert sorted(stopped) == ["0", "1"]
@@ -198,10 +200,10 @@ def test_reclaimed_worker_leaves_and_the_job_continues_from_its_checkpoint(lapto
     [epoch] = re.findall(r"rank 0/1 resuming at epoch (\d+) ", text)
     assert int(epoch) > 2
     after = wait_for_another(2, than={reclaimed})
-    assert states({reclaimed}) == {"terminated"}
-    assert described()[MASTER] == before[MASTER]
+    assert instance_states({reclaimed}) == {"terminated"}
+    assert instances_by_node_type()[MASTER] == before[MASTER]
     [replacement] = [worker for worker in workers() if worker["InstanceId"] == after]
-    assert (replacement["InstanceLifecycle"], interfaces(replacement)) == ("spot", [(0, 0, "interface")])
+    assert (replacement["InstanceLifecycle"], interfaces(replacement)) == ("spot", INTERFACES_WITHOUT_EFA)
 
 
 def test_launch_refuses_to_mix_fabrics(laptop: Laptop) -> None:
@@ -250,7 +252,7 @@ def test_node_that_lacks_an_adapter_is_not_ready_and_is_replaced(four_cards: dic
     log = log_of(four_cards["broken"])
     assert re.search(r"asked \S+-worker to replace this node: efa 3/4", log), log
     assert "phase signal took" not in log
-    assert states({four_cards["broken"]}) <= {"shutting-down", "terminated"}
+    assert instance_states({four_cards["broken"]}) <= {"shutting-down", "terminated"}
 
 
 def test_rebalance_recommendation_is_logged(four_cards: dict[str, str]) -> None:
@@ -288,4 +290,4 @@ def test_workers_have_an_adapter_on_every_card_and_one_address(laptop: Laptop, f
             for attachment in [interface["Attachment"]]
         )
         assert seen[-1] == "4"
-    assert running_instances() == {*workers_by_id, described()[MASTER][0]["InstanceId"]}
+    assert running_instances() == {*workers_by_id, instances_by_node_type()[MASTER][0]["InstanceId"]}

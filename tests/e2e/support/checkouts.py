@@ -43,10 +43,10 @@ def copy_checkout(directory: Path, *edits: Edit) -> Path:
 
 def try_deploy(
     cluster: DeployedCluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY
-) -> tuple[int, str]:
-    """Deploy with some settings changed; return the exit code and the output."""
+) -> "subprocess.CompletedProcess[str]":
+    """Deploy with some settings changed; the result's standard output has the errors too."""
     changed = [argument for name, value in (settings or {}).items() for argument in ("-c", f"{name}={value}")]
-    done = subprocess.run(
+    return subprocess.run(
         ["cdk", *deploy_arguments(nodes=NODES), *cluster.settings, *changed],
         cwd=checkout,
         env=dict(cluster.user.environment),
@@ -57,10 +57,9 @@ def try_deploy(
         check=False,
         timeout=DEPLOY_S,
     )
-    return done.returncode, done.stdout
 
 
 def deploy(cluster: DeployedCluster, settings: Mapping[str, str] | None = None, *, checkout: Path = REPOSITORY) -> None:
     """Deploy with some settings changed; the deploy must succeed."""
-    code, output = try_deploy(cluster, settings, checkout=checkout)
-    assert code == 0, output
+    done = try_deploy(cluster, settings, checkout=checkout)
+    assert done.returncode == 0, done.stdout

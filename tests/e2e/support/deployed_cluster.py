@@ -41,7 +41,7 @@ class DeployedCluster:
     @property
     def addresses(self) -> dict[str, str]:
         """Return the private addresses by instance id."""
-        return {i["InstanceId"]: i["PrivateIpAddress"] for i in self.instances}
+        return {instance["InstanceId"]: instance["PrivateIpAddress"] for instance in self.instances}
 
     @property
     def public_address(self) -> str:
@@ -60,9 +60,9 @@ def stack_outputs(name: str = STACK) -> dict[str, str]:
 
 def group_instances(group: str) -> list[dict[str, Any]]:
     groups = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])
-    ids = [i["InstanceId"] for i in groups["AutoScalingGroups"][0]["Instances"]]
+    ids = [instance["InstanceId"] for instance in groups["AutoScalingGroups"][0]["Instances"]]
     reservations = client("ec2").describe_instances(InstanceIds=ids)["Reservations"] if ids else []
-    return [dict(i) for r in reservations for i in r["Instances"]]
+    return [dict(instance) for reservation in reservations for instance in reservation["Instances"]]
 
 
 def node_disk(instance_id: str) -> Path:

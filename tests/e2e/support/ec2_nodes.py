@@ -1,6 +1,7 @@
 """Read what EC2 describes of a cluster's nodes, and what the nodes tell their programs."""
 
 import subprocess
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bootstrap.contract import NODE_TYPES, WORKERS_FILE, group_name
@@ -13,20 +14,42 @@ from tests.waiting import wait_until
 HEAL_S: Final = 180.0
 FOUR_CARDS: Final = "p4d.24xlarge"
 """Instance type with four network cards."""
-INTERFACES_OF_FOUR_CARDS: Final = sorted(
-    [(0, 0, "interface"), *((card, 0 if card else 1, "efa-only") for card in range(4))]
-)
-"""Interfaces of such a node with EFA, as ``interfaces`` returns them."""
 DEVICES: Final = "ls /sys/class/infiniband 2>/dev/null || true"
 """Command that lists a node's adapters."""
 SHELLS: Final = ("env", "bash -lc env", "sudo systemd-run --quiet --wait --pipe --collect env")
 """Commands that print the variables of ``ssh host command``, of a login shell and of a unit."""
 VARIABLES: Final = ("DEEPLEARNING_WORKERS_COUNT", "DEEPLEARNING_WORKER_GPU_COUNT", "DEEPLEARNING_WORKERS_PATH")
 
-Lists = tuple[list[str], list[tuple[str, ...]]]
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Interface:
+    """A network interface of an instance."""
+
+    card: int
+    device: int
+    kind: str
 
 
-def described() -> dict[str, list[dict[str, Any]]]:
+INTERFACES_WITHOUT_EFA: Final = [Interface(card=0, device=0, kind="interface")]
+INTERFACES_OF_FOUR_CARDS: Final = [
+    Interface(card=0, device=0, kind="interface"),
+    Interface(card=0, device=1, kind="efa-only"),
+    *(Interface(card=card, device=0, kind="efa-only") for card in (1, 2, 3)),
+]
+"""Interfaces of a node of such a type with EFA, in order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkersSeen:
+    """The cluster's workers as a node shows them to its programs."""
+
+    hosts: list[str]
+    """Contents of the workers file."""
+    variables: list[tuple[str, ...]]
+    """Values of VARIABLES, in each of SHELLS."""
+
+
+def instances_by_node_type() -> dict[str, list[dict[str, Any]]]:
     """Return the instances of both groups by node type."""
     return {kind: group_instances(group_name(STACK, kind)) for kind in NODE_TYPES}
 
@@ -42,10 +65,16 @@ def instance_of(node_index: int) -> str:
     return Faults.current().instances(STACK)[node_index]
 
 
-def interfaces(instance: dict[str, Any]) -> list[tuple[int, int, str]]:
-    """Return network card, device number and type of each interface, in this order."""
-    attachments = ((interface["Attachment"], interface["InterfaceType"]) for interface in instance["NetworkInterfaces"])
-    return sorted((attachment["NetworkCardIndex"], attachment["DeviceIndex"], kind) for attachment, kind in attachments)
+def interfaces(instance: dict[str, Any]) -> list[Interface]:
+    """Return the interfaces of an instance, in the order of their cards."""
+    return sorted(
+        Interface(
+            card=interface["Attachment"]["NetworkCardIndex"],
+            device=interface["Attachment"]["DeviceIndex"],
+            kind=interface["InterfaceType"],
+        )
+        for interface in instance["NetworkInterfaces"]
+    )
 
 
 def wait_for_another(node_index: int, *, than: set[str]) -> str:
@@ -73,16 +102,19 @@ def launch(laptop: Laptop, command: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def lists(laptop: Laptop, host: str) -> Lists:
-    """Return a node's workers file, and the cluster's variables as each kind of program there sees them."""
+def workers_seen_on(laptop: Laptop, host: str) -> WorkersSeen:
+    """Read the workers on a node."""
     shown = laptop.user.ssh(f"deeplearning-{host}", "; echo --; ".join((f"cat {WORKERS_FILE}", *SHELLS)))
-    workers, *environments = shown.split("--\n")
-    return workers.split(), [_variables(text) for text in environments]
+    hosts, *environments = shown.split("--\n")
+    return WorkersSeen(hosts=hosts.split(), variables=[_variables(text) for text in environments])
 
 
-def expected_lists(*workers: str, gpus: int) -> Lists:
-    """Return the lists of a cluster with these workers, which have so many GPUs each."""
-    return [f"deeplearning-{host}" for host in workers], [(str(len(workers)), str(gpus), WORKERS_FILE)] * len(SHELLS)
+def expected_workers_seen(*workers: str, gpus: int) -> WorkersSeen:
+    """Return what a node should show in a cluster with these workers, each of which has so many GPUs."""
+    return WorkersSeen(
+        hosts=[f"deeplearning-{worker}" for worker in workers],
+        variables=[(str(len(workers)), str(gpus), WORKERS_FILE)] * len(SHELLS),
+    )
 
 
 def _variables(environment: str) -> tuple[str, ...]:

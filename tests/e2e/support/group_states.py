@@ -1,8 +1,28 @@
 """Read the Auto Scaling groups of a cluster and their instances."""
 
+from dataclasses import dataclass
+
 from bootstrap.contract import NODE_TYPES, group_name
 from local.faults.clients import client
 from tests.e2e.support.deployed_cluster import STACK, group_instances
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupSize:
+    """Size of an Auto Scaling group."""
+
+    min_size: int
+    desired_capacity: int
+    max_size: int
+
+
+def fixed_size(count: int) -> GroupSize:
+    """Return the size of a group that always has so many instances."""
+    return GroupSize(min_size=count, desired_capacity=count, max_size=count)
+
+
+PAUSED = [fixed_size(0)] * len(NODE_TYPES)
+"""Sizes of the groups of a paused cluster."""
 
 
 def members(cluster: str = STACK) -> set[str]:
@@ -10,15 +30,20 @@ def members(cluster: str = STACK) -> set[str]:
     return {instance["InstanceId"] for kind in NODE_TYPES for instance in group_instances(group_name(cluster, kind))}
 
 
-def states(instances: set[str]) -> set[str]:
+def instance_states(instances: set[str]) -> set[str]:
     """Return the states of instances, in the groups or not."""
     reservations = client("ec2").describe_instances(InstanceIds=sorted(instances))["Reservations"]
     return {instance["State"]["Name"] for reservation in reservations for instance in reservation["Instances"]}
 
 
-def sizes(cluster: str = STACK) -> list[tuple[int, int, int]]:
-    """Return the smallest, desired and largest size of the master's and the workers' group."""
-    names = [group_name(cluster, kind) for kind in NODE_TYPES]
+def group_sizes(cluster: str = STACK) -> list[GroupSize]:
+    """Return the sizes of the master's and the workers' group."""
+    names = [group_name(cluster, node_type) for node_type in NODE_TYPES]
     groups = client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"]
-    by_name = {group["AutoScalingGroupName"]: group for group in groups}
-    return [(by_name[n]["MinSize"], by_name[n]["DesiredCapacity"], by_name[n]["MaxSize"]) for n in names]
+    sizes = {
+        group["AutoScalingGroupName"]: GroupSize(
+            min_size=group["MinSize"], desired_capacity=group["DesiredCapacity"], max_size=group["MaxSize"]
+        )
+        for group in groups
+    }
+    return [sizes[name] for name in names]

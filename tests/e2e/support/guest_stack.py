@@ -18,7 +18,7 @@ APP = Edit(
     new="        import ours\n\n        stack = ours.Stack(app",
 )
 """Edit with which the app deploys this stack."""
-_TEXT: Final = f"""\
+_SOURCE: Final = f"""\
 import aws_cdk as cdk
 from aws_cdk import aws_autoscaling as autoscaling
 from aws_cdk import aws_ec2 as ec2
@@ -63,21 +63,21 @@ class Stack(ClusterStack):
             guest.cfn_options.creation_policy = cdk.CfnCreationPolicy(resource_signal=signal)
             self.cluster.workers.group.node.add_dependency(guest)
 """
-"""The bucket is deleted before the nodes."""
+"""Module of the stack, which deletes the bucket before the nodes."""
 
 
 def write_stack(laptop: Laptop, *, guest: Literal["", "awaited", "leaves late"] = "") -> None:
     """Write the stack's file into the checkout, with this kind of guest or none."""
     image = client("ec2").describe_images()["Images"][0]["ImageId"]
-    (laptop.checkout / "ours.py").write_text(f"{_TEXT}\n\nIMAGE, GUEST = {image!r}, {guest!r}\n")
+    (laptop.checkout / "ours.py").write_text(f"{_SOURCE}\n\nIMAGE, GUEST = {image!r}, {guest!r}\n")
 
 
-def results_of(cluster: str) -> str:
-    """Return the name of the bucket."""
+def results_bucket(cluster: str) -> str:
+    """Return the name of the stack's bucket."""
     return f"results-of-{cluster}"
 
 
-def guest_of(cluster: str) -> dict[str, Any]:
+def guest_instance(cluster: str) -> dict[str, Any]:
     """Return the guest's instance."""
     [instance] = group_instances(f"{cluster}-guest")
     return instance
@@ -86,7 +86,7 @@ def guest_of(cluster: str) -> dict[str, Any]:
 def signal_guest(cluster: str) -> None:
     """Let an update that waits for the guest go on."""
     client("cloudformation").signal_resource(
-        StackName=cluster, LogicalResourceId="Guest", UniqueId=guest_of(cluster)["InstanceId"], Status="SUCCESS"
+        StackName=cluster, LogicalResourceId="Guest", UniqueId=guest_instance(cluster)["InstanceId"], Status="SUCCESS"
     )
 
 

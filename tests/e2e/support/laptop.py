@@ -46,7 +46,7 @@ class Laptop:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def refused(self, *command: str) -> str:
+    def output_of_failure(self, *command: str) -> str:
         """Return all output of a command, which must fail."""
         process = self.start(*command)
         output, _ = process.communicate(timeout=COMMAND_S)
@@ -82,11 +82,11 @@ class Laptop:
         lost = before["instance_id"]
         client("ec2").terminate_instances(InstanceIds=[lost])
 
-        def look() -> bool:
-            now = self.node(node_index)
-            return now is not None and now["instance_id"] != lost and is_back(now)
+        def is_replaced() -> bool:
+            node = self.node(node_index)
+            return node is not None and node["instance_id"] != lost and is_back(node)
 
-        wait_until(look, f"the replacement of node {node_index}", timeout_s=HEAL_S, every_s=2.0)
+        wait_until(is_replaced, f"the replacement of node {node_index}", timeout_s=HEAL_S, every_s=2.0)
         after = self.node(node_index)
         assert after
         return str(after["instance_id"])
@@ -94,11 +94,11 @@ class Laptop:
     def wait_for_job_on(self, *hosts: str) -> None:
         """Wait until a job runs on these nodes and no others; a new master's key takes a moment to reach them."""
 
-        def look() -> bool:
-            said = self._try("dlcluster", "run", "--no-sync", "--", "echo", "here").stdout
-            return {line.split()[0] for line in said.splitlines() if line.endswith(" here")} == {*hosts}
+        def runs_on_hosts() -> bool:
+            output = self._try("dlcluster", "run", "--no-sync", "--", "echo", "here").stdout
+            return {line.split()[0] for line in output.splitlines() if line.endswith(" here")} == {*hosts}
 
-        wait_until(look, f"a job on {', '.join(hosts)}", timeout_s=JOB_TIMEOUT_S, every_s=2.0)
+        wait_until(runs_on_hosts, f"a job on {', '.join(hosts)}", timeout_s=JOB_TIMEOUT_S, every_s=2.0)
 
     def _try(self, *command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from local.faults import Faults
@@ -39,11 +40,24 @@ def limited_links(instance_ids: Collection[str]) -> Iterator[None]:
             limit_link(node, None)
 
 
-def run_check(user: User, *options: str) -> tuple[int, dict[str, Any]]:
-    """Return the exit code of ``dlcluster check`` and its report."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckResult:
+    """Exit code of ``dlcluster check``, and its report."""
+
+    exit_code: int
+    report: dict[str, Any]
+
+    @property
+    def findings(self) -> list[tuple[str, str]]:
+        """Return each finding's node, and what is wrong with it."""
+        return [(finding["node"], finding["what"]) for finding in self.report["findings"]]
+
+
+def run_check(user: User, *options: str) -> CheckResult:
+    """Check the nodes; a finding is no error here."""
     done = subprocess.run(
         ["dlcluster", "check", "--json", *options], env=dict(user.environment),
         capture_output=True, text=True, check=False, timeout=CHECK_S, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return CheckResult(exit_code=done.returncode, report=json.loads(done.stdout))

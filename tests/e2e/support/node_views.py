@@ -58,10 +58,18 @@ class ClusterView:
     host_keys: dict[str, str]
 
 
-def read_node(cluster: DeployedCluster, alias: str) -> tuple[NodeIdentity, ClusterView]:
-    life, workers, counts, hosts, keys = (part.splitlines() for part in cluster.on(alias, READ_NODE).split("--\n"))
-    instance_id, boot_id, agent_started, release = life
-    lists = ClusterView(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeView:
+    """What a node shows of itself and of the cluster."""
+
+    identity: NodeIdentity
+    cluster: ClusterView
+
+
+def read_node(cluster: DeployedCluster, alias: str) -> NodeView:
+    identity, workers, counts, hosts, keys = (part.splitlines() for part in cluster.on(alias, READ_NODE).split("--\n"))
+    instance_id, boot_id, agent_started, release = identity
+    shown = ClusterView(
         workers=workers,
         counts=counts,
         addresses={name: line.split()[0] for line in hosts for name in line.split()[1:]},
@@ -72,17 +80,24 @@ def read_node(cluster: DeployedCluster, alias: str) -> tuple[NodeIdentity, Clust
             if name.startswith("deeplearning-")
         },
     )
-    return NodeIdentity(instance_id=instance_id, boot_id=boot_id, agent_started=agent_started, release=release), lists
+    return NodeView(
+        identity=NodeIdentity(instance_id=instance_id, boot_id=boot_id, agent_started=agent_started, release=release),
+        cluster=shown,
+    )
 
 
 def identities(cluster: DeployedCluster, instances: InstancesByAlias) -> dict[str, NodeIdentity]:
-    return {alias: read_node(cluster, alias)[0] for alias in instances}
+    return {alias: read_node(cluster, alias).identity for alias in instances}
 
 
 def expected_view(instances: InstancesByAlias) -> ClusterView:
     """Return what every node of a cluster with these members should show."""
     reservations = client("ec2").describe_instances(InstanceIds=[*instances.values()])["Reservations"]
-    addresses = {i["InstanceId"]: i.get("PrivateIpAddress", "") for r in reservations for i in r["Instances"]}
+    addresses = {
+        instance["InstanceId"]: instance.get("PrivateIpAddress", "")
+        for reservation in reservations
+        for instance in reservation["Instances"]
+    }
     ended = [instance_id for instance_id, address in addresses.items() if not address]
     assert not ended, f"{', '.join(ended)} should be running, and have been ended"
     names = {MASTER: next(iter(instances.values())), **instances}
@@ -104,9 +119,9 @@ def wait_for_agreement(cluster: DeployedCluster, instances: InstancesByAlias) ->
     """Wait until every node shows these members; the user's ssh configuration is updated on the way."""
     deadline = time.monotonic() + AGREE_TIMEOUT_S
     for alias in (MASTER, *instances):
-        while (seen := read_node(cluster, alias)[1]) != (right := expected_view(instances)):
+        while (shown := read_node(cluster, alias).cluster) != (expected := expected_view(instances)):
             assert time.monotonic() < deadline, (
-                f"waited {AGREE_TIMEOUT_S:.0f} s for {alias}, which shows\n{seen}\nnot\n{right}"
+                f"waited {AGREE_TIMEOUT_S:.0f} s for {alias}, which shows\n{shown}\nnot\n{expected}"
             )
             time.sleep(0.5)
         if alias == MASTER:

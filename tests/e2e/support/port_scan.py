@@ -15,9 +15,9 @@ from local.network.vpc_network import in_namespace
 OUTSIDER = "198.51.100.77"
 """Internet address that is not in ssh_location."""
 SSH = 22
-PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
+LISTENING_PORTS = (80, 111, 443, 2049, 6006, 8080, 8888, 29500, 61234, 65535)
 """Ports of programs that users start on such nodes, of NFS and its port mapper, of training, and high ones."""
-EVERY_PORT = (SSH, *PORTS)
+TRIED_PORTS = (SSH, *LISTENING_PORTS)
 ALL_PORTS = range(1, 65536)
 SCAN_PORT = 61999
 """Source of a scan, which no connection of this machine uses: above net.ipv4.ip_local_port_range."""
@@ -42,7 +42,7 @@ def listening(instance_id: str) -> Iterator[None]:
     with ExitStack() as sockets:
 
         def listen() -> list[socket.socket]:
-            return [socket.create_server(("0.0.0.0", port), backlog=BACKLOG) for port in PORTS]
+            return [socket.create_server(("0.0.0.0", port), backlog=BACKLOG) for port in LISTENING_PORTS]
 
         for listener in in_namespace(instance_id, listen):
             sockets.enter_context(closing(listener))
@@ -61,7 +61,7 @@ def outside_machine() -> Iterator[str]:
         subprocess.run([word if word != "add" else "del" for word in command], check=True)
 
 
-def connects(source: str, target: Address) -> bool:
+def accepts_connection(source: str, target: Address) -> bool:
     try:
         with socket.create_connection(target, timeout=CONNECT_TIMEOUT_S, source_address=(source, 0)):
             return True
@@ -71,9 +71,9 @@ def connects(source: str, target: Address) -> bool:
 
 def open_ports(source: str, address: str) -> set[int]:
     """Return the ports of an address that accept a connection from a source."""
-    with ThreadPoolExecutor(max_workers=len(EVERY_PORT)) as pool:
-        answers = pool.map(lambda port: connects(source, (address, port)), EVERY_PORT)
-        return {port for port, answered in zip(EVERY_PORT, answers, strict=True) if answered}
+    with ThreadPoolExecutor(max_workers=len(TRIED_PORTS)) as pool:
+        accepted = pool.map(lambda port: accepts_connection(source, (address, port)), TRIED_PORTS)
+        return {port for port, is_open in zip(TRIED_PORTS, accepted, strict=True) if is_open}
 
 
 def open_ports_from_node(instance_id: str, source: str, address: str) -> set[int]:
@@ -81,7 +81,7 @@ def open_ports_from_node(instance_id: str, source: str, address: str) -> set[int
     return in_namespace(instance_id, lambda: open_ports(source, address))
 
 
-def answers(source: str, address: str, ports: Iterable[int] = ALL_PORTS) -> dict[int, bool]:
+def answering_ports(source: str, address: str, ports: Iterable[int] = ALL_PORTS) -> dict[int, bool]:
     """Send ports of an address the first packet of a connection, and return those that answered.
 
     True means that the port would accept the connection, False that it refuses: the packet reached the node. A scan by
@@ -93,8 +93,8 @@ def answers(source: str, address: str, ports: Iterable[int] = ALL_PORTS) -> dict
         for number, port in enumerate(ports):
             scan.sendto(_first_packet(source, address, port), (address, 0))
             if number % BATCH == 0:
-                answered |= _answers(scan, address, wait_s=0)
-        return answered | _answers(scan, address, wait_s=QUIET_S)
+                answered |= _read_answers(scan, address, wait_s=0)
+        return answered | _read_answers(scan, address, wait_s=QUIET_S)
 
 
 def _first_packet(source: str, address: str, port: int) -> bytes:
@@ -107,7 +107,7 @@ def _first_packet(source: str, address: str, port: int) -> bytes:
     return segment[:16] + struct.pack(">H", checksum) + segment[18:]
 
 
-def _answers(scan: socket.socket, address: str, *, wait_s: float) -> dict[int, bool]:
+def _read_answers(scan: socket.socket, address: str, *, wait_s: float) -> dict[int, bool]:
     """Return the answers that have arrived: True for SYN, False for RST."""
     answered, end = {}, time.monotonic() + wait_s
     # The socket also gets the packets of other connections, which never cease.

@@ -23,7 +23,7 @@ from local.run.user import USER_SETTINGS, User
 from stacks.prices.price_list import price_list
 from tests.e2e.support.deployed_cluster import NODES, group_instances, stack_outputs
 from tests.e2e.support.laptop import Laptop, new_laptop
-from tests.e2e.support.leftovers import left_over
+from tests.e2e.support.leftovers import leftovers, resources_by_kind
 from tests.e2e.support.shared_directory import STATE, check_that_ranks_share
 from tests.e2e.up.kills import (
     BEGINS_ATTEMPT,
@@ -204,7 +204,7 @@ def test_until_with_room_nowhere_leaves_only_what_it_names(laptop: Laptop) -> No
     assert process.returncode == 1
     assert f"no zone had capacity for all {NODES} nodes until {until}; deeplearning has no nodes" in printed
     assert (costing(), reserved(), members()) == (set(), [], {})
-    left, prices = left_over(), price_list(client("ec2").meta.region_name)
+    left, prices = resources_by_kind(), price_list(client("ec2").meta.region_name)
     nat, addresses = len(left["nat gateways"]), len(left["addresses"])
     # The master's address is part of the stack.
     assert (nat, addresses) == (1, 2)
@@ -238,6 +238,6 @@ def test_by_spot_score_the_best_zone_is_tried_first(laptop: Laptop) -> None:
 def test_destroy_leaves_nothing_but_the_file_system(laptop: Laptop) -> None:
     kept = stack_outputs()["SharedStorage"]
     laptop.run("cdk", "destroy", "--force")
-    assert {kind: left for kind, left in left_over().items() if left} == {}
+    assert leftovers() == {}
     systems = client("efs").describe_file_systems()["FileSystems"]
     assert [(system["FileSystemId"], system["NumberOfMountTargets"]) for system in systems] == [(kept, 0)]

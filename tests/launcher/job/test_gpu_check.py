@@ -11,7 +11,7 @@ from launcher.hosts.hostfile import Host
 from launcher.job.gpu_check import check_gpus, select_gpus
 from launcher.paths import JOBS_DIR
 from launcher.spec import JobSpec
-from launcher.transport.gpus_in_use import GpusInUse
+from launcher.transport.gpus_in_use import GpuProcess, GpusInUse
 from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, read_lines
 
 FIRST, SECOND, _ = ADDRESSES
@@ -148,7 +148,7 @@ def test_single_process_is_refused_if_it_could_use_a_busy_gpu(patient_cluster: S
     ],
 )
 def test_indices_and_beginnings_of_uuids_name_a_gpu(one: JobSpec, clash: bool) -> None:
-    in_use = [GpusInUse(processes=(("7", "GPU-7777", "process 1 (x)"),))]
+    in_use = [GpusInUse(processes=(GpuProcess(gpu_index="7", gpu_uuid="GPU-7777", process="process 1 (x)"),))]
     if clash:
         with pytest.raises(LaunchError, match=r"a: GPU 7 by process 1 \(x\)$"):
             check_gpus(one, in_use)

@@ -20,7 +20,7 @@ from launcher.job_queue.free_hosts import HostAllocator, select_free_nodes
 from launcher.job_queue.turn import QueueContext, select_nodes
 from launcher.job_records.records import JobRecord, JobState, write_record
 from launcher.lifecycle import run_in_queue
-from launcher.spec import JobSpec, QueuePolicy, RestartPolicy
+from launcher.spec import JobSpec, NodeRange, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.example_job import JOB, RECORD
 
@@ -104,21 +104,21 @@ def test_users_own_hosts_keep_their_order(source: HostSource) -> None:
 def test_job_without_wait_takes_free_nodes_only_if_no_job_waits(source: HostSource, jobs: Path, others: Others) -> None:
     small = replace(job(source, nodes=1), has_gpus=True)
     others(other("one"))
-    assert names(select_nodes(small, ME, jobs=jobs)) == ["two"]
-    assert names(select_nodes(replace(small, has_gpus=False), ME, jobs=jobs)) == ["one"]
+    assert names(select_nodes(small, ME, jobs_dir=jobs)) == ["two"]
+    assert names(select_nodes(replace(small, has_gpus=False), ME, jobs_dir=jobs)) == ["one"]
     for directory in jobs.iterdir():
         directory.rename(jobs.with_name(directory.name))
     waiting = replace(other("one", "two", number=2, waits=True), state=JobState.WAITING)
     others(other("one"), waiting)
     with pytest.raises(LaunchError, match=f"nothing started: job {waiting.id} "):
-        select_nodes(small, ME, jobs=jobs)
+        select_nodes(small, ME, jobs_dir=jobs)
 
 
 def test_job_leaving_the_queue_does_not_limit_the_choice_of_others(
     source: HostSource, jobs: Path, others: Others
 ) -> None:
     others(replace(other("one", waits=True), state=JobState.WAITING, starting=True))
-    assert names(select_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs=jobs)) == ["two"]
+    assert names(select_nodes(replace(job(source, nodes=1), has_gpus=True), ME, jobs_dir=jobs)) == ["two"]
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_queued_job_starts_on_free_nodes_and_records_them(
 
     lines: list[str] = []
     streams: Any = {FrameType.STDERR: Terminal()}
-    queue_context = QueueContext(job_id=ME, jobs=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
+    queue_context = QueueContext(job_id=ME, jobs_dir=jobs, streams=streams, observer=Observer())  # type: ignore[arg-type]
 
     async def start(found: JobSpec, has_waited: bool) -> None:
         started.append(names(found))
         assert not has_waited
 
-    policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=(least, most))
+    policy = QueuePolicy(timeout_s=60, exclusive=True, nodes=NodeRange(min=least, max=most))
     asyncio.run(run_in_queue(job(source, nodes=most, policy=policy), queue_context, run_on_nodes=start))
     assert started == [nodes, nodes]
     assert lines == [f"launch: starting on {line}\n"]
@@ -171,7 +171,7 @@ def test_restart_tries_the_jobs_own_nodes_then_free_ones(
     source: HostSource, jobs: Path, others: Others, change: dict[str, Any], tried: list[str], left_out: int
 ) -> None:
     others(other("one"), own=("three",))
-    allocator = HostAllocator(ME, jobs=jobs, record=lambda _job: None)
+    allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda _job: None)
     # It was submitted for another node, and has restarted since.
     hosts, reasons = allocator.order(replace(job(source, nodes=1), **change), source.read())
     assert [host.name for host in hosts] == tried
@@ -198,7 +198,7 @@ def test_restart_of_mpirun_leaves_out_other_jobs_nodes_and_begins_with_its_own_m
     has_gpus: bool,
 ) -> None:
     others(other(taken), own=("one", "two"))
-    allocator = HostAllocator(ME, jobs=jobs, record=lambda _job: None)
+    allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda _job: None)
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
     hosts, reasons = allocator.order(mpi, source.read())
     assert [host.name for host in hosts] == tried
@@ -210,7 +210,7 @@ def test_restart_of_mpirun_uses_no_node_while_its_own_machine_is_not_listed(
     source: HostSource, jobs: Path, others: Others, *, has_gpus: bool
 ) -> None:
     others(own=("one", "two"))
-    allocator = HostAllocator(ME, jobs=jobs, record=lambda _job: None)
+    allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda _job: None)
     mpi = replace(job(source, nodes=2), framework=LAUNCHED_BY_MPI, has_gpus=has_gpus)
     assert allocator.order(mpi, source.read()[1:]) == ([], ["one: not in the hosts file, and mpirun runs there"])
     assert allocator.order(mpi, ()) == ([], [])
@@ -223,7 +223,7 @@ def test_restart_does_not_take_its_own_node_back_from_another_job(
 ) -> None:
     others(other("one"), own=("one",))
     taken: list[list[str]] = []
-    allocator = HostAllocator(ME, jobs=jobs, record=lambda found: taken.append(names(found)))
+    allocator = HostAllocator(ME, jobs_dir=jobs, record=lambda found: taken.append(names(found)))
     again = replace(job(source, nodes=1), has_gpus=True)
     assert [host.name for host in allocator.order(again, source.read())[0]] == ["two", "three"]
     assert asyncio.run(allocator.allocate(again)) == f"job {other().id} has taken a node"

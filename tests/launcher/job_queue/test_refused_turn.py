@@ -30,5 +30,5 @@ def test_job_on_the_nodes_is_named_with_its_own_name_and_the_key_that_started_it
     holder.on_allocated(job)
     JobRecorder(job, job_id="two", cwd="/").begin()
     with pytest.raises(BusyError) as refused:
-        select_nodes(job, "two", jobs=jobs_directory())
+        select_nodes(job, "two", jobs_dir=jobs_directory())
     assert refused.value.detail == shown

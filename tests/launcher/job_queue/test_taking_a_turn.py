@@ -20,8 +20,8 @@ from launcher.job_queue.turn import QueueContext, with_current_hosts
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from launcher.job_records.records import read_record
 from launcher.lifecycle import run_in_queue
-from launcher.spec import JobSpec, QueuePolicy
-from launcher.transport.gpus_in_use import GpusInUse
+from launcher.spec import JobSpec, NodeRange, QueuePolicy
+from launcher.transport.gpus_in_use import GpuProcess, GpusInUse
 from launcher.transport.protocol import FrameType
 from tests.launcher.example_job import JOB
 
@@ -66,7 +66,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         recorder = JobRecorder(job, job_id=name, cwd="/", submitted_at=start)
         recorder.begin()
         streams: dict[int, Any] = {FrameType.STDOUT: terminal, FrameType.STDERR: terminal}
-        return recorder, QueueContext(job_id=name, jobs=jobs_directory(), streams=streams, observer=recorder)
+        return recorder, QueueContext(job_id=name, jobs_dir=jobs_directory(), streams=streams, observer=recorder)
 
     return run
 
@@ -194,7 +194,7 @@ def test_busy_nodes_return_the_job_to_the_queue(begin: Begin, monkeypatch: pytes
 def test_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begin, tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("one\ntwo\nthree\n")
     source = HostSource(path=tmp_path / "hosts", slots=None, default_slots=1, of_cluster=True)
-    policy = QueuePolicy(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=(1, 1))
+    policy = QueuePolicy(timeout_s=10 * turn.RETRY_S, exclusive=True, nodes=NodeRange(min=1, max=1))
     job = replace(JOB, hosts=source.read()[:1], host_source=source, has_gpus=True, queue_policy=policy)
     tried: list[str] = []
     lines: list[str] = []
@@ -210,7 +210,9 @@ def test_job_tries_all_other_nodes_before_it_asks_those_in_use_again(begin: Begi
     async def start(found: JobSpec, _has_waited: object) -> Failure | None:
         tried.extend(host.name for host in found.hosts)
         if len(tried) <= len(source.read()):
-            check_gpus(found, [GpusInUse(processes=(("0", "GPU-a", "process 47 (x)"),))])
+            check_gpus(
+                found, [GpusInUse(processes=(GpuProcess(gpu_index="0", gpu_uuid="GPU-a", process="process 47 (x)"),))]
+            )
         return None
 
     async def run() -> None:
@@ -281,7 +283,9 @@ def test_job_larger_than_the_cluster_leaves_the_queue(tmp_path: Path, monkeypatc
     (tmp_path / "hosts").write_text("one\n")
     source = HostSource(path=tmp_path / "hosts", slots=1, default_slots=1, of_cluster=True)
     for number, its_source in ((4, source), (8, replace(source, of_cluster=False))):
-        policy = QueuePolicy(timeout_s=1, exclusive=True, nodes=(number, number))
+        policy = QueuePolicy(timeout_s=1, exclusive=True, nodes=NodeRange(min=number, max=number))
         assert with_current_hosts(replace(JOB, host_source=its_source), policy)[1] == f"1 of {number} nodes are up"
     with pytest.raises(LaunchError, match=r"^the cluster declares 4 nodes now, the job needs 8$"):
-        with_current_hosts(replace(JOB, host_source=source), QueuePolicy(timeout_s=1, exclusive=True, nodes=(8, 8)))
+        with_current_hosts(
+            replace(JOB, host_source=source), QueuePolicy(timeout_s=1, exclusive=True, nodes=NodeRange(min=8, max=8))
+        )

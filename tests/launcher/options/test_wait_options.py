@@ -8,7 +8,7 @@ import pytest
 from launcher.errors import UsageError
 from launcher.options import host_options
 from launcher.options.parser import parse_options
-from launcher.spec import JobSpec, QueuePolicy
+from launcher.spec import JobSpec, NodeRange, QueuePolicy
 
 DAY_S = 86400
 DURATION = "--wait-timeout must be a duration such as 90m, 24h or 7d, at most 30d, got"
@@ -31,12 +31,12 @@ def parse(line: str, environ: dict[str, str]) -> JobSpec:
     [
         ("", None),
         ("--wait", QueuePolicy(timeout_s=DAY_S, exclusive=True)),
-        ("--wait --wait-timeout 90m -n 4", QueuePolicy(timeout_s=5400, exclusive=True, nodes=(4, 4))),
+        ("--wait --wait-timeout 90m -n 4", QueuePolicy(timeout_s=5400, exclusive=True, nodes=NodeRange(min=4, max=4))),
         ("--durable --wait-timeout 7d", QueuePolicy(timeout_s=7 * DAY_S, exclusive=True)),
         ("--durable --wait", QueuePolicy(timeout_s=math.inf, exclusive=True)),
-        ("--durable --nnodes 1:4", QueuePolicy(timeout_s=math.inf, exclusive=True, nodes=(1, 4))),
+        ("--durable --nnodes 1:4", QueuePolicy(timeout_s=math.inf, exclusive=True, nodes=NodeRange(min=1, max=4))),
         ("--durable --force", None),
-        ("--wait -np 2", QueuePolicy(timeout_s=DAY_S, exclusive=True, nodes=(1, 1))),
+        ("--wait -np 2", QueuePolicy(timeout_s=DAY_S, exclusive=True, nodes=NodeRange(min=1, max=1))),
         ("--wait --launcher local -n 2", QueuePolicy(timeout_s=DAY_S, exclusive=True)),
     ],
 )

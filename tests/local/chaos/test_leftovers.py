@@ -48,16 +48,16 @@ def named(name: str, *args: str) -> Sequence[str]:
 
 
 def test_only_a_working_runner_belongs_to_a_job() -> None:
-    with running(*named("launch-idle", RUNNER)) as waits, running(*named("launch-runner", RUNNER)) as works:
-        assert not is_listed(waits)
-        assert is_listed(works)
+    with running(*named("launch-idle", RUNNER)) as idle, running(*named("launch-runner", RUNNER)) as working:
+        assert not is_listed(idle)
+        assert is_listed(working)
 
 
 def test_runner_that_is_idle_for_too_long_is_a_leftover(monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(*named("launch-idle", RUNNER)) as waits:
-        assert 0 <= age_s(Path("/proc", str(waits.pid))) < MAX_IDLE_S
+    with running(*named("launch-idle", RUNNER)) as idle:
+        assert 0 <= age_s(Path("/proc", str(idle.pid))) < MAX_IDLE_S
         monkeypatch.setattr(leftovers, "MAX_IDLE_S", 0.0)
-        assert is_listed(waits)
+        assert is_listed(idle)
 
 
 def test_processes_with_a_jobs_mark_are_found_under_any_name() -> None:
@@ -76,7 +76,7 @@ def test_ranks_started_before_a_moment_are_distinguished() -> None:
         assert find_ranks(f"{job}.2") == []
 
 
-def test_connection_counts_unless_a_daemon_holds_it() -> None:
+def test_connection_is_a_leftover_unless_the_pool_daemon_holds_it() -> None:
     ssh = ["bash", "-c", f'exec -a ssh bash -c "echo; read -r _" {RUNNER}']
     with running(*ssh) as connection:
         assert is_listed(connection)

@@ -12,7 +12,7 @@ from local.faults.decorators import FAULT_TYPES, Arguments
 from local.faults.targets import FaultTarget
 from tests.local.fault_recorder import record_faults
 
-ALL = (None,)
+ALL_SERVICES = (None,)
 NODE_FAULTS = [name for name, fault in FAULT_TYPES.items() if fault.arguments is Arguments.NODE]
 
 
@@ -61,16 +61,16 @@ def test_fault_of_one_node_is_ended_by_its_name(fault: str, capsys: pytest.Captu
         ("end partition worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
         ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),
         ("spot-notice worker2 --seconds 5", ("spot_notice", ("i-worker2",), {"seconds": 5.0})),
-        ("throttle", ("throttle", ALL, {"fraction": 1.0, "name": None, "seed": 0})),
+        ("throttle", ("throttle", ALL_SERVICES, {"fraction": 1.0, "name": None, "seed": 0})),
         ("throttle ec2 0.3", ("throttle", ("ec2",), {"fraction": 0.3, "name": None, "seed": 0})),
-        ("end throttle", ("end_throttle", ALL, {"name": None})),
+        ("end throttle", ("end_throttle", ALL_SERVICES, {"name": None})),
         (
             "api-errors s3 --node worker2 --seed 4",
             ("api_errors", ("s3",), {"fraction": 1.0, "name": "i-worker2", "seed": 4}),
         ),
         ("end api-errors s3 --node worker2", ("end_api_errors", ("s3",), {"name": "i-worker2"})),
-        ("api-outage", ("api_outage", ALL, {"refuse": False})),
-        ("api-outage --refuse", ("api_outage", ALL, {"refuse": True})),
+        ("api-outage", ("api_outage", ALL_SERVICES, {"refuse": False})),
+        ("api-outage --refuse", ("api_outage", ALL_SERVICES, {"refuse": True})),
         ("end api-outage worker2", ("end_api_outage", ("i-worker2",), {})),
         ("storage-outage --slow 3", ("storage_outage", (), {"slow_s": 3.0})),
         ("end storage-outage", ("end_storage_outage", (), {})),
@@ -119,7 +119,9 @@ def test_command_reports_the_fault_in_one_line(line: str, output: str, capsys: p
         ("spot-notice worker2 --seconds inf", "argument --seconds: must be seconds from 0 to 86400, got 'inf'"),
     ],
 )
-def test_value_out_of_range_is_reported(line: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_value_is_reported_with_the_allowed_ones(
+    line: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         calls(line)
     assert problem in capsys.readouterr().err
@@ -144,6 +146,6 @@ def test_invalid_fault_command_exits_with_2(line: str) -> None:
     assert ended.value.code == 2
 
 
-def test_refuse_with_a_single_node_is_reported() -> None:
+def test_refuse_cannot_be_combined_with_a_node() -> None:
     with pytest.raises(UsageError, match="--refuse cannot be combined with a node"):
         calls("api-outage worker2 --refuse")

@@ -5,14 +5,10 @@
 test_efs_mount.py runs it.
 """
 
-import contextlib
-import io
-import json
 import os
 import ssl
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +23,17 @@ from local.storage.nfs_client.__main__ import EXPORTS as EXPORTS_ON_NODE
 from local.storage.on_node import EXPORTS
 from tests.local.instances import instance
 from tests.local.storage.policies import EVERYBODY, OF_ONE_ROLE, TLS_ONLY
-from tests.local.storage.storage_network import REPOSITORY, VPC, build, group, outcomes_on, tcp
+from tests.local.storage.storage_network import (
+    REPOSITORY,
+    VPC,
+    MountOutcome,
+    build,
+    group,
+    mount_with,
+    outcomes_on,
+    print_outcomes,
+    tcp,
+)
 
 MODULE: Final = "tests.local.storage.efs_network"
 CLIENT, IMPATIENT_CLIENT = nfs_mount_helper.CLIENT, "tests.local.storage.impatient_nfs_client"
@@ -91,34 +97,26 @@ def tunnel_to(file_system: str, directory: Path) -> int:
     return Tunnel(named, context=context, port=0, on_end=lambda: None).start()
 
 
-def mount(directory: Path, case: str) -> tuple[str, int, list[str], float]:
-    """Return what the mount helper prints, its exit code, what the directory then has, and the seconds it took."""
+def mount(directory: Path, case: str) -> MountOutcome:
     file_system, through_tunnel = CASES[case]
-    mount_point = directory / case
-    mount_point.mkdir()
     nfs_mount_helper.CLIENT = IMPATIENT_CLIENT if case == CLOSED else CLIENT
     address, port = TARGETS[file_system].address, PORT
     if through_tunnel:
         address, port = TUNNEL_ADDRESS, tunnel_to(file_system, directory)
-    began = time.monotonic()
-    with contextlib.redirect_stderr(io.StringIO()) as printed:
-        code = nfs_mount_helper.main(
-            [f"{address}:/", str(mount_point), "-o", f"vers=4.1,proto=tcp,addr={address},port={port}"]
-        )
-    took_s = time.monotonic() - began
-    files = [path.name for path in mount_point.iterdir()]
-    if code == 0:
-        subprocess.run(["umount", "-l", mount_point], check=True)
-    return printed.getvalue(), code, files, took_s
+    options = f"vers=4.1,proto=tcp,addr={address},port={port}"
+    outcome = mount_with(nfs_mount_helper.main, f"{address}:/", directory / case, options=options)
+    if outcome.exit_code == 0:
+        subprocess.run(["umount", "-l", directory / case], check=True)
+    return outcome
 
 
 def main(directory: Path, instance_id: str = "") -> None:
     if instance_id:
         prepare(directory)
-        print(json.dumps({case: mount(directory, case) for case in CASES}))
+        print_outcomes({case: mount(directory, case) for case in CASES})
         return
     build(directory, nodes=(NODE,), groups=GROUPS, targets=TARGETS.values())
-    print(json.dumps(outcomes_on(NODE.instance_id, MODULE, directory)), flush=True)
+    print_outcomes(outcomes_on(NODE.instance_id, MODULE, directory))
     os._exit(0)  # the servers' threads never end
 
 

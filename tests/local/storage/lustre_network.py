@@ -5,9 +5,6 @@
 test_lustre_mount.py runs it.
 """
 
-import contextlib
-import io
-import json
 import os
 import sys
 from dataclasses import replace
@@ -18,7 +15,16 @@ from local.storage import lustre_mount_helper, lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.on_node import EXPORTS
 from tests.local.instances import instance
-from tests.local.storage.storage_network import VPC, build, group, outcomes_on, tcp
+from tests.local.storage.storage_network import (
+    VPC,
+    MountOutcome,
+    build,
+    group,
+    mount_with,
+    outcomes_on,
+    print_outcomes,
+    tcp,
+)
 
 MODULE: Final = "tests.local.storage.lustre_network"
 TIMEOUT_S: Final = 0.5
@@ -64,24 +70,19 @@ GROUPS: Final = (
 )
 
 
-def mount(directory: Path, source: str, mount_point: Path) -> tuple[str, int, list[str]]:
-    """Return what the mount helper prints, its exit code, and what the directory then has."""
-    mount_point.mkdir()
+def mount(directory: Path, case: str, source: str) -> MountOutcome:
     lustre_mount_helper.EXPORTS, lustre_mount_helper.TIMEOUT_S = str(directory / EXPORTS), TIMEOUT_S
-    with contextlib.redirect_stderr(io.StringIO()) as printed:
-        code = lustre_mount_helper.main([source, str(mount_point), "-o", "rw,noatime,flock,nosuid,nodev"])
-    return printed.getvalue(), code, [file.name for file in mount_point.iterdir()]
+    return mount_with(lustre_mount_helper.main, source, directory / case, options="rw,noatime,flock,nosuid,nodev")
 
 
 def main(directory: Path, instance_id: str = "") -> None:
     if instance_id:
-        cases = CASES[instance_id].items()
-        print(json.dumps({case: mount(directory, source, directory / case) for case, source in cases}))
+        print_outcomes({case: mount(directory, case, source) for case, source in CASES[instance_id].items()})
         return
     lustre_server.CLIENT_TIMEOUT_S = TIMEOUT_S  # type: ignore[misc]
     build(directory, nodes=(NODE, STRICT_NODE), groups=GROUPS, targets=TARGETS)
-    outcomes = [outcomes_on(name, MODULE, directory) for name in CASES]
-    print(json.dumps({case: gave for by_case in outcomes for case, gave in by_case.items()}), flush=True)
+    by_node = [outcomes_on(instance_id, MODULE, directory) for instance_id in CASES]
+    print_outcomes({case: outcome for outcomes in by_node for case, outcome in outcomes.items()})
     os._exit(0)  # the servers' threads never end
 
 

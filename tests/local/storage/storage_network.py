@@ -1,12 +1,16 @@
 """Build a network with a router, its firewall, nodes, and the servers of file systems, in namespaces of their own."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from local.data_plane.firewall import render_rules
 from local.network import vpc_network
@@ -30,18 +34,51 @@ def group(name: str, *ingress: SecurityGroupRule) -> SecurityGroup:
     return SecurityGroup(group_id=name, vpc_id=VPC, ingress=ingress, egress=(tcp(0, 65535),))
 
 
-def outcomes_in(module: str, directory: Path) -> dict[str, Any]:
-    """Run a module in namespaces of its own; return what it printed, which is JSON."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MountOutcome:
+    """What one mount gave."""
+
+    printed: str
+    """Errors that the mount helper printed."""
+    exit_code: int
+    files: list[str]
+    """Names of the files that the mount point then has."""
+    took_s: float
+
+
+def mount_with(helper: Callable[[list[str]], int], source: str, mount_point: Path, *, options: str) -> MountOutcome:
+    """Create a mount point and mount there with a mount helper, as mount(8) calls it."""
+    mount_point.mkdir()
+    began = time.monotonic()
+    with contextlib.redirect_stderr(io.StringIO()) as printed:
+        code = helper([source, str(mount_point), "-o", options])
+    took_s = time.monotonic() - began
+    files = [path.name for path in mount_point.iterdir()]
+    return MountOutcome(printed=printed.getvalue(), exit_code=code, files=files, took_s=took_s)
+
+
+def print_outcomes(outcomes: Mapping[str, MountOutcome]) -> None:
+    """Print the outcome of each case as JSON."""
+    print(json.dumps({case: asdict(outcome) for case, outcome in outcomes.items()}), flush=True)
+
+
+def _parse_outcomes(printed: str) -> dict[str, MountOutcome]:
+    return {case: MountOutcome(**fields) for case, fields in json.loads(printed).items()}
+
+
+def outcomes_in(module: str, directory: Path) -> dict[str, MountOutcome]:
+    """Run a module in namespaces of its own; return the outcome of each case, which it prints."""
     command = ["unshare", "--net", "--mount", sys.executable, "-m", module, str(directory)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    return _parse_outcomes(done.stdout)
 
 
-def outcomes_on(instance_id: str, module: str, directory: Path) -> dict[str, Any]:
-    """Run a module in a node's network; return what it printed."""
+def outcomes_on(instance_id: str, module: str, directory: Path) -> dict[str, MountOutcome]:
+    """Run a module in a node's network; return the outcome of each case, which it prints."""
     command = ["ip", "netns", "exec", instance_id, sys.executable, "-m", module, str(directory), instance_id]
-    return dict(json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout))
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+    return _parse_outcomes(done.stdout)
 
 
 def build(

@@ -4,13 +4,12 @@ import errno
 import socket
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import pytest
 
 from local.storage import lustre_mount_helper
 from tests.local.storage.lustre_network import CASES, MODULE
-from tests.local.storage.storage_network import FILE, outcomes_in
+from tests.local.storage.storage_network import FILE, MountOutcome, outcomes_in
 
 FAILED = "mount.lustre: mount {source} at {place} failed: "
 NO_NAME = (
@@ -20,7 +19,7 @@ NO_NAME = (
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, MountOutcome]]:
     """Return the directory of one network, and what each mount in it gave."""
     directory = tmp_path_factory.mktemp("lustre")
     return directory, outcomes_in(MODULE, directory)
@@ -52,9 +51,10 @@ def test_second_mount_waits_for_the_port_of_the_first(monkeypatch: pytest.Monkey
     ],
 )
 def test_lustre_mount_succeeds_or_prints_its_reason(
-    outcomes: tuple[Path, dict[str, Any]], case: str, printed: str, code: int
+    outcomes: tuple[Path, dict[str, MountOutcome]], case: str, printed: str, code: int
 ) -> None:
     directory, by_case = outcomes
     [source] = [cases[case] for cases in CASES.values() if case in cases]
+    outcome, expected = by_case[case], printed.format(source=source, place=directory / case)
     files = [FILE] if case == "mounted" else []
-    assert by_case[case] == [printed.format(source=source, place=directory / case), code, files]
+    assert (outcome.printed, outcome.exit_code, outcome.files) == (expected, code, files)

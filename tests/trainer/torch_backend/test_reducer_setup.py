@@ -27,7 +27,7 @@ LOST = (
         (COMPILED, Collective(world_size=1), []),
     ],
 )
-def test_buckets_of_a_compiled_network_warn_that_overlap_is_lost(
+def test_warns_only_if_compiling_loses_the_overlap_of_buckets(
     caplog: pytest.LogCaptureFixture, mode: ComputeMode, collective: Collective, warnings: list[str]
 ) -> None:
     model = nn.Sequential(nn.Linear(4, 3))

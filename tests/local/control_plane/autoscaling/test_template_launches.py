@@ -142,7 +142,7 @@ def test_instances_are_spot_instances_if_the_template_requests_it(aws: Aws, stac
     (instance,) = instances(aws)
     assert instance["InstanceLifecycle"] == "spot"
     (node,) = read_inventory(aws.client("ec2"), aws.client("autoscaling")).instances
-    assert node.life_cycle == "spot"
+    assert node.lifecycle == "spot"
 
 
 def test_private_addresses_are_unique_and_not_those_that_aws_reserves(aws: Aws, stacks: Stacks) -> None:
