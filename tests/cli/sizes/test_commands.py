@@ -20,7 +20,7 @@ from cli.cdk import settings_file
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import still_starting
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.fleet import error_line
 from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
 

@@ -10,7 +10,7 @@ from bootstrap.aws.auto_scaling import GroupRequests
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.sizes.fake_cluster import DECLARED, NAME, STATES, FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
 from tests.cli.up.up_cluster import UpCluster
