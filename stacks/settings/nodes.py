@@ -216,8 +216,8 @@ def declared_sizes(*, worker_count: int, needed_workers: int) -> ClusterSizes:
     MinSize is the number of nodes that a deploy requires: CloudFormation fails the deploy if fewer start.
     """
     return {
-        contract.MASTER: GroupSize(min_size=1, desired=1, max_size=1),
-        contract.WORKER: GroupSize(min_size=needed_workers, desired=worker_count, max_size=worker_count),
+        contract.MASTER: GroupSize(min_size=1, desired_capacity=1, max_size=1),
+        contract.WORKER: GroupSize(min_size=needed_workers, desired_capacity=worker_count, max_size=worker_count),
     }
 
 

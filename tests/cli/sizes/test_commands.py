@@ -86,7 +86,7 @@ def test_rerun_completes_a_killed_command(deployed: FakeCluster, command: str, m
         assert code == (EXIT_INTERRUPTED if killer.killed else 0)
         assert main(words) == 0
         assert deployed.sizes() == expected
-        assert [*map(len, deployed.instances().values())] == [size.desired for size in expected.values()]
+        assert [*map(len, deployed.instances().values())] == [size.desired_capacity for size in expected.values()]
         Path("cdk.json").write_text(CDK_JSON)
         if not killer.killed:
             break

@@ -107,6 +107,6 @@ def test_each_writer_leaves_the_documented_sizes(writes_to: FakeCluster, writer:
     WRITERS[writer](in_state(writes_to, state))
     expected = (int(cell["master"]), int(cell["workers"]))
     sizes = writes_to.sizes()
-    assert (sizes[MASTER].desired, sizes[WORKER].desired) == expected
+    assert (sizes[MASTER].desired_capacity, sizes[WORKER].desired_capacity) == expected
     assert all(size.is_valid for size in sizes.values())
     assert tuple(map(len, writes_to.instances().values())) == expected
