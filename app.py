@@ -16,7 +16,7 @@ try:
     from aws_cdk.cx_api import SynthesisMessageLevel
 
     from stacks.settings.base import SettingsError
-    from stacks.settings.context import check_look_ups, check_settings_are_in_context
+    from stacks.settings.parsing import check_look_ups, check_settings_are_in_context
     from stacks.settings.props import ClusterProps
     from stacks.stack import ClusterStack
 except ModuleNotFoundError as missing:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from bootstrap.cluster.membership import EMPTY, Member, Membership
+from bootstrap.cluster.membership import NO_MEMBERSHIP, Member, Membership
 from bootstrap.cluster.node_record_writer import NodeRecordWriter
 from bootstrap.cluster.poll_interval import FAST_RECONCILE_INTERVAL_S, PollInterval
 from bootstrap.cluster.termination_notice import TerminationNotice
@@ -62,7 +62,7 @@ class Agent:
         self._notice = TerminationNotice()
         self._pauses = pause_controller(config, dependencies)
         self._record_writer = NodeRecordWriter(report=self._pauses.reporter, monotonic=monotonic)
-        self._membership: Membership = EMPTY
+        self._membership: Membership = NO_MEMBERSHIP
         self._has_membership = False
         self._next_reconcile = self._next_report = self._next_health = 0.0
         self._failed_checks = 0

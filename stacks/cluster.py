@@ -133,7 +133,7 @@ class DeepLearningCluster(Construct):
         return groups
 
     def _roles(self, rules: RoleRules) -> NodeRoles:
-        """Return the roles of both groups, which may use the cluster's parts and what the settings name."""
+        """Return the roles of both groups, which may use the cluster's resources and what the settings name."""
         props = self.props
         roles = NodeRoles(
             self,

@@ -22,7 +22,7 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {
 
 
 def acknowledge_rules(cluster: Construct) -> None:
-    """Acknowledge the rules for all parts of a hardened cluster."""
+    """Acknowledge the rules for all resources of a hardened cluster."""
     cdk.Validations.of(cluster).acknowledge(
         *(
             cdk.Acknowledgment(id=f"{pack}::{pack}-{rule}", reason=reason)

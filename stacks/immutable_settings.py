@@ -20,7 +20,7 @@ from stacks.settings.props import ClusterProps
 
 UNPINNED_ZONE: Final = "unpinned"
 """Value of the stack's zone parameter if CloudFormation chooses the zone."""
-_REPLACES_NETWORK: Final = "it would replace the network and every node"
+_REPLACES_NETWORK: Final = "the change would replace the network and every node"
 _MOVED_BY_UP: Final = "only dlcluster up can move the cluster to another zone, and only while it has no nodes"
 
 
@@ -37,7 +37,8 @@ class ImmutableSetting(Construct):
         )
         sentence = (
             f"{name} of a running cluster cannot change, got {value}: {reason}; "
-            f"go back to the old one (the stack's parameter {created_with.logical_id}), or cdk destroy first"
+            f"set the previous value again (see the stack's parameter {created_with.logical_id}), "
+            "or run cdk destroy first"
         )
         cdk.CfnRule(
             self,
@@ -66,14 +67,14 @@ def forbid_changes(scope: Construct, props: ClusterProps, *, zone: str | None) -
         "Bucket",
         name="bucket",
         value=props.bucket or "one of its own",
-        reason="running nodes would lose their rights to the old one",
+        reason="running nodes would lose their access to the current bucket",
     )
     ImmutableSetting(
         scope,
         "SharedStorageSetting",
         name="shared_storage",
         value=props.shared_storage,
-        reason="running nodes keep what they have mounted",
+        reason="running nodes neither mount another file system nor unmount theirs",
     )
     if props.makes_file_system:
         ImmutableSetting(
@@ -81,14 +82,14 @@ def forbid_changes(scope: Construct, props: ClusterProps, *, zone: str | None) -
             "FileSystemKey",
             name="kms_key",
             value=props.kms_key or "AWS's own",
-            reason="a new file system, without the data, would take the place of the old",
+            reason="CloudFormation would replace the shared file system with an empty one",
         )
     ImmutableSetting(
         scope,
         "RoleNamePrefix",
         name="role_name_prefix",
         value=props.role_name_prefix or "none",
-        reason="running nodes would lose their roles",
+        reason="CloudFormation would replace the roles, and running nodes would lose their permissions",
     )
 
 
@@ -119,5 +120,5 @@ def _forbid_network_changes(scope: Construct, props: ClusterProps) -> None:
         "Private",
         name="private",
         value=str(props.private).lower(),
-        reason="running nodes keep their subnets and addresses",
+        reason="running nodes would keep their subnets and public addresses",
     )

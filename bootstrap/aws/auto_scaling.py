@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOO_LATE: Final = "No active Lifecycle Action"
-"""Part of Auto Scaling's error message when it no longer waits for this node."""
+NO_ACTIVE_ACTION: Final = "No active Lifecycle Action"
+"""Part of Auto Scaling's error message about a lifecycle hook on which it no longer waits for this node."""
 
 
 class GroupRequests:
@@ -45,12 +45,12 @@ class GroupRequests:
     def send_lifecycle_heartbeat(self) -> bool:
         """Restart the timeout of the termination's lifecycle hook; return False if the group no longer waits."""
         client = self._connect()
-        return self._waits_for(lambda: client.record_lifecycle_action_heartbeat(**self._hook()))
+        return self._call_hook(lambda: client.record_lifecycle_action_heartbeat(**self._hook()))
 
     def complete_termination(self) -> None:
         """Complete the termination's lifecycle hook, so that the group need not wait for its timeout."""
         client = self._connect()
-        self._waits_for(lambda: client.complete_lifecycle_action(**self._hook(), LifecycleActionResult="CONTINUE"))
+        self._call_hook(lambda: client.complete_lifecycle_action(**self._hook(), LifecycleActionResult="CONTINUE"))
         log.info("drained: %s may continue the termination", self._group)
 
     def _hook(self) -> Mapping[str, str]:
@@ -60,12 +60,12 @@ class GroupRequests:
             "InstanceId": self._instance_id,
         }
 
-    def _waits_for(self, call: Callable[[], object]) -> bool:
-        """Make a call about the lifecycle hook; return False if the group no longer waits."""
+    def _call_hook(self, call: Callable[[], object]) -> bool:
+        """Make a call about the lifecycle hook; return False if the group no longer waits for this node."""
         try:
             call()
         except ClientError as error:
-            if TOO_LATE not in error.response["Error"].get("Message", ""):
+            if NO_ACTIVE_ACTION not in error.response["Error"].get("Message", ""):
                 raise
             return False
         return True

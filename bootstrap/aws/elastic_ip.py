@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_S: Final = 15.0
-"""Seconds until the metadata service shows a new association."""
+METADATA_DELAY_S: Final = 15.0
+"""Seconds for the metadata service to show a new association, during which the agent makes no other."""
 
 
 class ElasticIp:
-    """The cluster's Elastic IP, which a new master takes over from the old one."""
+    """The cluster's Elastic IP, which a new master takes over from its predecessor."""
 
     def __init__(
         self,
@@ -41,4 +41,4 @@ class ElasticIp:
             AllocationId=self._allocation_id, InstanceId=self._instance_id, AllowReassociation=True
         )
         log.info("associated the Elastic IP %s", self._address)
-        self._not_before = self._monotonic() + ASK_AGAIN_S
+        self._not_before = self._monotonic() + METADATA_DELAY_S

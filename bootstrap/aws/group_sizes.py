@@ -26,7 +26,7 @@ class GroupSize:
 
     min_size: int
     """MinSize."""
-    desired: int
+    desired_capacity: int
     """DesiredCapacity."""
     max_size: int
     """MaxSize."""
@@ -39,19 +39,22 @@ class GroupSize:
     @property
     def is_valid(self) -> bool:
         """Return True if Auto Scaling accepts the three numbers together."""
-        return 0 <= self.min_size <= self.desired <= self.max_size
+        return 0 <= self.min_size <= self.desired_capacity <= self.max_size
 
     def request(self, group: str) -> SizeRequest:
         """Return the request that sets a group's three numbers together."""
         return SizeRequest(
-            AutoScalingGroupName=group, MinSize=self.min_size, MaxSize=self.max_size, DesiredCapacity=self.desired
+            AutoScalingGroupName=group,
+            MinSize=self.min_size,
+            MaxSize=self.max_size,
+            DesiredCapacity=self.desired_capacity,
         )
 
 
 ClusterSizes = Mapping[NodeType, GroupSize]
 """Sizes of both groups."""
 
-PAUSED: Final = GroupSize(min_size=0, desired=0, max_size=0)
+PAUSED: Final = GroupSize(min_size=0, desired_capacity=0, max_size=0)
 """Size of a paused group: MaxSize 0 keeps Auto Scaling from launching any node."""
 
 
@@ -62,6 +65,6 @@ def size_after_update(now: GroupSize, *, old: GroupSize, new: GroupSize) -> Grou
     """
     return GroupSize(
         min_size=now.min_size if old.min_size == new.min_size else new.min_size,
-        desired=now.desired if old.desired == new.desired else new.desired,
+        desired_capacity=now.desired_capacity if old.desired_capacity == new.desired_capacity else new.desired_capacity,
         max_size=now.max_size if old.max_size == new.max_size else new.max_size,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.cluster.discovery import Group, Instance, describe_groups
 from bootstrap.cluster.ec2_cache import Ec2Cache
-from bootstrap.cluster.membership import EMPTY, Member, Membership, Node, generation_after, next_membership
+from bootstrap.cluster.membership import NO_MEMBERSHIP, Member, Membership, Node, generation_after, membership_after
 from bootstrap.cluster.rate_limit import RecordRateLimit
 from bootstrap.cluster.record_validation import RecordError, check_address
 from bootstrap.cluster.records import NodeRecord
@@ -47,7 +47,7 @@ class Coordinator:
         table: Table,
         autoscaling: "AutoScalingClient",
         ec2: "EC2Client",
-        last_known: Membership = EMPTY,
+        last_known: Membership = NO_MEMBERSHIP,
         random_step: Callable[[], int] = lambda: RANDOM.randint(1, MAX_STEP),
         monotonic: Callable[[], float] = time.monotonic,
         shared_storage: Callable[[], str] = lambda: "",
@@ -91,7 +91,7 @@ class Coordinator:
             group_instances=group_instances, members=[member.instance_id for member in previous.members]
         )
         ungrouped_members = [member for member in previous.members if member.instance_id not in group_instances]
-        desired = next_membership(
+        next_membership = membership_after(
             previous,
             desired_nodes=sum(group.desired_capacity for group in groups),
             nodes=[
@@ -104,19 +104,22 @@ class Coordinator:
             master_trains=self._config.master_trains,
             team_keys=team_keys,
         )
-        self.arriving = frozenset(group_instances.keys() - {member.instance_id for member in desired.members})
-        if stored.error is None and _is_unchanged(desired, stored_membership):
+        self.arriving = frozenset(group_instances.keys() - {member.instance_id for member in next_membership.members})
+        if stored.error is None and _is_unchanged(next_membership, stored_membership):
             return stored_membership
         if stored.error or previous is not stored_membership:
             # A node may have read a forged record with any generation, so the new number must differ from that one.
-            desired = replace(desired, generation=self._generation_after(stored_membership, previous))
-        if not self._table.replace_membership(stored, desired):
-            log.info("generation %d not written: another coordinator was faster", desired.generation)
+            next_membership = replace(next_membership, generation=self._generation_after(stored_membership, previous))
+        if not self._table.replace_membership(stored, next_membership):
+            log.info("generation %d not written: another coordinator was faster", next_membership.generation)
             return self._after_lost_race(group_instances, team_keys=team_keys)
         log.info(
-            "generation %d: %d of %d nodes", desired.generation, len(desired.active_members), desired.desired_nodes
+            "generation %d: %d of %d nodes",
+            next_membership.generation,
+            len(next_membership.active_members),
+            next_membership.desired_nodes,
         )
-        return desired
+        return next_membership
 
     def _team_keys(self, *, known: str) -> str:
         """Return the keys in the tags of the master's group; while the tags are bad, the keys in the membership."""
@@ -133,7 +136,7 @@ class Coordinator:
     def _starting_membership(self, stored: Stored, group_instances: "Mapping[str, _GroupInstance]") -> Membership:
         """Return the membership to start from, which keeps node indexes even if the table was emptied or forged."""
         current = stored.membership
-        if self._last == EMPTY or (not stored.error and current == self._last):
+        if self._last == NO_MEMBERSHIP or (not stored.error and current == self._last):
             return current
         # Only another master can have changed it. A smaller generation means an older record or, rarely, a wrapped
         # counter.
@@ -152,11 +155,11 @@ class Coordinator:
     def _after_lost_race(self, group_instances: "Mapping[str, _GroupInstance]", *, team_keys: str) -> Membership:
         """Return the membership after another process has written to the table."""
         stored = self._table.read_stored()
-        if stored.error is not None and self._last == EMPTY:
-            return EMPTY
+        if stored.error is not None and self._last == NO_MEMBERSHIP:
+            return NO_MEMBERSHIP
         membership = self._starting_membership(stored, group_instances)
         # The last membership came from the node's state file, which contains no keys.
-        return membership if membership == EMPTY else replace(membership, team_keys=team_keys)
+        return membership if membership == NO_MEMBERSHIP else replace(membership, team_keys=team_keys)
 
     def _nodes_in_networks(
         self, group_instances: "Mapping[str, _GroupInstance]", instances: Mapping[str, Instance], previous: Membership
@@ -181,13 +184,13 @@ class Coordinator:
         return self._rate_limit.apply(records, instances=group_instances)
 
 
-def _is_unchanged(desired: Membership, current: Membership) -> bool:
-    """Return True if the table already has the desired membership.
+def _is_unchanged(next_membership: Membership, current: Membership) -> bool:
+    """Return True if the table already has the next membership.
 
-    Ignore the generation, which `next_membership` may have counted from an older membership than the table's. Without a
-    generation, the table has no membership yet.
+    Ignore the generation, which `membership_after` may have counted from an older membership than the table's. Without
+    a generation, the table has no membership yet.
     """
-    return current.generation > 0 and replace(desired, generation=current.generation) == current
+    return current.generation > 0 and replace(next_membership, generation=current.generation) == current
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

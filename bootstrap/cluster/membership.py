@@ -100,11 +100,11 @@ class Membership:
         return any(member.instance_id == instance_id for member in self.active_members)
 
 
-EMPTY = Membership(generation=0, desired_nodes=0, members=())
+NO_MEMBERSHIP = Membership(generation=0, desired_nodes=0, members=())
 """Membership before the first reconciliation."""
 
 
-def next_membership(
+def membership_after(
     current: Membership,
     *,
     desired_nodes: int,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from botocore.exceptions import ClientError
 
-from bootstrap.cluster.membership import EMPTY, Member, Membership, members_to_json
+from bootstrap.cluster.membership import NO_MEMBERSHIP, Member, Membership, members_to_json
 from bootstrap.cluster.record_validation import Networks, RecordError
 from bootstrap.cluster.records import (
     Item,
@@ -123,18 +123,18 @@ class Table:
     def read_generation(self, *, consistent: bool = False) -> int:
         """Return the membership's generation, eventually consistent: far cheaper than the membership."""
         item = self.read_record(GENERATION_ID, consistent=consistent)
-        return parse_generation(item) if item else EMPTY.generation
+        return parse_generation(item) if item else NO_MEMBERSHIP.generation
 
     def read_membership(self) -> Membership:
-        """Return the current membership; EMPTY if there is none yet. Raises RecordError."""
+        """Return the current membership; NO_MEMBERSHIP if there is none yet. Raises RecordError."""
         item = self.read_record(MEMBERSHIP_ID, consistent=True)
-        return _membership(item, self._networks) if item else EMPTY
+        return _membership(item, self._networks) if item else NO_MEMBERSHIP
 
     def read_stored(self) -> Stored:
         """Return the current membership for a replacement; a bad record is a result, not an error."""
         item = self.read_record(MEMBERSHIP_ID, consistent=True)
         if item is None:
-            return Stored(membership=EMPTY, condition=_if_absent())
+            return Stored(membership=NO_MEMBERSHIP, condition=_if_absent())
         try:
             membership, reason = _membership(item, self._networks), None
             if self.read_generation(consistent=True) != membership.generation:
@@ -295,6 +295,6 @@ def _usable(item: Item, networks: Networks) -> Membership:
     try:
         generation = parse_generation(item)
     except RecordError:
-        generation = EMPTY.generation
+        generation = NO_MEMBERSHIP.generation
     members = tuple(map(Member.of, usable_members(item, networks)))
     return Membership(generation=generation, desired_nodes=len(members), members=members)

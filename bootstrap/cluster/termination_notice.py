@@ -135,26 +135,28 @@ class TerminationHandler:
             self._requests.request_replacement("EC2 rebalance recommendation: high risk of interruption")
         if not notice.is_terminating or self._completed:
             return
-        self._may_terminate = self._may_terminate or self._is_drained(membership)
+        self._may_terminate = self._may_terminate or self._advance_drain(membership)
         if self._may_terminate:
             self._requests.complete_termination()
             self._completed = True
         else:
             self.send_lifecycle_heartbeat()  # The pass may have taken long.
 
-    def _is_drained(self, membership: Membership | None) -> bool:
-        """Return True if every other node has dropped this one, or had time to, and its ranks have ended."""
+    def _advance_drain(self, membership: Membership | None) -> bool:
+        """Note the times at which steps 1 and 2 begin; return True once step 3 has ended."""
         now = self._monotonic()
-        noticed_at = self._noticed_at = now if self._noticed_at is None else self._noticed_at
+        if self._noticed_at is None:
+            self._noticed_at = now
         if membership is None or membership.is_active(self._instance_id):
-            dropped_at = noticed_at + DROP_TIMEOUT_S
-            return now >= dropped_at and self._ranks_have_ended(dropped_at)
-        dropped_at = self._dropped_at = now if self._dropped_at is None else self._dropped_at
-        others_know = not membership.active_members or now - dropped_at >= MEMBERSHIP_PROPAGATION_S
-        return others_know and self._ranks_have_ended(dropped_at)
+            dropped_at = self._noticed_at + DROP_TIMEOUT_S
+            return now >= dropped_at and self._wait_for_ranks_is_over(dropped_at)
+        if self._dropped_at is None:
+            self._dropped_at = now
+        others_know = not membership.active_members or now - self._dropped_at >= MEMBERSHIP_PROPAGATION_S
+        return others_know and self._wait_for_ranks_is_over(self._dropped_at)
 
-    def _ranks_have_ended(self, dropped_at: float) -> bool:
-        """Return True if no rank runs here, or none has time left."""
+    def _wait_for_ranks_is_over(self, dropped_at: float) -> bool:
+        """Return True if no rank runs here, or none has time left; otherwise log the wait, once."""
         now, grace_s = self._monotonic(), self._longest_grace_s()
         if not grace_s:
             return True

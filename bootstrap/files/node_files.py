@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bootstrap import contract
 from bootstrap.atomic_file import Permissions, write_and_act, write_block, write_file
-from bootstrap.cluster.membership import EMPTY, Member, Membership, member_row
+from bootstrap.cluster.membership import NO_MEMBERSHIP, Member, Membership, member_row
 from bootstrap.cluster.record_validation import Networks, RecordError
 from bootstrap.cluster.records import parse_state
 from bootstrap.config import NodeConfig
@@ -172,13 +172,16 @@ def node_file_writer(config: NodeConfig, dependencies: "AgentDependencies", *, a
 
 
 def read_node_state(root: Path, *, instance_id: str, networks: Networks) -> Membership:
-    """Return the membership in the node's state file; EMPTY if this instance has written none since it booted."""
+    """Return the membership in the node's state file.
+
+    Return NO_MEMBERSHIP if this instance has written none since it booted.
+    """
     try:
         state = parse_state(under_root(root, contract.NODE_STATE).read_text(), networks)
     except (OSError, RecordError):
-        return EMPTY
+        return NO_MEMBERSHIP
     if state.instance_id != instance_id:
-        return EMPTY
+        return NO_MEMBERSHIP
     return Membership(
         generation=state.generation,
         desired_nodes=state.desired_nodes,

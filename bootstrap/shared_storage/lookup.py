@@ -15,9 +15,9 @@ from bootstrap.config import NodeConfig
 
 log = logging.getLogger(__name__)
 
-FIRST_RETRY_S: Final = 2.0
+FIRST_BACKOFF_S: Final = 2.0
 MAX_BACKOFF_S: Final = 60.0
-"""Longest pause between queries, in seconds; pauses double, and each query may take seconds of a coordinator's pass."""
+"""Longest time between queries, in seconds. It doubles after each, which may take seconds of a coordinator's pass."""
 
 
 class FileSystemLookup:
@@ -28,36 +28,36 @@ class FileSystemLookup:
         self._clients = clients
         self._monotonic = monotonic
         self._found = ""
-        self._next = 0.0
-        self._pause = FIRST_RETRY_S
+        self._next_query = 0.0
+        self._backoff_s = FIRST_BACKOFF_S
         self._error = ""
 
     def find(self) -> str:
         """Return contract.SHARED_STORAGE_FIELD's value; empty while it is unknown and without shared storage."""
-        if self._found or self._config.shared_storage is None or self._monotonic() < self._next:
+        if self._found or self._config.shared_storage is None or self._monotonic() < self._next_query:
             return self._found
         try:
-            self._found = check_shared_storage(self._ask(self._config.shared_storage))
+            self._found = check_shared_storage(self._query(self._config.shared_storage))
         except (BotoCoreError, ClientError, RecordError) as error:
             self._log_change(str(error))
         if not self._found:
-            self._next = self._monotonic() + self._pause
-            self._pause = min(MAX_BACKOFF_S, 2 * self._pause)
+            self._next_query = self._monotonic() + self._backoff_s
+            self._backoff_s = min(MAX_BACKOFF_S, 2 * self._backoff_s)
         return self._found
 
-    def _ask(self, setting: str) -> str:
+    def _query(self, setting: str) -> str:
         if self._config.shared_storage_resource is not None:
-            return self._ask_stack(self._config.shared_storage_resource)
-        return self._ask_lustre(setting) if setting.startswith("lustre:") else setting
+            return self._query_stack(self._config.shared_storage_resource)
+        return self._query_fsx(setting) if setting.startswith("lustre:") else setting
 
-    def _ask_stack(self, logical_id: str) -> str:
+    def _query_stack(self, logical_id: str) -> str:
         answer = self._clients.stack_reader.describe_stack_resource(
             StackName=self._config.stack_id, LogicalResourceId=logical_id
         )
         file_system = answer["StackResourceDetail"].get("PhysicalResourceId", "")
         return f"efs:{file_system}" if file_system else ""
 
-    def _ask_lustre(self, setting: str) -> str:
+    def _query_fsx(self, setting: str) -> str:
         file_system = setting.partition(":")[2]
         answer: Any = self._clients.fsx.describe_file_systems(FileSystemIds=[file_system])
         description = answer["FileSystems"][0]

@@ -66,7 +66,7 @@ class DeployedTemplate:
             least, desired, most = (int(group[name]) for name in ("MinSize", "DesiredCapacity", "MaxSize"))
         except (KeyError, TypeError, ValueError) as error:
             raise ClusterError(f"the template of stack {self.stack_name} has no usable sizes: {error!r}") from error
-        return GroupSize(min_size=least, desired=desired, max_size=most)
+        return GroupSize(min_size=least, desired_capacity=desired, max_size=most)
 
 
 def _input(schedule: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ import click
 
 from cli.errors import UsageError
 from stacks.settings.base import SettingsError, shown
-from stacks.settings.context import check_settings_are_in_context
+from stacks.settings.parsing import check_settings_are_in_context
 from stacks.settings.props import ClusterProps
 
 APP_FILE: Final = "cdk.json"

@@ -33,7 +33,7 @@ def billed_parts(template: DeployedTemplate, cluster_name: str, sizes: ClusterSi
             node = _launch_template_data(template, group)
             if node.get("InstanceMarketOptions") == _BLOCK_OPTIONS:
                 prepaid = str(node["InstanceType"])
-            counts[str(node["InstanceType"])] += sizes[node_type].desired
+            counts[str(node["InstanceType"])] += sizes[node_type].desired_capacity
         return BilledParts(
             node_counts=counts,
             prepaid_type=prepaid,

@@ -62,7 +62,7 @@ def _changed_immutable_settings(target: PreflightTarget, outputs: Mapping[str, s
     ):
         if was is not None and was != value:
             sentence = f"{setting} of a running cluster cannot change, got {value}, the cluster has {was}"
-            yield problem("stack", sentence, "go back to the old one, or cdk destroy first")
+            yield problem("stack", sentence, "set the cluster's value again, or run cdk destroy first")
 
 
 def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator[Finding]:

@@ -43,25 +43,27 @@ class SizeChange:
     def started(self) -> int:
         """Return the number of nodes that the deploy starts."""
         return sum(
-            max(self.after_deploy[node_type].desired - self.current[node_type].desired, 0) for node_type in NODE_TYPES
+            max(self.after_deploy[node_type].desired_capacity - self.current[node_type].desired_capacity, 0)
+            for node_type in NODE_TYPES
         )
 
     @property
     def terminated(self) -> int:
         """Return the number of nodes that the deploy terminates."""
         return sum(
-            max(self.current[node_type].desired - self.after_deploy[node_type].desired, 0) for node_type in NODE_TYPES
+            max(self.current[node_type].desired_capacity - self.after_deploy[node_type].desired_capacity, 0)
+            for node_type in NODE_TYPES
         )
 
     @property
     def leaves_no_master(self) -> bool:
         """Return True if the deploy leaves workers without a master, as a changed size does on a paused cluster."""
-        return self.after_deploy[MASTER].desired == 0 < self.after_deploy[WORKER].desired
+        return self.after_deploy[MASTER].desired_capacity == 0 < self.after_deploy[WORKER].desired_capacity
 
 
 def describe(change: SizeChange) -> Iterator[str]:
     """Yield, line by line, what the deploy will do."""
-    old, new = (sizes[WORKER].desired for sizes in (change.old_template, change.new_template))
+    old, new = (sizes[WORKER].desired_capacity for sizes in (change.old_template, change.new_template))
     paused = "the cluster is paused: " if change.is_paused else ""
     if change.is_refused:
         yield (

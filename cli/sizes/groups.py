@@ -53,7 +53,7 @@ def _state(group: "AutoScalingGroupTypeDef") -> GroupState:
     instances = group.get("Instances", [])
     return GroupState(
         name=group["AutoScalingGroupName"],
-        size=GroupSize(min_size=group["MinSize"], desired=group["DesiredCapacity"], max_size=group["MaxSize"]),
+        size=GroupSize(min_size=group["MinSize"], desired_capacity=group["DesiredCapacity"], max_size=group["MaxSize"]),
         instances={instance["InstanceId"]: instance["LifecycleState"] for instance in instances},
         protected_instances={
             instance["InstanceId"]: reason for instance in instances if (reason := reason_to_survive_pause(instance))
@@ -126,7 +126,7 @@ def raise_max_sizes(clients: Clients, groups: GroupStates, declared: ClusterSize
     for node_type, group in groups.items():
         max_size = declared[node_type].max_size
         if group.size.max_size < max_size:
-            size = GroupSize(min_size=0, desired=group.size.desired, max_size=max_size)
+            size = GroupSize(min_size=0, desired_capacity=group.size.desired_capacity, max_size=max_size)
             clients.autoscaling.update_auto_scaling_group(**size.request(group.name))
 
 

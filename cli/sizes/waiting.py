@@ -88,7 +88,7 @@ def still_starting() -> str:
 
 
 def _read_status(clients: Clients, cluster: Cluster, groups: GroupStates, *, since: datetime) -> WaitStatus:
-    desired = sum(group.size.desired for group in groups.values())
+    desired = sum(group.size.desired_capacity for group in groups.values())
     launched = [name for group in groups.values() for name, state in group.instances.items() if state == IN_SERVICE]
     if len(launched) < desired:
         failures = _failed_launches(clients, groups, since=since)

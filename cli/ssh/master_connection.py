@@ -296,6 +296,5 @@ def _forward_output(channel: paramiko.Channel, *, stdout_fd: int, stderr_fd: int
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    while data:
+        data = data[os.write(fd, data) :]

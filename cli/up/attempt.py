@@ -96,4 +96,4 @@ def forget_attempt(clients: Clients, name: str) -> None:
 
 
 def _counts(declared: ClusterSizes) -> tuple[int, ...]:
-    return tuple(declared[node_type].desired for node_type in NODE_TYPES)
+    return tuple(declared[node_type].desired_capacity for node_type in NODE_TYPES)

@@ -106,7 +106,7 @@ class FleetLauncher:
         resume_groups(self.clients, name, self.declared)
         forget_attempt(self.clients, name)
         return ZoneOutcome(
-            zone=zone, launched={node_type: self.declared[node_type].desired for node_type in NODE_TYPES}
+            zone=zone, launched={node_type: self.declared[node_type].desired_capacity for node_type in NODE_TYPES}
         )
 
     def continues(self, attempt: ZoneAttempt, groups: GroupStates) -> bool:
@@ -123,7 +123,9 @@ class FleetLauncher:
         terminate_fleet(self.clients, self.cluster, self.lock, may_still_launch=may_still_launch)
 
     def _has_all(self, groups: GroupStates) -> bool:
-        return all(len(groups[node_type].instances) >= self.declared[node_type].desired for node_type in NODE_TYPES)
+        return all(
+            len(groups[node_type].instances) >= self.declared[node_type].desired_capacity for node_type in NODE_TYPES
+        )
 
     def _failed(self, zone: str, launched: dict[NodeType, LaunchResult], failed: LaunchResult) -> ZoneOutcome:
         return ZoneOutcome(

@@ -108,7 +108,7 @@ class Launch:
         """
         results: dict[NodeType, LaunchResult] = {}
         for node_type in (WORKER, MASTER):
-            desired, existing = self.declared[node_type].desired, len(groups[node_type].instances)
+            desired, existing = self.declared[node_type].desired_capacity, len(groups[node_type].instances)
             is_complete = existing >= desired
             result = LaunchResult(count=existing) if is_complete else self._launch_group(node_type, desired)
             results[node_type] = result

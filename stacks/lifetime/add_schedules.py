@@ -46,8 +46,8 @@ def add_lifetime_schedules(
         costly: list[IConstruct] = [master.group, workers.group]
         if isinstance(network, Network):
             costly.append(network.nat_gateway)
-        for part in costly:
-            part.node.add_dependency(expiry)
+        for resource in costly:
+            resource.node.add_dependency(expiry)
         master.tag_group(EXPIRES_TAG, format_utc(props.expires_at))
     if block is not None:
         BlockSchedules(scope, "CapacityBlock", props=props, block=block)

@@ -54,7 +54,7 @@ class Expiry(Construct):
         if executor is None or stack.termination_protection:
             cdk.Annotations.of(self).add_error(
                 "expiry_action delete needs a stack of its own without termination protection, and a synthesizer with "
-                "the execution role of cdk bootstrap, which deletes the stack's parts"
+                "the execution role of cdk bootstrap, which deletes the stack's resources"
             )
             return
         role = scheduler_role(self, "DeletionRole", name="deletion", rules=self._role_rules)

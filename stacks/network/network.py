@@ -66,7 +66,7 @@ class Network(Construct):
         self.nat_gateway = self.vpc.public_subnets[0].node.find_child("NATGateway")
         self.node_cidrs = cidr
         """Blocks that contain every node's address, separated by commas."""
-        self._name_parts(cluster_name, zones)
+        self._tag_names(cluster_name, zones)
 
     def subnet_for(self, node_type: contract.NodeType) -> ec2.ISubnet:
         """Return the subnet of a type's nodes; unless all are private, the master is reachable from outside."""
@@ -78,8 +78,8 @@ class Network(Construct):
         """Return the subnets in which workers may be, one for each candidate zone."""
         return self.vpc.private_subnets
 
-    def _name_parts(self, cluster_name: str, zones: list[str]) -> None:
-        """Name every part after the cluster, because the CDK's own names are the same in all clusters."""
+    def _tag_names(self, cluster_name: str, zones: list[str]) -> None:
+        """Tag every resource with the cluster's name, because the CDK's own names are the same in all clusters."""
         for subnets, name in ((self.vpc.public_subnets, "public"), (self.vpc.private_subnets, "private")):
             for subnet, zone in zip(subnets, zones, strict=True):
                 suffix = f"-{zone}" if len(zones) > 1 else ""

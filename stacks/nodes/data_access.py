@@ -6,7 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
 from stacks.cluster_role import ClusterRole
-from stacks.settings.data import READS, WRITES, DataBucket, DataSettings
+from stacks.settings.storage import READS, WRITES, DataBucket, DataSettings
 
 
 def grant_data(role: ClusterRole, settings: DataSettings) -> None:

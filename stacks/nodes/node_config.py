@@ -1,4 +1,4 @@
-"""Map a cluster's settings and parts to the configuration of its nodes."""
+"""Map a cluster's settings and resources to the configuration of its nodes."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ NODE_READY_TIMEOUT_S: Final = 1200
 
 
 def node_config(cluster: "DeepLearningCluster", group: NodeGroup) -> NodeConfig:
-    """Return the configuration of a group's nodes, from the cluster's settings and its parts."""
+    """Return the configuration of a group's nodes, from the cluster's settings and resources."""
     stack, props = cdk.Stack.of(cluster), cluster.props
     is_master = group.node_type == contract.MASTER
     elastic_ip = cluster.master_elastic_ip if is_master else None

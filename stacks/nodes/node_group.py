@@ -94,7 +94,7 @@ class NodeGroup(Construct):
             min_capacity=size.min_size,
             max_capacity=size.max_size,
             # The group's DesiredCapacity carries the number: bootstrap/cluster/discovery.py reads it on the master.
-            desired_capacity=size.desired,
+            desired_capacity=size.desired_capacity,
             # AWS's default policy terminates instances with the oldest launch template first. After a redeploy, these
             # instances are the ones that are training.
             termination_policies=[autoscaling.TerminationPolicy.NEWEST_INSTANCE],
@@ -203,8 +203,8 @@ class NodeGroup(Construct):
                 resource.add_property_override("LaunchTemplateData.InstanceMarketOptions", BLOCK_OPTIONS)
 
     def _tag(self, cluster_name: str) -> None:
-        for part in (self.launch_template, self.group):
-            cdk.Tags.of(part).add("Name", f"{cluster_name}-{self.node_type}")
+        for construct in (self.launch_template, self.group):
+            cdk.Tags.of(construct).add("Name", f"{cluster_name}-{self.node_type}")
         cdk.Tags.of(self.group).add(contract.CLUSTER_TAG, cluster_name)
         cdk.Tags.of(self.group).add(contract.NODE_TYPE_TAG, self.node_type)
 

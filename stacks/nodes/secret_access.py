@@ -7,7 +7,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 
 from stacks.cluster_role import ClusterRole
-from stacks.settings.data import SecretsSettings
+from stacks.settings.security import SecretsSettings
 
 _RANDOM: Final = "-??????"
 """Matches the six characters at the end of a secret's ARN that only AWS knows (Secrets Manager User Guide, policy

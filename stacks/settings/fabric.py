@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from stacks.settings.access import AccessSettings
 from stacks.settings.base import SettingsError, require
-from stacks.settings.capacity import CapacitySettings
-from stacks.settings.image import ImageSettings
+from stacks.settings.nodes import CapacitySettings, ImageSettings
+from stacks.settings.security import AccessSettings
 
 AUTO: Final = "auto"
 OFF: Final = "off"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stacks.settings.base import SettingsError, require, shown
-from stacks.settings.capacity import CapacitySettings
+from stacks.settings.nodes import CapacitySettings
 from stacks.settings.parsing import PARSER, parse_cidr, parse_list
 
 TAKEN_BLOCKS: Final = {

@@ -1,12 +1,126 @@
-"""Parse and format the values of settings, as cdk.json, ``-c`` and the command line of dlcluster give them."""
+"""Parse the settings of a cluster: find them in the CDK's context, refuse unknown names, and parse their values.
+
+The values come from cdk.json, ``-c`` and the command line of dlcluster.
+"""
 
 import dataclasses
+import difflib
 import ipaddress
+import json
 import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, Final
 
 from stacks.settings.base import SettingsError, require, shown
+
+_CDK_OWN_KEYS: Final = frozenset({"acknowledged-issue-numbers", "cdk-migrate", "cli-telemetry"})
+_CDK_OWN_PREFIXES: Final = ("@", "aws:", "aws-cdk:")
+_SET_ELSEWHERE: Final = {
+    "region": "the region is that of AWS_REGION or of the profile, as in: AWS_REGION=eu-west-1 cdk deploy",
+    "profile": "the profile is AWS_PROFILE, as in: AWS_PROFILE=team cdk deploy",
+    "account": "the account is that of the credentials (AWS_PROFILE)",
+    **dict.fromkeys(("cloud", "infra"), "there is one cloud, AWS"),
+    **dict.fromkeys(
+        ("workdir", "file_mounts"), "dlcluster run sends the current directory, dlcluster push another one"
+    ),
+    **dict.fromkeys(("envs", "env"), "variables belong to a job, as in: dlcluster run --env KEY=VALUE -- train.py"),
+    "run": "a job is a command, as in: dlcluster run -- train.py",
+}
+"""Names that users try as settings but that are set elsewhere, each with the way to set it."""
+
+_LOOK_UP_ERROR: Final = "$providerError"
+"""Key of an error in a lookup's answer (aws-cdk-lib/cx-api, PROVIDER_ERROR_KEY)."""
+_LOOK_UPS: Final = {
+    "vpc-provider": "the subnets of vpc_id",
+    "ssm": "the image",
+    "availability-zones": "the zones",
+    "cc-api-provider": "the Capacity Block",
+}
+"""What is looked up, by the CDK's name of the provider."""
+
+
+def check_settings_are_in_context(file: Path) -> None:
+    """Raise SettingsError if a cdk.json has its settings beside the context, where the CDK ignores them."""
+    try:
+        document = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return  # the CDK, or the reader of the context, reports it
+    if isinstance(document, dict) and "cluster" in document:
+        raise SettingsError(
+            f'{file} has "cluster" at the top level, where it is ignored: put it into "context", as in '
+            '"context": {"cluster": {"worker_count": 2}}'
+        )
+
+
+def check_look_ups(context: Mapping[str, Any]) -> None:
+    """Raise SettingsError if AWS has refused a lookup: the CDK passes its error on in place of the answer."""
+    for key, found in context.items():
+        if isinstance(found, Mapping) and (message := found.get(_LOOK_UP_ERROR)):
+            provider = key.partition(":")[0]
+            raise SettingsError(f"cannot look up {_LOOK_UPS.get(provider, provider)}: {' '.join(str(message).split())}")
+
+
+def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that have a value; a separate key overrides the ``cluster`` object's."""
+    cluster = context.get("cluster")
+    if cluster is None:
+        cluster = {}
+    if not isinstance(cluster, Mapping):
+        raise SettingsError(f"cluster must be an object of settings, got {shown(cluster)}")
+    single = {k: v for k, v in context.items() if k != "cluster" and not _belongs_to_cdk(k)}
+    settings = {**cluster, **single}
+    for key in settings:
+        if key.isdecimal() and key in context:
+            # The CDK's command line turns a list or a text into numbered keys.
+            raise SettingsError(f'unknown setting {shown(key)}: the "context" of cdk.json must be an object')
+        if key in _SET_ELSEWHERE:
+            raise SettingsError(f"unknown setting {shown(key)}: {_SET_ELSEWHERE[key]}")
+        if key not in known:
+            raise SettingsError(f"unknown setting {shown(key)}{_did_you_mean(key, known)}")
+    return {name: value for name, value in settings.items() if value not in (None, "")}
+
+
+_NAMES_ELSEWHERE: Final = {
+    "workers": "worker_count",
+    "num_workers": "worker_count",
+    "nodes": "worker_count (the nodes besides the master)",
+    "num_nodes": "worker_count (the nodes besides the master)",
+    "gpus": "gpu_count",
+    "engines": "frameworks",
+    "zone": "availability_zone",
+    "vpc": "vpc_id",
+    "subnet": "subnet_id",
+    "name": "cluster_name",
+    **dict.fromkeys(("head_instance_type", "head_node_type"), "master_instance_type"),
+    "key": "key_name",
+    "use_internal_ips": "private",
+    **dict.fromkeys(("efs", "fsx", "storage"), "shared_storage"),
+    **dict.fromkeys(("disk_size", "volume_size"), "root_volume_gib"),
+    **dict.fromkeys(("instance_count", "node_count"), "worker_count (the nodes besides the master)"),
+    **dict.fromkeys(("use_spot", "spot"), "purchase=spot"),
+    **dict.fromkeys(("accelerators", "accelerator", "instance"), "instance_type, such as g6.xlarge"),
+    **dict.fromkeys(("image_id", "image", "ami_id"), "ami"),
+    **dict.fromkeys(("autostop", "auto_stop", "idle_minutes_to_autostop"), "idle_stop, such as 30m"),
+    **dict.fromkeys(("autodown", "auto_down", "down"), "expires with expiry_action=delete"),
+}
+"""Our settings, by the names that other tools use; the nearest spelling would be a wrong setting."""
+
+
+def _belongs_to_cdk(key: str) -> bool:
+    # Feature flags (@aws-cdk/...), the CLI's own keys (aws:cdk:...) and cached lookups
+    # (ssm:account=...): a key given with -c cannot contain the = that each lookup has.
+    return key in _CDK_OWN_KEYS or key.startswith(_CDK_OWN_PREFIXES) or (":" in key and "=" in key)
+
+
+def _did_you_mean(word: str, names: Sequence[str]) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "_", word[:100].lower())
+    if plain in _NAMES_ELSEWHERE:
+        return f", did you mean {_NAMES_ELSEWHERE[plain]}?"
+    close = difflib.get_close_matches(plain, names, n=1, cutoff=0.5)
+    return f", did you mean {close[0]}?" if close else f": docs/reference/settings.md lists all {len(names)}"
+
 
 PARSER: Final = "parser"
 """Key in a field's metadata: the function ``(name, value) -> value`` that parses it, unless its type suffices."""

@@ -13,20 +13,17 @@ from typing import Any, Final
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes
 from bootstrap.contract import NODE_TYPES
 from bootstrap.team_keys.keys import TAG_LENGTH, to_tags
-from stacks.settings.access import AccessSettings
 from stacks.settings.base import SettingsError
-from stacks.settings.capacity import CapacitySettings
-from stacks.settings.context import settings_in
-from stacks.settings.data import DataSettings, SecretsSettings
 from stacks.settings.fabric import FabricSettings
-from stacks.settings.image import ImageSettings
 from stacks.settings.lifetime import LifetimeSettings
 from stacks.settings.naming import NamingSettings
 from stacks.settings.network import NetworkSettings
-from stacks.settings.parsing import parse
+from stacks.settings.nodes import CapacitySettings, ImageSettings
+from stacks.settings.parsing import parse, settings_in
 from stacks.settings.purchase import PurchaseSettings
-from stacks.settings.security import SecuritySettings, hardened_defaults
+from stacks.settings.security import AccessSettings, SecretsSettings, SecuritySettings, hardened_defaults
 from stacks.settings.software import FrameworkSettings, SetupSettings
+from stacks.settings.storage import DataSettings
 
 _MAX_TAGS_OF_A_GROUP: Final = 44
 """Number of tags that the user and ``ssh_keys`` may add: AWS allows 50, and the product adds 6.

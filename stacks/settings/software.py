@@ -11,7 +11,7 @@ from typing import Any, Final
 from bootstrap.contract import SETUP_REQUIREMENTS, SETUP_SCRIPT
 from stacks.catalog import instance_types
 from stacks.settings.base import Settings, SettingsError, require, shown
-from stacks.settings.capacity import CapacitySettings
+from stacks.settings.nodes import CapacitySettings
 from stacks.settings.parsing import PARSER, duration
 
 FRAMEWORKS: Final = ("mxnet", "horovod")

@@ -23,7 +23,7 @@ from moto.dynamodb.exceptions import TransactionCanceledException
 from moto.dynamodb.models import dynamodb_backends
 from moto.dynamodb.models.utilities import dynamo_json_dump
 
-from bootstrap.cluster.membership import Node, next_membership
+from bootstrap.cluster.membership import Node, membership_after
 from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY
 from tests.bootstrap.identities import NETWORKS, instance_id, public_key
@@ -100,7 +100,7 @@ def claim(node: Node, table: Table, *, desired_nodes: int) -> Claim:
     lost = 0
     while True:
         seen = table.read_stored()
-        wanted = next_membership(seen.membership, desired_nodes=desired_nodes, nodes=[node], departed=())
+        wanted = membership_after(seen.membership, desired_nodes=desired_nodes, nodes=[node], departed=())
         if table.replace_membership(seen, wanted):
             member = wanted.member(node.instance_id)
             return Claim(node_index=0 if member is None else member.node_index, lost=lost)

@@ -14,9 +14,9 @@ from cli.errors import ClusterError, UsageError
 from cli.output import json_option, print_json, print_table
 from cli.shared_options import Selection
 from cli.ssh.expired_addresses import name_expired
-from stacks.settings.access import WIDEST_SSH_PREFIX
 from stacks.settings.base import SettingsError, require
 from stacks.settings.parsing import duration, format_utc, parse_cidr
+from stacks.settings.security import WIDEST_SSH_PREFIX
 
 COLUMNS = ("CIDR", "UNTIL")
 

@@ -76,7 +76,7 @@ def command(
         cluster = find_cluster(clients.cloudformation, name=cluster.name, region=clients.region)
         wait_until_ready(clients, cluster, change.new_template)
     if as_json:
-        before = change.old_template[WORKER].desired
+        before = change.old_template[WORKER].desired_capacity
         print_json(cluster=cluster.name, worker_count=workers, deployed_worker_count=before, deployed=deploy)
     return 0
 

@@ -52,7 +52,7 @@ def command(selection: Selection, *, timeout: float | None, as_json: bool) -> in
     prices = price_list(clients.region)
     rate = hourly_rate(read_parts(clients, cluster, template, declared), prices)
     if sizes_by_node_type(read_groups(clients.autoscaling, cluster.name)) != declared:
-        nodes = sum(declared[node_type].desired for node_type in NODE_TYPES)
+        nodes = sum(declared[node_type].desired_capacity for node_type in NODE_TYPES)
         print(f"dlcluster: {nodes} nodes will cost {describe_rate(rate, prices)}", file=sys.stderr)
         resume_groups(clients, cluster.name, declared)
     members = wait_until_ready(clients, cluster, declared, timeout_s=timeout)

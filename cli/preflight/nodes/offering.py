@@ -48,7 +48,7 @@ def _check_offering(target: PreflightTarget, name: str, zone: str | None) -> Ite
         )
     elif is_deployed(target):
         sentence = f"{name} is not offered in {zone}, which the running cluster keeps"
-        yield problem("instance type", sentence, "choose another instance_type, or cdk destroy first")
+        yield problem("instance type", sentence, "choose another instance_type, or run cdk destroy first")
     else:
         fix = " or ".join(f"-c availability_zone={other}" for other in offering)
         if target.props.subnet_id is not None:

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget
-from stacks.settings.data import READS, WRITES, DataBucket
+from stacks.settings.storage import READS, WRITES, DataBucket
 
 SUBJECT: Final = "data buckets"
 _DENIED: Final = "403"

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from botocore.exceptions import ClientError
 
-from bootstrap.aws.elastic_ip import ASK_AGAIN_S
+from bootstrap.aws.elastic_ip import METADATA_DELAY_S
 from bootstrap.cluster.termination_notice import TerminationNotice
 from tests.bootstrap.booted_cluster import all_ready
 from tests.bootstrap.simulated_cluster import SimulatedCluster
@@ -55,15 +55,15 @@ def test_master_has_the_address_before_it_is_ready(
 def test_address_is_reassociated_only_if_metadata_differs(
     cluster: SimulatedCluster, master: SimulatedNode, address: Address, calls: Counter[str]
 ) -> None:
-    run_passes(cluster, master, seconds=ASK_AGAIN_S)
+    run_passes(cluster, master, seconds=METADATA_DELAY_S)
     assert calls["AssociateAddress"] == 1
     run_passes(cluster, master, seconds=1)
     assert calls["AssociateAddress"] == 2
     master.metadata.notice = TerminationNotice(public_address="198.51.100.7")
-    run_passes(cluster, master, seconds=ASK_AGAIN_S)
+    run_passes(cluster, master, seconds=METADATA_DELAY_S)
     assert calls["AssociateAddress"] == 3
     master.metadata.notice = TerminationNotice(public_address=address.ip)
-    run_passes(cluster, master, seconds=3 * ASK_AGAIN_S)
+    run_passes(cluster, master, seconds=3 * METADATA_DELAY_S)
     assert calls["AssociateAddress"] == 3
 
 
@@ -106,7 +106,7 @@ def test_master_outside_its_group_does_not_associate_the_address(
     cluster.set_lifecycle_state(master.instance_id, "Standby")
     run_passes(cluster, master, seconds=30)
     cluster.clients.ec2.disassociate_address(PublicIp=address.ip)
-    run_passes(cluster, master, seconds=ASK_AGAIN_S + 30)
+    run_passes(cluster, master, seconds=METADATA_DELAY_S + 30)
     assert address.holder is None
     cluster.set_lifecycle_state(master.instance_id, "InService")
     run_passes(cluster, master, seconds=30)
@@ -137,7 +137,7 @@ def test_master_keeps_the_address_while_groups_are_unavailable(
     cluster.run([master], until=all_ready([master]))
     cluster.clients.ec2.disassociate_address(PublicIp=address.ip)
     monkeypatch.setattr(cluster.clients.autoscaling, "describe_auto_scaling_groups", throttled)
-    run_passes(cluster, master, seconds=ASK_AGAIN_S + 30)
+    run_passes(cluster, master, seconds=METADATA_DELAY_S + 30)
     assert address.holder == master.instance_id
 
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from botocore.stub import Stubber
 
-from bootstrap.cluster.membership import EMPTY
+from bootstrap.cluster.membership import NO_MEMBERSHIP
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Stored, Table
 from tests.bootstrap.identities import instance_id, public_key
 
-NOTHING_STORED = Stored(membership=EMPTY, condition={"ConditionExpression": "attribute_not_exists(id)"})
+NOTHING_STORED = Stored(membership=NO_MEMBERSHIP, condition={"ConditionExpression": "attribute_not_exists(id)"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import pytest
 from bootstrap.cluster.coordinator import Coordinator
 from bootstrap.cluster.discovery import Instance
 from bootstrap.cluster.ec2_cache import ABSENT_ANSWERS, REFRESH_PASSES
-from bootstrap.cluster.membership import EMPTY, Membership
+from bootstrap.cluster.membership import NO_MEMBERSHIP, Membership
 from bootstrap.cluster.records import NodeRecord
 from bootstrap.cluster.table import Table
 from bootstrap.contract import TABLE_KEY, node_record_id
@@ -31,7 +31,7 @@ def coordinator(cluster: SimulatedCluster, table: Table) -> Coordinator:
     return new_coordinator(cluster, table)
 
 
-def new_coordinator(cluster: SimulatedCluster, table: Table, *, last_known: Membership = EMPTY) -> Coordinator:
+def new_coordinator(cluster: SimulatedCluster, table: Table, *, last_known: Membership = NO_MEMBERSHIP) -> Coordinator:
     return Coordinator(
         node_config("master"),
         instance_id=cluster.instances("master")[0][0],

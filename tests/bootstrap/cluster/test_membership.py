@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from bootstrap.cluster.membership import (
-    EMPTY,
+    NO_MEMBERSHIP,
     Member,
     Membership,
     Node,
     assign_node_indexes,
-    next_membership,
+    membership_after,
 )
 from bootstrap.cluster.record_validation import MAX_GENERATION, MAX_NODES
 from bootstrap.contract import NodeType
@@ -47,7 +47,7 @@ def test_silent_member_keeps_its_index_until_known_to_be_gone() -> None:
 
 
 def test_member_that_drains_keeps_its_index_and_is_not_present() -> None:
-    draining = next_membership(
+    draining = membership_after(
         Membership(generation=1, desired_nodes=3, members=filled(3)),
         desired_nodes=3,
         nodes=[node("i-1", "master"), node("i-2", draining=True), node("i-3")],
@@ -57,7 +57,7 @@ def test_member_that_drains_keeps_its_index_and_is_not_present() -> None:
     assert by_index(draining.active_members) == {1: "i-1", 3: "i-3"}
     assert draining.generation == 2
     assert (draining.has_at_least(None), draining.has_at_least(2), draining.has_at_least(3)) == (False, True, False)
-    back = next_membership(draining, desired_nodes=3, nodes=[node("i-2")], departed=())
+    back = membership_after(draining, desired_nodes=3, nodes=[node("i-2")], departed=())
     assert by_index(back.active_members) == {1: "i-1", 2: "i-2", 3: "i-3"}
 
 
@@ -95,16 +95,16 @@ def test_replacement_waits_for_the_end_of_its_predecessor() -> None:
 def test_shrink_closes_index_gaps_once_after_the_last_departure(first: int, last: int, after: dict[int, str]) -> None:
     before = Membership(generation=7, desired_nodes=5, members=filled(5))
     draining = [node(f"i-{node_index}", draining=True) for node_index in (first, last)]
-    asked = next_membership(before, desired_nodes=3, nodes=draining, departed=())
+    asked = membership_after(before, desired_nodes=3, nodes=draining, departed=())
     assert by_index(asked.members) == by_index(before.members)
-    one_gone = next_membership(asked, desired_nodes=3, nodes=draining[1:], departed={f"i-{first}"})
+    one_gone = membership_after(asked, desired_nodes=3, nodes=draining[1:], departed={f"i-{first}"})
     assert by_index(one_gone.members) == {
         node_index: name for node_index, name in by_index(before.members).items() if node_index != first
     }
-    settled = next_membership(one_gone, desired_nodes=3, nodes=[], departed={f"i-{last}"})
+    settled = membership_after(one_gone, desired_nodes=3, nodes=[], departed={f"i-{last}"})
     assert by_index(settled.members) == after
     assert settled.generation == one_gone.generation + 1
-    assert next_membership(settled, desired_nodes=3, nodes=[], departed=()) is settled
+    assert membership_after(settled, desired_nodes=3, nodes=[], departed=()) is settled
 
 
 def test_shrink_waits_while_the_group_has_not_chosen_who_leaves() -> None:
@@ -152,17 +152,17 @@ def test_indexes_stay_while_a_replacement_is_missing() -> None:
     ],
 )
 def test_what_a_node_changes_reaches_the_membership(changed: Node) -> None:
-    first = next_membership(EMPTY, desired_nodes=2, nodes=[node("i-1")], departed=())
-    second = next_membership(first, desired_nodes=2, nodes=[changed], departed=())
+    first = membership_after(NO_MEMBERSHIP, desired_nodes=2, nodes=[node("i-1")], departed=())
+    second = membership_after(first, desired_nodes=2, nodes=[changed], departed=())
     assert second.generation == first.generation + 1
     assert [(member.node_index, member.node) for member in second.members] == [(2, changed)]
 
 
 def test_generation_moves_only_with_a_change() -> None:
-    first = next_membership(EMPTY, desired_nodes=0, nodes=[], departed=())
+    first = membership_after(NO_MEMBERSHIP, desired_nodes=0, nodes=[], departed=())
     assert first.generation == 1
-    assert next_membership(first, desired_nodes=0, nodes=[], departed=()) is first
-    assert next_membership(first, desired_nodes=2, nodes=[], departed=()).generation == 2
+    assert membership_after(first, desired_nodes=0, nodes=[], departed=()) is first
+    assert membership_after(first, desired_nodes=2, nodes=[], departed=()).generation == 2
 
 
 def test_has_at_least_none_requires_all_desired_nodes() -> None:
@@ -174,11 +174,11 @@ def test_has_at_least_none_requires_all_desired_nodes() -> None:
 
 def test_generation_begins_again_at_its_limit() -> None:
     last = Membership(generation=MAX_GENERATION, desired_nodes=1, members=())
-    assert next_membership(last, desired_nodes=2, nodes=[], departed=()).generation == 1
+    assert membership_after(last, desired_nodes=2, nodes=[], departed=()).generation == 1
 
 
 def test_expected_nodes_are_limited_to_the_membership_size() -> None:
-    assert next_membership(EMPTY, desired_nodes=5000, nodes=[], departed=()).desired_nodes == MAX_NODES
+    assert membership_after(NO_MEMBERSHIP, desired_nodes=5000, nodes=[], departed=()).desired_nodes == MAX_NODES
 
 
 def test_member_whose_type_does_not_fit_its_index_gets_another() -> None:

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from bootstrap.cluster.membership import EMPTY, Membership
+from bootstrap.cluster.membership import NO_MEMBERSHIP, Membership
 from bootstrap.cluster.record_validation import RecordError
 from bootstrap.cluster.table import Table
 from bootstrap.contract import GENERATION_ID, MEMBERSHIP_ID, TABLE_KEY
@@ -18,7 +18,7 @@ from tests.bootstrap.simulated_node import TABLE
 
 
 def test_membership_is_empty_before_the_first_write(table: Table) -> None:
-    assert table.read_membership() == EMPTY
+    assert table.read_membership() == NO_MEMBERSHIP
 
 
 def test_membership_write_requires_the_last_generation(table: Table) -> None:
@@ -48,7 +48,7 @@ def test_generation_read_is_eventual_and_membership_read_consistent(stubbed: Stu
         asked = {"TableName": TABLE, "Key": {TABLE_KEY: {"S": record_id}}, "ConsistentRead": consistent}
         stubber.add_response("get_item", {}, asked)
     assert table.read_generation() == 0
-    assert table.read_membership() == EMPTY
+    assert table.read_membership() == NO_MEMBERSHIP
     stubber.assert_no_pending_responses()
 
 

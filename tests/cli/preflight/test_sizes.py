@@ -9,7 +9,7 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED, GroupSize
 from bootstrap.contract import MASTER, WORKER
 from cli.preflight.sizes import check_sizes
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.preflight.stubbed_account import NEW_STACK, Account
 
 OLD = declared_sizes(worker_count=2, needed_workers=2)

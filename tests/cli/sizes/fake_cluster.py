@@ -10,7 +10,7 @@ from typing import Any
 
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.fleet import KEY, put_members
 from tests.local.control_plane.harness import REGION, Aws, Stacks
 from tests.local.control_plane.templates import cluster, group, launch_template, reference, resource
@@ -53,7 +53,7 @@ def _user_data(text: str) -> dict[str, Any]:
 
 
 def _group(size: GroupSize, name: str) -> dict[str, Any]:
-    made = group(size.desired) | _POLICY
+    made = group(size.desired_capacity) | _POLICY
     made["Properties"] |= {"AutoScalingGroupName": name, "MinSize": str(size.min_size), "MaxSize": str(size.max_size)}
     made["Properties"]["Tags"] = [{"Key": CLUSTER_TAG, "Value": NAME, "PropagateAtLaunch": True}]
     return made
@@ -122,7 +122,9 @@ class FakeCluster:
     def sizes(self) -> dict[str, GroupSize]:
         return {
             node_type: GroupSize(
-                min_size=description["MinSize"], desired=description["DesiredCapacity"], max_size=description["MaxSize"]
+                min_size=description["MinSize"],
+                desired_capacity=description["DesiredCapacity"],
+                max_size=description["MaxSize"],
             )
             for node_type, description in self.groups().items()
         }
@@ -161,7 +163,7 @@ STATES: Mapping[str, Mapping[Any, GroupSize]] = {
     "as deployed": {},
     "paused": {MASTER: PAUSED, WORKER: PAUSED},
     "half paused": {WORKER: PAUSED},
-    "set by hand": {WORKER: GroupSize(min_size=0, desired=4, max_size=6)},
+    "set by hand": {WORKER: GroupSize(min_size=0, desired_capacity=4, max_size=6)},
 }
 """States of a cluster of a master and two workers, by what was set since the deploy."""
 
@@ -173,7 +175,7 @@ def in_state(deployed: FakeCluster, state: str) -> FakeCluster:
 
 def hold(deployed: FakeCluster) -> tuple[str, str]:
     """Put one worker in standby and protect the other; return both."""
-    deployed.set_sizes_directly({WORKER: GroupSize(min_size=0, desired=2, max_size=2)})
+    deployed.set_sizes_directly({WORKER: GroupSize(min_size=0, desired_capacity=2, max_size=2)})
     standby, protected = deployed.instances()[WORKER]
     _, workers = deployed.names()
     deployed.autoscaling.enter_standby(

@@ -20,7 +20,7 @@ from cli.cdk import settings_file
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import still_starting
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.fleet import error_line
 from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
 
@@ -86,7 +86,7 @@ def test_rerun_completes_a_killed_command(deployed: FakeCluster, command: str, m
         assert code == (EXIT_INTERRUPTED if killer.killed else 0)
         assert main(words) == 0
         assert deployed.sizes() == expected
-        assert [*map(len, deployed.instances().values())] == [size.desired for size in expected.values()]
+        assert [*map(len, deployed.instances().values())] == [size.desired_capacity for size in expected.values()]
         Path("cdk.json").write_text(CDK_JSON)
         if not killer.killed:
             break

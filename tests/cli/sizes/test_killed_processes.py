@@ -58,7 +58,7 @@ def test_rerun_completes_a_process_that_was_killed_after_any_change(
         assert (code, proxy.changes) == (-signal.SIGKILL, changes[:number]), output
         assert main(words) == 0
         assert deployed.sizes() == expected
-        assert [*map(len, deployed.instances().values())] == [size.desired for size in expected.values()]
+        assert [*map(len, deployed.instances().values())] == [size.desired_capacity for size in expected.values()]
     # These were all its changes.
     begin(deployed, words)
     code, output = run(proxy, words)

@@ -8,7 +8,7 @@ import pytest
 from cli.aws.deployed_template import read_template
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, NAME, FakeCluster, in_state
 
 

@@ -10,7 +10,7 @@ from bootstrap.aws.auto_scaling import GroupRequests
 from bootstrap.contract import MASTER, WORKER
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 from tests.cli.sizes.fake_cluster import DECLARED, NAME, STATES, FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import end_block, expire, start_block
 from tests.cli.up.up_cluster import UpCluster
@@ -107,6 +107,6 @@ def test_each_writer_leaves_the_documented_sizes(writes_to: FakeCluster, writer:
     WRITERS[writer](in_state(writes_to, state))
     expected = (int(cell["master"]), int(cell["workers"]))
     sizes = writes_to.sizes()
-    assert (sizes[MASTER].desired, sizes[WORKER].desired) == expected
+    assert (sizes[MASTER].desired_capacity, sizes[WORKER].desired_capacity) == expected
     assert all(size.is_valid for size in sizes.values())
     assert tuple(map(len, writes_to.instances().values())) == expected

@@ -13,7 +13,7 @@ from cli.cluster_lock import LockHeldError
 from cli.sizes.groups import GroupState
 from cli.up.attempt import ZoneAttempt
 from cli.up.launch import Launch, LaunchOutcomeUnknownError, LaunchResult
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 
 ATTEMPT = ZoneAttempt(token="0123456789abcdef", zone="us-east-1a", counts=(1, 101))
 DECLARED = declared_sizes(worker_count=101, needed_workers=101)

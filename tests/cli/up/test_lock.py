@@ -21,7 +21,7 @@ from cli.sizes.groups import GroupState
 from cli.up import requirements, terminate_fleet
 from cli.up.fleet import FleetLauncher, ZoneOutcome
 from cli.up.zone_rounds import ZoneRounds
-from stacks.settings.capacity import declared_sizes
+from stacks.settings.nodes import declared_sizes
 
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
 ZONE = "us-east-1a"

@@ -165,5 +165,8 @@ def all_nodes_in(zone: str) -> dict[str, list[str]]:
     return {MASTER: [zone], WORKER: [zone, zone]}
 
 
-WHOLE = {MASTER: GroupSize(min_size=1, desired=1, max_size=1), WORKER: GroupSize(min_size=2, desired=2, max_size=2)}
+WHOLE = {
+    MASTER: GroupSize(min_size=1, desired_capacity=1, max_size=1),
+    WORKER: GroupSize(min_size=2, desired_capacity=2, max_size=2),
+}
 GROUPS = [group_name(NAME, node_type) for node_type in NODE_TYPES]

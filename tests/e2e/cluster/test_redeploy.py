@@ -133,10 +133,11 @@ def test_deploy_that_would_replace_the_network_is_refused(
     events = event_ids()
     refused = try_deploy(cluster, TAGS | {"worker_count": "5", setting: value})
     assert refused.returncode == 1
-    reason = f"{setting} of a running cluster cannot change, got {value}: it would replace the network and every node; "
-    assert any(reason in line and line.endswith("or cdk destroy first") for line in refused.stdout.splitlines()), (
-        refused.stdout
-    )
+    reason = "the change would replace the network and every node; "
+    sentence = f"{setting} of a running cluster cannot change, got {value}: {reason}"
+    assert any(
+        sentence in line and line.endswith("or run cdk destroy first") for line in refused.stdout.splitlines()
+    ), refused.stdout
     assert event_ids() == events
     assert state(cluster, start.instances) == start
 

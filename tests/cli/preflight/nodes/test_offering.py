@@ -52,7 +52,7 @@ def test_no_zone_is_proposed_while_the_cluster_runs(account: Account) -> None:
     stack = {"StackName": "demo", "CreationTime": "2026-01-01T00:00:00Z", "StackStatus": "CREATE_COMPLETE"}
     account.answers("cloudformation", "describe_stacks", {"Stacks": [stack]})
     found = account.finds(check_offering)
-    assert (found.level, found.fix) == ("problem", "choose another instance_type, or cdk destroy first")
+    assert (found.level, found.fix) == ("problem", "choose another instance_type, or run cdk destroy first")
 
 
 def test_type_not_offered_in_the_region_is_reported(account: Account) -> None:
