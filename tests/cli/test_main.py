@@ -102,6 +102,10 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
     [
         ("fly", "unknown command 'fly'; available commands: list, status, check, "),
         ("stats", "unknown command 'stats'; did you mean status? available commands: "),
+        ("stat", "unknown command 'stat'; did you mean status? available commands: "),
+        ("pau", "unknown command 'pau'; did you mean pause? available commands: "),
+        ("allow", "unknown command 'allow': dlcluster allow-ip lets an address reach the SSH port"),
+        ("sto", "unknown command 'sto'; did you mean stop? available commands: "),
         ("ssh-confg", "unknown command 'ssh-confg'; did you mean ssh-config? available commands: "),
         ("--regoin x status", "no such option '--regoin'. Did you mean '--region'?"),
         ("status --all", "no such option '--all'"),
