@@ -19,7 +19,7 @@ from cli.ssh.master import connect_to_master
     "--node", metavar="HOST", shell_complete=complete_host, help="Only this node's output, read from the node."
 )
 @click.argument(
-    "job", required=False, help="Job id, its beginning, or the job's name (the running job, else the latest)."
+    "job", required=False, help="Job id, its beginning or end, or the job's name (the running job, else the latest)."
 )
 def command(selection: Selection, *, follow: bool, rank: str | None, node: str | None, job: str | None) -> int:
     """Show a job's output, each line with its node."""
