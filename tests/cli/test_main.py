@@ -158,7 +158,10 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ("up --frequency 2", "no such option '--frequency'"),
         ("status --private", "no such option '--private': private is a setting, as in: cdk deploy -c private=true"),
         ("status --cluster-name demo", "no such option '--cluster-name'. Did you mean '--cluster'?"),
-        ("run --spot -- x.py", "no such option '--spot': the setting purchase says which nodes a cluster has, as in: cdk "),
+        (
+            "run --spot -- x.py",
+            "no such option '--spot': the setting purchase says which nodes a cluster has, as in: cdk ",
+        ),
         ("run --secret A=value -- x.py", "--secret must be KEY=SOURCE, where SOURCE is ssm:PARAMETER, "),
         ("run --env 1=A -- x.py", "--env must be KEY=VALUE or KEY, got the key '1'"),
         ("run --env NOT_SET -- x.py", "--env NOT_SET passes on a variable that is not set here"),

@@ -49,7 +49,9 @@ def test_everything_missing_in_an_empty_account_is_reported(app: Path, capsys: p
     assert found["key pair"].startswith("problem there is no key pair 'me' in eu-west-1: aws ec2 import-key-pair")
     assert found["instance type"] == "ok c5.large is offered in eu-west-1a; also in eu-west-1b, eu-west-1c"
     assert found["service role"].startswith("warning there is no AWSServiceRoleForAutoScaling: the deploy creates it")
-    assert found["cdk bootstrap"].startswith("problem not done in eu-west-1, so its roles are not checked: cdk bootstrap")
+    assert found["cdk bootstrap"].startswith(
+        "problem not done in eu-west-1, so its roles are not checked: cdk bootstrap"
+    )
     assert found["VPC"] == "ok the cluster needs 1; VPCs per Region: 5, 1 in use"
     assert found["interface quota"] == "ok the cluster needs 3; Network interfaces per Region: 5000, 0 in use"
     assert found["stack"] == "ok there is no stack demo yet"
