@@ -56,7 +56,7 @@ class ClusterCommand(click.Command):
         """Raise UsageError for an unknown option that is a setting of the cluster."""
         if self.takes_command:
             return  # It may be an option of the command, which stands at the wrong place.
-        from cli.setting_options import find_setting
+        from cli.cdk.setting_options import find_setting
 
         sets = any(parameter.name == "cdk_options" for parameter in self.params)
         found = find_setting(option, words, by_other_names=sets)
