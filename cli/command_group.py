@@ -166,7 +166,14 @@ def _refuse(word: str) -> NoReturn:
 
 
 def _similar(word: str) -> str | None:
-    """Return the command or the word with advice that is most like `word`; None if none is alike."""
+    """Return the command or the word with advice that is most like `word`; None if none is alike.
+
+    The only command that begins with `word` comes first: ``stat`` is a part of status, and merely resembles start.
+    """
+    if word in ADVICE_BY_WORD:
+        return word
+    if len(longer := [command for command in COMMANDS if command.startswith(word)]) == 1:
+        return longer[0]
     misspelled = difflib.get_close_matches(word, [*COMMANDS, *ADVICE_BY_WORD], n=1, cutoff=MISSPELLED)
     harmless = [command for command in COMMANDS if command not in DESTRUCTIVE]
     return next(iter(misspelled or difflib.get_close_matches(word, harmless, n=1, cutoff=MIN_SIMILARITY)), None)

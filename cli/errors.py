@@ -17,6 +17,9 @@ EXIT_CREDENTIALS: Final = 4
 EXIT_INTERRUPTED: Final = 130
 """Ctrl-C; shells use the same number for a process ended by SIGINT."""
 
+NUMBERS: Final = {"integer range": "a whole number", "integer": "a whole number", "float range": "a number"}
+"""Names of click's types, each with the words of everyday language."""
+
 
 class ClusterError(Exception):
     """The cluster, AWS or the connection failed; the base of every error here."""
@@ -66,3 +69,11 @@ class UsageError(ClusterError):
 
 class SeveralClustersError(UsageError):
     """The region has several clusters, and the command line names none."""
+
+
+def in_our_style(message: str) -> str:
+    """Return a message of click in the style of ours: one line, lower case, plain words, no final period."""
+    line = " ".join(message.split()).removesuffix(".")
+    for kind, words in NUMBERS.items():
+        line = line.replace(f"is not a valid {kind}", f"is not {words}")
+    return line[:1].lower() + line[1:]

@@ -12,7 +12,7 @@ import click
 
 from bootstrap.contract import VERSION
 from cli.command_group import PROGRAM, CommandGroup
-from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, ClusterError
+from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, ClusterError, in_our_style
 from cli.output import printable
 from cli.shared_options import cluster_options
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     except ClusterError as error:
         return _fail(error.full_message, error.exit_code)
     except click.ClickException as error:
-        return _fail(_one_line(error.format_message()), EXIT_USAGE)
+        return _fail(in_our_style(error.format_message()), EXIT_USAGE)
     except BrokenPipeError:
         # The reader has closed the pipe, as in ``dlcluster status | head -1``.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -59,9 +59,3 @@ def console_script() -> None:
 def _fail(message: str, exit_code: int) -> int:
     print(f"{PROGRAM}: {printable(message)}", file=sys.stderr)
     return exit_code
-
-
-def _one_line(message: str) -> str:
-    """Return click's message in the style of our errors: lower case, no final period."""
-    line = " ".join(message.split()).removesuffix(".")
-    return line[:1].lower() + line[1:]

@@ -1,5 +1,6 @@
 """Create the AWS clients of one region, and turn AWS's errors into ours."""
 
+import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ MAX_MESSAGE: Final = 400
 """Longest message in characters; enough for a refusal, which names caller, action and resource."""
 
 
+SIMILAR_REGION: Final = 0.8
+"""Smallest ratio of difflib at which an unknown region is taken for a misspelled one."""
 EXPIRED: Final = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
 UNKNOWN_CALLER: Final = frozenset(
     (
@@ -132,7 +135,7 @@ def aws_errors(region: str | None) -> Iterator[None]:
         code, message = details.get("Code", "unknown"), details.get("Message", "")
         # An HTTP status in place of a code: the error is not AWS's own, and the message is some web page.
         if code.isdigit():
-            raise NoAnswerError(f"AWS refused {error.operation_name}: HTTP status {code}") from error
+            raise _no_answer(f"AWS refused {error.operation_name}: HTTP status {code}", region) from error
         refused = _shorten(f"AWS refused {error.operation_name}: {code}: {message}")
         if code in EXPIRED:
             raise CredentialsError(refused) from error
@@ -142,12 +145,26 @@ def aws_errors(region: str | None) -> Iterator[None]:
             raise CredentialsError(f"{refused}{place}") from error
         raise ClusterError(refused) from error
     except (NoConnectionError, HTTPClientError) as error:
-        raise NoAnswerError(_shorten(f"cannot call AWS: {error}")) from error
+        raise _no_answer(_shorten(f"cannot call AWS: {error}"), region) from error
     except BotoCoreError as error:
         raise ClusterError(_shorten(f"cannot call AWS: {error}")) from error
     except ResponseParserError as error:
         place = f"in place of the region {_region(region)}"
-        raise NoAnswerError(f"cannot call AWS: something else answers {place}") from error
+        raise _no_answer(f"cannot call AWS: something else answers {place}", region) from error
+
+
+def _no_answer(sentence: str, region: str | None) -> NoAnswerError:
+    """Return the error for an AWS that does not answer; ask first whether the region is a typing error.
+
+    Only an error asks, because a region that is newer than botocore works as well.
+    """
+    clients = create_clients(region)
+    partitions = clients.session.get_available_partitions()
+    known = [name for each in partitions for name in clients.session.get_available_regions("ec2", each)]
+    close = difflib.get_close_matches(clients.region, known, n=2, cutoff=SIMILAR_REGION)
+    if clients.region in known or not close:
+        return NoAnswerError(sentence)
+    return NoAnswerError(f"unknown region {clients.region!r}, did you mean {' or '.join(close)}? {sentence}")
 
 
 def _shorten(text: str) -> str:

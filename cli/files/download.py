@@ -84,6 +84,14 @@ def missing_path(remote: str, path: str) -> str:
     return f"{shown}, did you mean {remote.removesuffix(path)}{project}/{inside}?"
 
 
+def require_directories(destination: str) -> None:
+    """Raise UsageError if a local file is where the destination needs a directory."""
+    path = Path(destination)
+    needed = (path, *path.parents) if destination.endswith(os.sep) else path.parents
+    if (file := next((part for part in needed if part.exists() and not part.is_dir()), None)) is not None:
+        raise UsageError(f"cannot pull into {destination}: {file} is a file, not a directory; name another destination")
+
+
 def download(
     connection: MasterConnection, source: Archive, destination: str, *, differing: Differing, overwrites: bool = False
 ) -> Download:
@@ -143,6 +151,8 @@ def _unpack(
     result.is_empty = False
     try:
         if entry.isdir():
+            if path.exists() and not path.is_dir():
+                raise ClusterError(f"cannot pull a folder over the file {path}: remove it, or name another destination")
             path.mkdir(parents=True, exist_ok=True)
             return
         content = archive.extractfile(entry) if entry.isreg() else None

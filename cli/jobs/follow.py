@@ -31,7 +31,7 @@ def follow_to_end(connection: MasterConnection, job_id: str) -> int:
     except KeyboardInterrupt:
         _leave_or_stop(connection, job_id)
         return EXIT_INTERRUPTED
-    _print_end(job)
+    print_end(job)
     return exit_code(job)
 
 
@@ -43,7 +43,8 @@ def exit_code(job: Job) -> int:
     return min(max(job.exit_code or EXIT_FAILED, EXIT_FAILED), MAX_EXIT_CODE)
 
 
-def _print_end(job: Job) -> None:
+def print_end(job: Job) -> None:
+    """Print the job's state, and why it failed."""
     reason = f": {with_dlcluster_commands(job.reason)}" if job.reason and job.state != "SUCCEEDED" else ""
     _print_note(f"job {job.id} {job.state}{reason}")
     if job.state == "FAILED" and (line := log_command(job)) is not None:

@@ -117,9 +117,9 @@ def running_jobs(connection: MasterConnection) -> list[str]:
     return [job.id for job in read_jobs(connection) if job.state not in (*ENDED, WAITING)]
 
 
-def read_job(connection: MasterConnection, job_id: str) -> Job:
-    """Return one job. Raises UsageError if no job has this id."""
-    return _job(_json(run_launcher_command(connection, "status", "--json", job_id)))
+def read_job(connection: MasterConnection, word: str | None) -> Job:
+    """Return the job of an id or a name, by default the running or the latest. Raises UsageError if there is none."""
+    return _job(_json(run_launcher_command(connection, "status", "--json", *([word] if word else []))))
 
 
 def run_launcher_command(connection: MasterConnection, *words: str, timeout_s: float | None = None) -> CommandResult:

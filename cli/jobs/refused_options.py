@@ -33,7 +33,9 @@ INSTEAD: Final = {
     **dict.fromkeys(("-d", "--detach-run"), "the option is --detach"),
     **dict.fromkeys(("-c", "--cluster-name"), "the option is --cluster NAME"),
     **dict.fromkeys(("-y", "--yes"), "leave it out, run asks nothing before it starts a job"),
-    **dict.fromkeys(("--use-spot", "--no-use-spot"), f"the setting purchase {SETS}, as in: {DEPLOY} purchase=spot"),
+    **dict.fromkeys(
+        ("--spot", "--use-spot", "--no-use-spot"), f"the setting purchase {SETS}, as in: {DEPLOY} purchase=spot"
+    ),
     **dict.fromkeys(("--gpus", "--accelerators"), f"the setting instance_type {SETS}; {PROCESSES}"),
     **dict.fromkeys(("-t", "--instance-type"), f"the setting instance_type {SETS}, as in: {DEPLOY} instance_type=..."),
     "--image-id": f"the setting ami {SETS}, as in: {DEPLOY} ami=ami-...",

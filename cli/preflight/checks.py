@@ -1,6 +1,8 @@
 """List the checks before a deploy, and run them one after another."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from cli.aws.clients import Clients, aws_errors, create_clients
@@ -76,6 +78,7 @@ def findings(clients: Clients, props: ClusterProps, cdk_context: Mapping[str, An
     except ClusterError as error:
         yield problem("credentials", str(error), error.fix or CredentialsError.fix)
         return
+    target = replace(target, is_bootstrapped=_is_bootstrapped(target))
     shown = set()
     findings = (finding for subject, check in CHECKS for finding in _run_check(subject, check, target))
     for finding in findings:
@@ -83,6 +86,13 @@ def findings(clients: Clients, props: ClusterProps, cdk_context: Mapping[str, An
         if finding not in shown:
             shown.add(finding)
             yield finding
+
+
+def _is_bootstrapped(target: PreflightTarget) -> bool:
+    """Return False if AWS says that ``cdk bootstrap`` was not run; its own check reports an AWS that does not say."""
+    with suppress(ClusterError), aws_errors(target.region):
+        return prerequisites.bootstrap_version(target) is not None
+    return True
 
 
 def _run_check(subject: str, check: Check, target: PreflightTarget) -> Iterator[Finding]:

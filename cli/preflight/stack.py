@@ -76,7 +76,7 @@ def _former_key(target: PreflightTarget, outputs: Mapping[str, str]) -> Iterator
 def check_expiry_deletion(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the schedule of ``expiry_action`` delete can delete the stack, a quarter of an hour after its end."""
     props, iam, role = target.props, target.clients.iam, execution_role(target)
-    if props.expires_at is None or props.expiry_action != DELETE:
+    if props.expires_at is None or props.expiry_action != DELETE or not target.is_bootstrapped:
         return
     try:
         iam.get_role(RoleName=role.rpartition("/")[2])

@@ -27,6 +27,8 @@ class PreflightTarget:
     account: str
     caller: str
     """ARN of the caller."""
+    is_bootstrapped: bool = True
+    """False if ``cdk bootstrap`` was not run, so that its roles do not exist and nothing can be asked about them."""
 
     @classmethod
     def of(cls, clients: Clients, props: ClusterProps, cdk_context: Mapping[str, Any]) -> "PreflightTarget":

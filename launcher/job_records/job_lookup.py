@@ -15,6 +15,8 @@ from launcher.job_records.records import JobRecord, JobState, read_record, write
 NO_JOB = "there is no job yet"
 MAX_NAMED = 3
 """Maximum number of ids in one line."""
+MIN_END = 4
+"""Minimum number of characters by which the end of an id names a job, as in git: fewer may be a typing error."""
 DIED = "its record has no end: its launcher was killed, its machine restarted, or its disk was full"
 
 
@@ -74,7 +76,7 @@ def _submitted() -> dict[str, JobRecord]:
 
 
 def find(word: str | None) -> JobRecord:
-    """Return the job that `word` means: an id, a name, or the beginning of an id or a name.
+    """Return the job that `word` means: an id, a name, the beginning of either, or the end of an id.
 
     Of several jobs with this name, or without a word, return the only running job, else the latest job.
     """
@@ -103,7 +105,7 @@ def find_running(word: str | None) -> JobRecord:
 
 
 def _matching(word: str, jobs: list[JobRecord]) -> list[JobRecord]:
-    """Return the job whose id starts with `word`, or all jobs whose name equals or uniquely starts with `word`."""
+    """Return the job whose id starts or ends with `word`, or all jobs whose name equals or uniquely starts with it."""
     if not jobs:
         raise UsageError(NO_JOB)
     if named := [job for job in jobs if job.name == word]:
@@ -111,6 +113,8 @@ def _matching(word: str, jobs: list[JobRecord]) -> list[JobRecord]:
     # Ids start with a digit, names with a letter. All ids have the same length, so none is the prefix of another.
     is_id = word[:1].isdigit()
     matches = [job for job in jobs if word and ((job.id if is_id else job.name) or "").startswith(word)]
+    if not matches and len(word) >= MIN_END:
+        is_id, matches = True, [job for job in jobs if job.id.endswith(word)]
     if len({job.id if is_id else job.name for job in matches}) == 1:
         return matches
     latest = ", ".join(map(_label, reversed((matches or jobs)[-MAX_NAMED:])))

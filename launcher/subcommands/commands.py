@@ -43,7 +43,7 @@ def main(arguments: Sequence[str], *, end_durable: Callable[[str], None] = mark_
             "job",
             nargs="?",
             metavar="JOB",
-            help="job id, its name, or a unique prefix (default: the running job, else the latest)",
+            help="job id, its end, its name, or a unique prefix (default: the running job, else the latest)",
         )
     if name in ("list", "status"):
         parser.add_argument("--json", action="store_true", help="print the record as JSON")

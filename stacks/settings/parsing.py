@@ -82,7 +82,7 @@ def settings_in(context: Mapping[str, Any], known: Sequence[str]) -> dict[str, A
     return {name: value for name, value in settings.items() if value not in (None, "")}
 
 
-_NAMES_ELSEWHERE: Final = {
+NAMES_ELSEWHERE: Final = {
     "workers": "worker_count",
     "num_workers": "worker_count",
     "nodes": "worker_count (the nodes besides the master)",
@@ -116,8 +116,8 @@ def _belongs_to_cdk(key: str) -> bool:
 
 def _did_you_mean(word: str, names: Sequence[str]) -> str:
     plain = re.sub(r"[^a-z0-9]+", "_", word[:100].lower())
-    if plain in _NAMES_ELSEWHERE:
-        return f", did you mean {_NAMES_ELSEWHERE[plain]}?"
+    if plain in NAMES_ELSEWHERE:
+        return f", did you mean {NAMES_ELSEWHERE[plain]}?"
     close = difflib.get_close_matches(plain, names, n=1, cutoff=0.5)
     return f", did you mean {close[0]}?" if close else f": docs/reference/settings.md lists all {len(names)}"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from stacks.settings.base import SettingsError, require
+from stacks.settings.base import SettingsError, require, shown
 from stacks.settings.fabric import FabricSettings
 from stacks.settings.parsing import parse_time
 
@@ -40,6 +40,8 @@ class PurchaseSettings(FabricSettings):
         """Check that ``purchase`` is a known value, and that a reservation is given exactly if it is used."""
         super().check()
         purchase, reservation = self.purchase, self.capacity_reservation
+        if purchase not in PURCHASES and (lower := purchase.lower()) in PURCHASES:
+            raise SettingsError(f"purchase must be in lower case, got {shown(purchase)}: did you mean {lower}?")
         require(purchase in PURCHASES, "purchase", purchase, " or ".join((", ".join(PURCHASES[:-1]), PURCHASES[-1])))
         is_id = reservation is None or _RESERVATION_ID.fullmatch(reservation)
         require(is_id, "capacity_reservation", reservation, "cr- and 8 or 17 hex digits")

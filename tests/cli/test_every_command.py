@@ -128,18 +128,18 @@ def test_missing_cluster_is_reported(command: str, deploy: Deploy, capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("command", "sentence"),
+    ("command", "sentence", "code"),
     [
-        ("list", "no cluster 'two' in eu-west-1"),
-        ("delete-bucket", "no cluster 'two' has made a bucket in eu-west-1"),
-        ("delete-storage", "no cluster 'two' has left a file system in eu-west-1"),
+        ("list", "no cluster 'two' in eu-west-1", EXIT_NO_CLUSTER),
+        ("delete-bucket", "no cluster 'two' has made a bucket in eu-west-1", 0),
+        ("delete-storage", "no cluster 'two' has left a file system in eu-west-1", 0),
     ],
 )
 def test_empty_list_names_the_cluster_that_it_is_for(
-    command: str, sentence: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]
+    command: str, sentence: str, code: int, deploy: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deploy("one")
-    assert main(["--cluster", "two", command]) == 0
+    assert main(["--cluster", "two", command]) == code
     assert error_line(capsys) == sentence
 
 

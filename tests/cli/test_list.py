@@ -11,6 +11,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from bootstrap.contract import STACK_DESCRIPTION
 from cli.aws.clusters import UnfinishedStack, find_clusters
 from cli.commands.cluster import list as list_command
+from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from tests.cli.fleet import KEY, REGION, Deploy
 
@@ -51,6 +52,13 @@ def test_list_shows_the_clusters_of_the_region(deploy: Deploy, capsys: pytest.Ca
         "name": "two", "desired_nodes": None, "stack": "two-stack", "status": "CREATE_COMPLETE",
         "created": f"{created['CreationTime']:%Y-%m-%dT%H:%M:%SZ}", "explanation": None,
     }  # fmt: skip
+
+
+def test_list_of_an_absent_cluster_is_empty_and_exits_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json", "--cluster", "two"]) == EXIT_NO_CLUSTER
+    got = capsys.readouterr()
+    assert json.loads(got.out)["clusters"] == []
+    assert got.err == "dlcluster: no cluster 'two' in eu-west-1\n"
 
 
 def test_no_time_is_cut_on_a_terminal_of_80_columns(

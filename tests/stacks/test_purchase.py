@@ -38,6 +38,7 @@ def test_every_node_uses_the_reservation_only(synthesize: Synthesize) -> None:
     ("settings", "message"),
     [
         ({"purchase": "cheap"}, "purchase must be on-demand, spot, reservation or capacity-block, got 'cheap'"),
+        ({"purchase": "SPOT"}, "purchase must be in lower case, got 'SPOT': did you mean spot?"),
         ({"purchase": "reservation"}, "purchase=reservation and capacity_reservation must be set together"),
         ({"purchase": "capacity-block"}, "purchase=capacity-block and capacity_reservation must be set together"),
         ({"capacity_reservation": RESERVATION}, "purchase=reservation and capacity_reservation must be set together"),

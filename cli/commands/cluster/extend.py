@@ -26,7 +26,9 @@ DEPLOY_TIME: Final = timedelta(minutes=10)
 
 
 @cluster_command(
-    "extend", examples=("dlcluster extend 8h", "dlcluster extend 2d -c key_name=me", "dlcluster extend 90m --no-deploy")
+    "extend",
+    examples=("dlcluster extend 8h", "dlcluster extend 2d -c key_name=me", "dlcluster extend 90m --no-deploy"),
+    argument_setting=SETTING,
 )
 @click.argument("time", metavar="TIME")
 @click.option("--deploy/--no-deploy", default=True, help="Deploy after writing cdk.json (--deploy).")

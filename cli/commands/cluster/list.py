@@ -8,7 +8,7 @@ from cli.aws.clients import Clients, aws_errors, create_clients
 from cli.aws.clusters import Cluster, UnfinishedStack, check_outputs, find_stacks
 from cli.aws.scaling import find_groups
 from cli.command import cluster_command
-from cli.errors import ClusterError
+from cli.errors import ClusterError, NoClusterError
 from cli.output import is_terminal, json_option, print_json, print_table, printable
 from cli.shared_options import Selection
 from cli.stack_states import explain
@@ -24,7 +24,7 @@ def command(selection: Selection, *, as_json: bool) -> int:
     """List the clusters of a region, each with its desired number of nodes.
 
     A stack that is being created, or whose first deploy failed, has no number. Below the table, each failure is
-    explained, with the next step.
+    explained, with the next step. With --cluster, the exit code is 3 if the region has no such cluster.
     """
     clients = create_clients(selection.region)
     stacks = sorted(_checked(find_stacks(clients.cloudformation)), key=lambda stack: stack.name)
@@ -36,12 +36,10 @@ def command(selection: Selection, *, as_json: bool) -> int:
         for row in rows:
             if row["explanation"] is not None:
                 print(printable(f"{row['name']} is {row['status']}: {row['explanation']}"))
-    else:
-        if selection.cluster is None:
-            message = f"no cluster in {clients.region}; cdk deploy creates one"
-        else:
-            message = f"no cluster {printable(selection.cluster)!r} in {clients.region}"
-        print(f"dlcluster: {message}", file=sys.stderr)
+    elif selection.cluster is None:
+        print(f"dlcluster: no cluster in {clients.region}; cdk deploy creates one", file=sys.stderr)
+    if not rows and selection.cluster is not None:
+        raise NoClusterError(f"no cluster {printable(selection.cluster)!r} in {clients.region}")
     return 0
 
 

@@ -28,7 +28,9 @@ SETTING = "worker_count"
 
 
 @cluster_command(
-    "resize", examples=("dlcluster resize 3", "dlcluster resize 0 --yes", "dlcluster resize 4 -c key_name=me")
+    "resize",
+    examples=("dlcluster resize 3", "dlcluster resize 0 --yes", "dlcluster resize 4 -c key_name=me"),
+    argument_setting=SETTING,
 )
 @click.argument("workers", metavar="WORKERS", type=click.IntRange(0))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. The CDK still asks before it widens permissions.")

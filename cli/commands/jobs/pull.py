@@ -12,7 +12,7 @@ from cli.aws.nodes import choose_node
 from cli.command import cluster_command
 from cli.completion import NODE_SEPARATOR, complete_remote
 from cli.errors import ClusterError
-from cli.files.download import Differing, download, missing_path, remote_tar
+from cli.files.download import Differing, download, missing_path, remote_tar, require_directories
 from cli.files.local_files import is_sent
 from cli.files.progress import NAMED, plural, readable
 from cli.output import json_option, print_json, printable
@@ -50,6 +50,7 @@ def command(selection: Selection, *, remote: str, local: str, overwrite: bool, a
     node, colon, path = remote.partition(NODE_SEPARATOR)
     if not colon or "/" in node:
         node, path = MASTER, remote
+    require_directories(local)
     differing = Differing()
     with connect_to_master(selection) as (context, connection):
         membership = context.membership

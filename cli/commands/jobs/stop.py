@@ -12,7 +12,9 @@ from cli.ssh.master import connect_to_master
 
 @cluster_command("stop", examples=("dlcluster stop", "dlcluster stop baseline", "dlcluster stop 20260101"))
 @json_option
-@click.argument("job", required=False, help="Job id, its beginning, or the job's name (default: the only running job).")
+@click.argument(
+    "job", required=False, help="Job id, its beginning or end, or the job's name (default: the only running job)."
+)
 def command(selection: Selection, *, job: str | None, as_json: bool) -> int:
     """Stop a job on all nodes, and return when it has ended.
 

@@ -48,6 +48,8 @@ NO_CONDITION_KEYS: Final[Mapping[str, str]] = MappingProxyType({})
 
 def check_deploy_permission(target: PreflightTarget) -> Iterator[Finding]:
     """Check that the caller can assume the role that deploys."""
+    if not target.is_bootstrapped:
+        return
     caller = _caller(target)
     if caller is None:
         yield warning("permissions", f"could not check: IAM cannot simulate {target.caller}")
@@ -166,6 +168,8 @@ def _for_cloudformation(
     *,
     condition_keys: Mapping[str, str] = NO_CONDITION_KEYS,
 ) -> Iterator[Finding]:
+    if not target.is_bootstrapped:
+        return
     executor = execution_role(target)
     denied = denied_to(target, executor, actions, resource, condition_keys=condition_keys)
     if denied:

@@ -47,14 +47,19 @@ def check_key_pair(target: PreflightTarget) -> Iterator[Finding]:
 
 def check_cdk_bootstrap(target: PreflightTarget) -> Iterator[Finding]:
     """Check that ``cdk bootstrap`` was run, with a recent enough version."""
-    name, fix = f"/cdk-bootstrap/{target.qualifier}/version", f"cdk bootstrap aws://{target.account}/{target.region}"
-    ssm = target.clients.ssm
-    try:
-        version = int(ssm.get_parameter(Name=name)["Parameter"]["Value"])
-    except ssm.exceptions.ParameterNotFound:
-        yield problem("cdk bootstrap", f"not done in {target.region}", fix)
-        return
-    if version < MIN_BOOTSTRAP_VERSION:
+    version, fix = bootstrap_version(target), f"cdk bootstrap aws://{target.account}/{target.region}"
+    if version is None:
+        yield problem("cdk bootstrap", f"not done in {target.region}, so its roles are not checked", fix)
+    elif version < MIN_BOOTSTRAP_VERSION:
         yield problem("cdk bootstrap", f"version {version} is older than {MIN_BOOTSTRAP_VERSION}", fix)
     else:
         yield ok("cdk bootstrap", f"version {version} is there")
+
+
+def bootstrap_version(target: PreflightTarget) -> int | None:
+    """Return the version of ``cdk bootstrap`` in the account and region; None if it was not run there."""
+    ssm = target.clients.ssm
+    try:
+        return int(ssm.get_parameter(Name=f"/cdk-bootstrap/{target.qualifier}/version")["Parameter"]["Value"])
+    except ssm.exceptions.ParameterNotFound:
+        return None

@@ -70,6 +70,8 @@ def _service_role(target: PreflightTarget, role: str, service: str, *, doubt: st
     else:
         yield ok("service role", f"{role} is there")
         return
+    if not target.is_bootstrapped:
+        return
     executor = execution_role(target)
     arn = f"arn:{target.partition}:iam::{target.account}:role/aws-service-role/{service}/{role}"
     if denied_to(target, executor, [ACTION], arn):

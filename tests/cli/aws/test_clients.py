@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, CredentialRetrievalError, UnauthorizedSSOTokenError
+from botocore.session import Session
 
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED
 from cli.main import main
-from tests.cli.fleet import error_line
+from tests.cli.fleet import Deploy, error_line
 
 FIX = "aws configure, aws sso login, or set AWS_PROFILE"
 ANY = "--region, AWS_ENDPOINT_URL and its like, the profile"
@@ -86,6 +87,29 @@ def test_unknown_region_is_reported_with_advice(
     monkeypatch.setenv("AWS_REGION", "narnia")
     assert main(["status"]) == 1
     assert error_line(capsys) == sentence
+
+
+@pytest.mark.parametrize("region", ["us-esat-1", "us-east-1"])
+def test_misspelled_region_is_named_with_the_close_ones(
+    region: str, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_REGION", region)
+    question = "unknown region 'us-esat-1', did you mean us-west-1 or us-east-1? "
+    assert main(["status"]) == 1
+    printed = error_line(capsys)
+    assert printed.removeprefix(question).startswith("cannot call AWS: Could not connect to the endpoint URL")
+    assert printed.startswith(question) == (region == "us-esat-1")
+
+
+def test_region_that_botocore_lacks_can_be_used(
+    deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deploy()
+    monkeypatch.setattr(Session, "get_available_regions", lambda *_, **__: ["eu-west-2"])
+    assert main(["list"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

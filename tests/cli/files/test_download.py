@@ -67,6 +67,14 @@ def test_slash_after_a_file_is_an_error(connection: MasterConnection, results: P
     assert (tmp_path / "mine").read_text() == "mine"
 
 
+def test_folder_does_not_replace_a_file(connection: MasterConnection, results: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(ClusterError, match=r"cannot pull a folder over the file .*/mine: remove it, or name another"):
+        download(connection, remote_tar(str(results), MASTER, master=MASTER), f"{tmp_path}/mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("age_ns", "content", "overwrites", "outcome", "replaced", "kept"),
     [
@@ -175,14 +183,6 @@ def test_download_fails_when_a_local_link_points_outside(
     with pytest.raises(ClusterError, match=f"{door} is a symbolic link, through which nothing is written"):
         download(connection, lie(remote_home, regular("out/door/evil")), str(tmp_path / "target"))
     assert not list((tmp_path / "outside").rglob("evil"))
-
-
-def test_unwritable_destination_is_reported_by_path(
-    connection: MasterConnection, results: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ClusterError, match=r"cannot write .*/file"):
-        download(connection, remote_tar(str(results), MASTER, master=MASTER), f"{tmp_path}/file")
 
 
 def test_files_named_like_partial_downloads_are_downloaded(

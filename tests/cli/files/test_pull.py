@@ -79,6 +79,18 @@ def test_replaced_files_are_named_even_if_the_connection_breaks(
     assert error.endswith("the connection broke")
 
 
+@pytest.mark.parametrize(
+    ("local", "file"), [("runs/1/", "runs/1"), ("runs/1/new", "runs/1"), ("runs/1/a/b/", "runs/1")]
+)
+def test_file_in_place_of_a_directory_is_refused_before_the_connection(
+    local: str, file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(pull, "connect_to_master")
+    assert main(["pull", "project/runs", local]) == 2
+    advice = f"{file} is a file, not a directory; name another destination"
+    assert error_line(capsys) == f"cannot pull into {local}: {advice}"
+
+
 def test_json_counts_what_came(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pull", "project/runs", "../results", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {

@@ -1,5 +1,6 @@
 """Test that a command in a hint can be pasted: it repeats the cluster and the region of the line that printed it."""
 
+import json
 from datetime import datetime, timezone
 
 import pytest
@@ -46,6 +47,7 @@ def test_advice_to_stop_a_running_job_repeats_the_given_options(
         raise KeyboardInterrupt
 
     master.on_stream = interrupt
+    master.set_answer("launch status", json.dumps(record()))
     assert main([*CHOSEN, "logs", "-f"]) == EXIT_INTERRUPTED
     assert error_line(capfd) == f"the job keeps running; {DLCLUSTER} stop ends it"
 

@@ -153,10 +153,28 @@ def test_stop_prints_how_the_job_ended(master: Master, capsys: pytest.CaptureFix
 
 def test_logs_passes_its_options_to_the_launcher(master: Master) -> None:
     master.on_stream = lambda: 5
-    assert main(["logs", "-f", "--rank", "3", JOB]) == 5
-    assert f"launch logs -f --rank 3 {JOB} </dev/null" in master.ran[0]
+    master.set_answer("launch status", json.dumps(record()))
+    assert main(["logs", "-f", "--rank", "3", "2026"]) == 5
+    assert f"launch logs -f --rank 3 {JOB} </dev/null" in master.ran[-1]
     assert main(["logs"]) == 5
-    assert "launch logs </dev/null" in master.ran[1]
+    assert "launch logs </dev/null" in master.ran[-1]
+
+
+@pytest.mark.parametrize("words", [[], ["2026"]])
+def test_followed_logs_end_with_the_final_state(
+    master: Master, words: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    master.set_answer(" ".join(["launch status --json", *words]), json.dumps(record()))
+    end = record("FAILED", reason="w1: rank 3 ended with exit code 1", failed_rank=3)
+    master.set_answer(f"launch status --json {JOB}", json.dumps(end))
+    # The latest job may be another by the end of this one, so the answer with the id counts.
+    master.answers = dict(reversed(master.answers.items()))
+    assert main(["logs", "-f", *words]) == 0
+    state, output = capfd.readouterr().err.splitlines()
+    assert state == f"dlcluster: job {JOB} FAILED: w1: rank 3 ended with exit code 1"
+    assert output.endswith(f"dlcluster logs {JOB} --rank 3")
+    assert main(["logs", JOB]) == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_interrupted_display_says_that_the_job_goes_on(master: Master, capfd: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +182,7 @@ def test_interrupted_display_says_that_the_job_goes_on(master: Master, capfd: py
         raise KeyboardInterrupt
 
     master.on_stream = interrupt
+    master.set_answer("launch status", json.dumps(record()))
     assert main(["logs", "-f"]) == EXIT_INTERRUPTED
     assert error_line(capfd) == "the job keeps running; dlcluster stop ends it"
     assert main(["logs"]) == EXIT_INTERRUPTED
@@ -175,6 +194,10 @@ def test_name_of_the_cluster_in_place_of_a_job_is_explained(master: Master, capf
     assert main(["stop", "demo"]) == EXIT_USAGE
     advice = "dlcluster pause terminates its nodes, cdk destroy removes it"
     assert error_line(capfd) == f"there is no job demo; demo is a cluster: {advice}"
+    master.set_answer("launch status", code=2, stderr="launch: there is no job demo\n")
+    assert main(["logs", "-f", "demo"]) == EXIT_USAGE
+    advice = "demo is a cluster: dlcluster logs --cluster demo shows its last job"
+    assert error_line(capfd) == f"there is no job demo; {advice}"
     master.on_stream = lambda: 2
     assert main(["logs", "demo"]) == 2
     assert error_line(capfd) == "demo is a cluster: dlcluster logs --cluster demo shows its last job"

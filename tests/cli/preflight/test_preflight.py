@@ -35,6 +35,12 @@ def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     return {line[9:25].strip(): f"{line[:9].strip()} {line[25:]}" for line in out.splitlines()}
 
 
+def bootstrap() -> None:
+    """Leave the parameter of ``cdk bootstrap`` in the account."""
+    ssm = boto3.client("ssm", region_name=REGION)
+    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String")
+
+
 def test_everything_missing_in_an_empty_account_is_reported(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = boto3.client("ec2", region_name=REGION).register_image(Name="mine", Architecture="x86_64")["ImageId"]
     assert main(["preflight", "-c", f"ami={image}"]) == 1
@@ -42,14 +48,17 @@ def test_everything_missing_in_an_empty_account_is_reported(app: Path, capsys: p
     assert found["credentials"].startswith("ok arn:aws:")
     assert found["key pair"].startswith("problem there is no key pair 'me' in eu-west-1: aws ec2 import-key-pair")
     assert found["instance type"] == "ok c5.large is offered in eu-west-1a; also in eu-west-1b, eu-west-1c"
-    assert found["service role"].startswith("warning could not check: ")
-    assert found["cdk bootstrap"].startswith("problem not done in eu-west-1: cdk bootstrap aws://")
+    assert found["service role"].startswith("warning there is no AWSServiceRoleForAutoScaling: the deploy creates it")
+    assert found["cdk bootstrap"].startswith(
+        "problem not done in eu-west-1, so its roles are not checked: cdk bootstrap"
+    )
     assert found["VPC"] == "ok the cluster needs 1; VPCs per Region: 5, 1 in use"
     assert found["interface quota"] == "ok the cluster needs 3; Network interfaces per Region: 5000, 0 in use"
     assert found["stack"] == "ok there is no stack demo yet"
 
 
 def test_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bootstrap()
     main(["preflight"])
     found = lines(capsys)
     refused = "warning could not check: AWS refused GetAWSDefaultServiceQuota: HTTP status 500"
@@ -58,6 +67,13 @@ def test_denied_check_is_reported_in_one_line(app: Path, capsys: pytest.CaptureF
         found["permissions"]
         == "warning could not check: cannot call AWS: something else answers in place of the region eu-west-1"
     )
+
+
+def test_missing_bootstrap_is_the_only_finding_about_its_roles(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["preflight", "-c", "expires=2999-12-01T18:00:00Z", "-c", "expiry_action=delete"])
+    printed = capsys.readouterr().out
+    assert [line[9:25].strip() for line in printed.splitlines() if "cdk bootstrap" in line] == ["cdk bootstrap"]
+    assert not {"permissions", "expiry"} & {line[9:25].strip() for line in printed.splitlines()}
 
 
 def test_price_is_the_last_line_and_no_line_appears_twice(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,8 +87,7 @@ def test_price_is_the_last_line_and_no_line_appears_twice(app: Path, capsys: pyt
 
 def test_findings_become_ok_once_the_account_is_fixed(app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     boto3.client("ec2", region_name=REGION).create_key_pair(KeyName="me")
-    ssm = boto3.client("ssm", region_name=REGION)
-    ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String")
+    bootstrap()
     main(["preflight"])
     found = lines(capsys)
     assert found["key pair"] == "ok me exists in eu-west-1"

@@ -60,7 +60,7 @@ def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             (None, JobState.SUCCEEDED),
         ]
     ):
-        job = replace(RECORD, id=f"20261122-00000{number}-aaaaaa", name=name, state=state)
+        job = replace(RECORD, id=f"20261122-00000{number}-a{number}bbbb", name=name, state=state)
         directory = tmp_path / JOBS_DIR / job.id
         directory.mkdir(parents=True)
         write_record(directory, job)
@@ -76,9 +76,13 @@ def job_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         ("twin", "twin WAITING", "2 jobs named twin are running; name one of them: {twin RUNNING}, {twin WAITING}"),
         ("20261122-000001", "base-1 RUNNING", "base-1 RUNNING"),
         ("20261122-000007", "None SUCCEEDED", "None SUCCEEDED"),
+        ("7bbbb", "None SUCCEEDED", "None SUCCEEDED"),
+        ("a1bbbb", "base-1 RUNNING", "base-1 RUNNING"),
     ],
 )
-def test_word_matches_an_id_a_name_or_a_prefix(job_ids: dict[str, str], word: str, found: str, running: str) -> None:
+def test_word_matches_an_id_a_name_a_prefix_or_the_end_of_an_id(
+    job_ids: dict[str, str], word: str, found: str, running: str
+) -> None:
     assert job_lookup.find(word).id == job_ids[found]
     if running in job_ids:
         assert job_lookup.find_running(word).id == job_ids[running]
@@ -99,6 +103,8 @@ LATEST = "{None SUCCEEDED}, {twin WAITING} (twin), {twin RUNNING} (twin)"
             "matches several jobs: {base-2 FAILED} (base-2), {base-2 SUCCEEDED} (base-2), {base-1 RUNNING} (base-1)",
         ),
         ("20261122-00000", f"matches several jobs: {LATEST}"),
+        ("bbbb", f"matches several jobs: {LATEST}"),
+        ("bbb", f"matches no job; the latest are: {LATEST}"),
         ("tower", f"matches no job; the latest are: {LATEST}"),
         ("", f"matches no job; the latest are: {LATEST}"),
     ],
