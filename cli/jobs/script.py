@@ -47,14 +47,14 @@ def require_inside_upload(script: Path | None) -> None:
             )
 
 
-def require_script_exists(name: str) -> None:
-    """Raise UsageError if the command is a Python script that the directory does not have."""
-    if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
+def require_script_exists(script: Path | None) -> None:
+    """Raise UsageError if the directory does not have the script of the command."""
+    if script is None or script.is_absolute() or script.exists():
         return
-    scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
-    similar = difflib.get_close_matches(Path(name).name, scripts, n=1)
-    suggestion = f": did you mean {printable(str(Path(name).with_name(similar[0])))}?" if similar else ""
-    raise UsageError(f"{Path.cwd()} has no {name!r}{suggestion}")
+    scripts = sorted(path.name for path in script.parent.glob(f"*{script.suffix}"))
+    similar = difflib.get_close_matches(script.name, scripts, n=1)
+    suggestion = f": did you mean {printable(str(script.with_name(similar[0])))}?" if similar else ""
+    raise UsageError(f"{Path.cwd()} has no {str(script)!r}{suggestion}")
 
 
 def note_independent_processes(script: Path | None, *, nodes: int) -> None:
