@@ -38,6 +38,6 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         yield warning("sizes", message, "")
     elif change.terminated:
         before = change.old_template[WORKER].desired
-        yield warning("sizes", message, f"to keep them, put \"worker_count\": {before} into cdk.json")
+        yield warning("sizes", message, f'to keep them, put "worker_count": {before} into cdk.json')
     else:
         yield ok("sizes", message)
