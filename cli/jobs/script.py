@@ -33,8 +33,8 @@ def find_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SCRIPT) else None
 
 
-def require_inside_upload(script: Path | None) -> None:
-    """Raise UsageError if a relative path leads out of the directory that is sent."""
+def require_sent(script: Path | None) -> None:
+    """Raise UsageError if a relative path leads out of the directory that is sent, or to nothing in it."""
     if script is None or script.is_absolute():
         return
     depth = 0
@@ -45,11 +45,7 @@ def require_inside_upload(script: Path | None) -> None:
                 f"{printable(str(script))!r} is outside of {Path.cwd()}, which is sent: run dlcluster in the "
                 "script's own directory"
             )
-
-
-def require_script_exists(script: Path | None) -> None:
-    """Raise UsageError if the directory does not have the script of the command."""
-    if script is None or script.is_absolute() or script.exists():
+    if script.exists():
         return
     scripts = sorted(path.name for path in script.parent.glob(f"*{script.suffix}"))
     similar = difflib.get_close_matches(script.name, scripts, n=1)
