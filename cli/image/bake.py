@@ -19,7 +19,14 @@ def bake(
     worker = choose_worker(context, setup)
     node = check_instance(ec2, worker, cluster_name=name)
     require_idle(connection)
-    confirm(_question(worker), yes=yes)
+    confirm(
+        _question(worker),
+        yes=yes,
+        action=(
+            f"{name} in {context.clients.region}: making an image of {worker.short_name} ({worker.instance_id}), "
+            "then terminating and replacing it"
+        ),
+    )
     # The answer may have taken long.
     lock.acquire_or_renew()
     require_idle(connection)

@@ -33,8 +33,8 @@ def find_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SCRIPT) else None
 
 
-def require_inside_upload(script: Path | None) -> None:
-    """Raise UsageError if a relative path leads out of the directory that is sent."""
+def require_sent(script: Path | None) -> None:
+    """Raise UsageError if a relative path leads out of the directory that is sent, or to nothing in it."""
     if script is None or script.is_absolute():
         return
     depth = 0
@@ -45,16 +45,12 @@ def require_inside_upload(script: Path | None) -> None:
                 f"{printable(str(script))!r} is outside of {Path.cwd()}, which is sent: run dlcluster in the "
                 "script's own directory"
             )
-
-
-def require_script_exists(name: str) -> None:
-    """Raise UsageError if the command is a Python script that the directory does not have."""
-    if not name.endswith(SCRIPT) or Path(name).is_absolute() or Path(name).exists():
+    if script.exists():
         return
-    scripts = sorted(path.name for path in Path(name).parent.glob(f"*{SCRIPT}"))
-    similar = difflib.get_close_matches(Path(name).name, scripts, n=1)
-    suggestion = f": did you mean {printable(str(Path(name).with_name(similar[0])))}?" if similar else ""
-    raise UsageError(f"{Path.cwd()} has no {name!r}{suggestion}")
+    scripts = sorted(path.name for path in script.parent.glob(f"*{script.suffix}"))
+    similar = difflib.get_close_matches(script.name, scripts, n=1)
+    suggestion = f": did you mean {printable(str(script.with_name(similar[0])))}?" if similar else ""
+    raise UsageError(f"{Path.cwd()} has no {str(script)!r}{suggestion}")
 
 
 def note_independent_processes(script: Path | None, *, nodes: int) -> None:

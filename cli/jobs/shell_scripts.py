@@ -16,11 +16,25 @@ from cli.output import printable
 
 SHELL: Final = "bash"
 SHELL_SCRIPT: Final = ".sh"
+SHELLS: Final = re.compile("(?:.*/)?(?:ba|da|k|z)?sh")
+SHELL_OPTIONS: Final = re.compile("-[eluvx]+")
+"""Matches options without a value after which a script may follow; after ``-c`` there is none."""
 SHEBANG: Final = re.compile(r"#![ \t]*(\S.*)")
 SLURM_OPTION: Final = re.compile(r"^#SBATCH\b", re.MULTILINE)
 MAX_CHARACTERS: Final = 64 * 1024
 """Number of characters to read; sbatch's options stand above the first command."""
 PAGE: Final = "docs/from-slurm.md"
+
+
+def find_shell_script(command: Sequence[str]) -> Path | None:
+    """Return the shell script that a command runs, or None: ``bash [-eux] train.sh ...``."""
+    words = list(command)
+    if not SHELLS.fullmatch(words[0]):
+        return None
+    words = words[1:]
+    while words and SHELL_OPTIONS.fullmatch(words[0]):
+        words = words[1:]
+    return Path(words[0]) if words and words[0].endswith(SHELL_SCRIPT) else None
 
 
 def require_runs(command: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from bootstrap.contract import WORKER
 from cli.aws.deployed_template import read_template
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import PreflightTarget, is_deployed
@@ -35,5 +36,8 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
         yield problem("sizes", message, "dlcluster resume")
     elif change.leaves_no_master:
         yield warning("sizes", message, "")
+    elif change.terminated:
+        before = change.old_template[WORKER].desired
+        yield warning("sizes", message, f'to keep them, put "worker_count": {before} into cdk.json')
     else:
         yield ok("sizes", message)

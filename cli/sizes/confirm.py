@@ -17,9 +17,13 @@ MAX_NAMED: Final = 5
 """Largest number of jobs to name; the others are counted."""
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask on standard error; on no, end the program. Without a terminal, ``--yes`` is required. Raises UsageError."""
+def confirm(question: str, *, yes: bool, action: str) -> None:
+    """Ask on standard error; on no, end the program. Without a terminal, ``--yes`` is required. Raises UsageError.
+
+    With ``--yes`` print what begins, and on which cluster: the region may have several.
+    """
     if yes:
+        print(f"dlcluster: {action}", file=sys.stderr)
         return
     if not sys.stdin.isatty():
         raise UsageError("cannot prompt without a terminal: use --yes")

@@ -8,8 +8,14 @@ from launcher.shell_words import command_word
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.transport.protocol import CANNOT_RUN, NOT_FOUND
 
-KILLED = 128 + signal.SIGKILL
-"""Exit code of a killed process. The launcher sends KILL only after a failure is known."""
+SIGNAL_HINTS = {
+    128 + signal.SIGABRT: "aborted (SIGABRT), often a failed check in native code or NCCL's watchdog",
+    128 + signal.SIGBUS: "bus error (SIGBUS), often a full /dev/shm",
+    # The launcher sends KILL only after a failure is known.
+    128 + signal.SIGKILL: "killed (SIGKILL), often out of memory",
+    128 + signal.SIGSEGV: "segmentation fault (SIGSEGV), a crash in native code",
+}
+"""Explanations of the exit codes of processes that a signal ended."""
 SIMILARITY = 0.7
 """Smallest difflib ratio at which a word counts as a misspelled subcommand: `lst` and `stat` do, `ls` does not."""
 MISSING_MODULE = re.compile(rb"ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,80})")
@@ -23,8 +29,8 @@ def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> 
     missing = [match[1].decode() for line in tail if (match := MISSING_MODULE.match(line))]
     if code == 1 and missing:
         return f": no module {missing[-1]}: the setting requirements installs packages on every node"
-    if code == KILLED:
-        return ": killed (SIGKILL), often out of memory"
+    if code in SIGNAL_HINTS:
+        return f": {SIGNAL_HINTS[code]}"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:
         return ""
     if code == CANNOT_RUN:

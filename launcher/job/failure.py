@@ -40,13 +40,14 @@ class FailureCause(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """The reason of a failure: exit code, one line, and the process's last output."""
+    """The reason of a failure: exit code, one line, and where the process's output is."""
 
     exit_code: int
     reason: str
     failed_rank: int | None = None
     """Rank that failed; None if a parameter server failed, or no process did."""
     tail: tuple[bytes, ...] = ()
+    """Last lines of the process's output, unless they have been shown."""
     log: str | None = None
     """File with the complete output."""
     cause: FailureCause = FailureCause.OTHER

@@ -114,8 +114,8 @@ class NodeRun:
         self._running.discard(index)
         if code:
             process = self._spec.processes[index]
-            tail = tuple(self._outputs[index].tail)
-            hint = exit_hint(code, process.command, tail)
+            output = self._outputs[index]
+            hint = exit_hint(code, process.command, output.tail)
             reason = f"{self.connection.host}: {process.name} ended with exit code {code}{hint}"
             log = f"{self.connection.host}:~/{JOBS_DIR}/{self._spec.job_id}/{process.log}"
             # A command that cannot be executed now will fail again.
@@ -126,7 +126,7 @@ class NodeRun:
                     exit_code=code,
                     reason=reason,
                     failed_rank=process.rank,
-                    tail=tail,
+                    tail=() if output.is_shown else tuple(output.tail),
                     log=log,
                     cause=FailureCause.PROCESS_EXIT,
                     permanent=permanent,

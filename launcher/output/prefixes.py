@@ -15,7 +15,7 @@ class ProcessOutput:
     def __init__(self, prefix: str, streams: Streams, *, is_shown: bool = True) -> None:
         self._prefix = prefix.encode()
         self._streams = streams
-        self._is_shown = is_shown
+        self.is_shown = is_shown
         self._pending = {kind: bytearray() for kind in streams}
         self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
 
@@ -46,5 +46,5 @@ class ProcessOutput:
     async def _emit(self, kind: int, lines: bytes) -> None:
         split = lines.removesuffix(b"\n").split(b"\n")
         self.tail.extend(split[-TAIL_LINES:])
-        if self._is_shown:
+        if self.is_shown:
             await self._streams[kind].send(b"".join(self._prefix + line + b"\n" for line in split))

@@ -51,7 +51,11 @@ def command(selection: Selection, *, yes: bool, as_json: bool) -> int:
         if instances:
             warn_about_jobs_that_would_stop(selection)
         advice = f"pull results first: {invocation()} pull"
-        confirm(f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?", yes=yes)
+        confirm(
+            f"terminate all nodes of {cluster.name} ({len(instances)}) and erase their disks ({advice})?",
+            yes=yes,
+            action=f"{cluster.name} in {clients.region}: terminating all nodes ({len(instances)})",
+        )
         pause_groups(clients, cluster.name)
         terminate_instances(clients, survivors)
     wait_until_gone(clients, cluster, timeout_s=GONE_TIMEOUT_S)

@@ -66,10 +66,14 @@ def command(
         raise ClusterError(
             f"{SETTING} {workers} would be refused, nothing was changed: run {invocation()} resume first"
         )
-    if deploy and not yes:
-        if change.terminated:
+    if deploy:
+        if change.terminated and not yes:
             warn_about_jobs_that_would_stop(selection)
-        confirm(f"continue with {workers} workers?", yes=yes)
+        confirm(
+            f"continue with {workers} workers in {cluster.name}?",
+            yes=yes,
+            action=f"{cluster.name} in {clients.region}: changing to {workers} workers",
+        )
     set_and_deploy(SETTING, workers, cdk_options=cdk_options, region=clients.region, deploy=deploy)
     if deploy and change.leaves_no_master:
         # CloudFormation may still show the state before the deploy, so the sizes are those of the settings.

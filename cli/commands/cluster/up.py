@@ -81,7 +81,8 @@ def command(
         if scores is not None:
             print(f"dlcluster: {scores_line(requirements.sort_by_score(props.zones, scores), scores)}", file=sys.stderr)
         print_cost(props, prices, end)
-        confirm(f"continue with {' or '.join(props.zones)}?", yes=yes)
+        zones = " or ".join(props.zones)
+        confirm(f"continue with {zones}?", yes=yes, action=f"{props.cluster_name}: starting it in {zones}")
     # A running fleet needs no start: this only writes its zone to cdk.json.
     zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
     cluster = require_cluster(deployer)

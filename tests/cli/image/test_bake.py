@@ -19,6 +19,8 @@ def test_newest_worker_becomes_the_image(bake: Callable[..., int], capsys: pytes
     out, err = capsys.readouterr()
     assert json.loads(out) == {"version": 1, "cluster": "demo", "ami": IMAGE, "sha256": SHA256, "instance_id": WORKER}
     assert ami_in_cdk_json() == IMAGE
+    action = f"making an image of worker3 ({WORKER}), then terminating and replacing it"
+    assert f"dlcluster: demo in eu-west-1: {action}\n" in err
     assert f"dlcluster: waiting for image {IMAGE}, 0 s so far\n" in err
     assert "to apply it, run: cdk deploy\n" in err
     assert f"aws ec2 deregister-image --delete-associated-snapshots --image-id {IMAGE}" in err

@@ -116,12 +116,28 @@ def test_option_to_without_sync_is_refused(master: Master, capsys: pytest.Captur
     assert error_line(capsys) == "--to cannot be combined with --no-sync, which sends nothing"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian.py"], "'trian.py': did you mean train.py?"),
+        (["python", "-u", "trian.py", "--lr", "1"], "'trian.py': did you mean train.py?"),
+        (["bash", "-eux", "rum.sh"], "'rum.sh': did you mean run.sh?"),
+        (["/bin/sh", "sub/other.sh"], "'sub/other.sh'"),
+    ],
+)
 def test_missing_script_is_reported_before_anything_runs(
-    master: Master, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    master: Master, tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", "--", "trian.py"]) == EXIT_USAGE
-    assert error_line(capsys) == f"{tmp_path} has no 'trian.py': did you mean train.py?"
-    assert master.ran == []
+    Path("run.sh").touch()
+    assert main(["run", "--", *words]) == EXIT_USAGE
+    assert (error_line(capsys), master.ran) == (f"{tmp_path} has no {message}", [])
+
+
+@pytest.mark.parametrize("words", [["bash", "run.sh"], ["bash", "-c", "x.sh"], ["bash", "/opt/x.sh"], ["bash", "x"]])
+def test_script_that_exists_or_that_the_nodes_may_have_is_sent(master: Master, words: list[str]) -> None:
+    set_job_answers(master, end=record())
+    Path("run.sh").touch()
+    assert main(["run", "--detach", *words]) == 0
 
 
 SLURM = "; its #SBATCH lines have no effect, docs/from-slurm.md says what replaces them"

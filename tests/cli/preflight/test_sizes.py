@@ -36,7 +36,7 @@ def deployed(account: Account, now: dict[Any, GroupSize]) -> None:
     [
         ({**OLD}, {}, "ok", "worker_count stays 2; the deploy starts and terminates no node"),
         ({**OLD}, {"worker_count": 4}, "ok", "worker_count 2 -> 4; CloudFormation will start 2 nodes"),
-        ({**OLD}, {"worker_count": 1}, "ok", "worker_count 2 -> 1; CloudFormation will terminate the newest node"),
+        ({**OLD}, {"worker_count": 1}, "warning", "worker_count 2 -> 1; CloudFormation will terminate the newest node"),
         (
             BOTH_PAUSED,
             {},
@@ -60,6 +60,12 @@ def test_preflight_says_what_a_deploy_does_to_the_nodes(
     account.settings |= {"worker_count": 2, **settings}
     found = account.finds(check_sizes)
     assert (found.level, found.sentence[: len(message)]) == (level, message)
+
+
+def test_deploy_that_forgets_a_larger_worker_count_is_told_where_to_keep_it(account: Account) -> None:
+    deployed(account, {**OLD})
+    account.settings["worker_count"] = 1
+    assert account.finds(check_sizes).fix == 'to keep them, put "worker_count": 2 into cdk.json'
 
 
 def test_cluster_that_is_not_deployed_gets_no_finding_on_sizes(account: Account) -> None:

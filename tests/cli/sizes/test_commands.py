@@ -114,6 +114,7 @@ def test_pause_prints_the_remaining_costs(deployed: FakeCluster, capsys: pytest.
     output = capsys.readouterr()
     # No node answers here. A question would name the jobs, and so does --yes.
     assert "dlcluster: cannot determine which jobs run: " in output.err
+    assert "dlcluster: demo in us-east-1: terminating all nodes (3)" in output.err.splitlines()
     assert json.loads(output.out) == {
         "version": 1, "cluster": "demo", "region": "us-east-1", "state": "paused", "terminated": terminated,
         # A NAT gateway, its address, and the master's: 0.045 + 2 x 0.005.

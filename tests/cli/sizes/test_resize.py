@@ -37,6 +37,7 @@ def test_resize_prints_the_changes_of_the_deploy(
     output = capsys.readouterr().err.splitlines()
     assert output[: len(message)] == [f"dlcluster: {line}" for line in message]
     assert output[len(message)].startswith("dlcluster: now 0.")
+    assert output[len(message) + 1] == f"dlcluster: demo in us-east-1: changing to {workers} workers"
     assert deployed.lines == [["cdk", "deploy", "-c", "key_name=me"]]
 
 

@@ -103,6 +103,7 @@ def test_no_node_is_left_when_no_zone_has_room(
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
     assert pauses == [30]
     message = capsys.readouterr().err
+    assert f"dlcluster: demo: starting it in {' or '.join(ZONES)}\n" in message
     assert [line.split()[:3] for line in message.splitlines() if line.startswith("us-east-1")] == [
         [ZONES[0], "2", "1"],
         [ZONES[1], "2", "2"],

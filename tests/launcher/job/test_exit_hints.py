@@ -20,6 +20,13 @@ LINE = ("/bin/bash", "-c")
         (126, ("python", "x.py"), ""),
         (1, (*LINE, "lst"), ""),
         (137, ("python", "x.py"), ": killed (SIGKILL), often out of memory"),
+        (
+            134,
+            ("python", "x.py"),
+            ": aborted (SIGABRT), often a failed check in native code or NCCL's watchdog",
+        ),
+        (135, ("python", "x.py"), ": bus error (SIGBUS), often a full /dev/shm"),
+        (139, (*LINE, "x"), ": segmentation fault (SIGSEGV), a crash in native code"),
         (143, ("python", "x.py"), ""),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.job.connect import KEX_ADVICE
+from launcher.paths import JOBS_DIR
 from launcher.transport.protocol import PROTOCOL_VERSION
 from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, change_constants, copy_launcher, wait_until_gone
 
@@ -34,7 +35,8 @@ def test_first_failing_ranks_exit_code_is_the_jobs(cluster: SshCluster, code: in
     result = cluster.run(f"if [ $RANK = 1 ]; then echo broken >&2; exit {code}; fi; sleep 1000")
     assert result.code == code
     assert result.reason == f"launch: {SECOND}: rank 1 ended with exit code {code}"
-    assert "  | broken" in result.stderr.decode().splitlines()
+    shown = f"{SECOND} [0] broken\nlaunch: full log: {SECOND}:~/{JOBS_DIR}/"
+    assert (shown in result.stderr.decode(), result.stderr.count(b"broken")) == (True, 1)
 
 
 def test_killed_rank_has_a_shells_exit_code(cluster: SshCluster) -> None:
