@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ PAGE: Final = "docs/start/your-own-script.md, From one GPU"
 def find_script(command: Sequence[str]) -> Path | None:
     """Return the Python file that a command runs, or None: ``train.py ...`` or ``python [-u] train.py ...``."""
     words = list(command)
+    if len(words) == 1 and shlex.quote(words[0]) != words[0]:
+        return None  # launch runs it as a shell's line
     if PYTHON.fullmatch(words[0]):
         words = words[1:]
         while words and words[0] in ("-u", "-O"):

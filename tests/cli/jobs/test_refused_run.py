@@ -133,7 +133,10 @@ def test_missing_script_is_reported_before_anything_runs(
     assert (error_line(capsys), master.ran) == (f"{tmp_path} has no {message}", [])
 
 
-@pytest.mark.parametrize("words", [["bash", "run.sh"], ["bash", "-c", "x.sh"], ["bash", "/opt/x.sh"], ["bash", "x"]])
+@pytest.mark.parametrize(
+    "words",
+    [["bash", "run.sh"], ["bash", "-c", "x.sh"], ["bash", "/opt/x.sh"], ["bash", "x"], ["cd src && python train.py"]],
+)
 def test_script_that_exists_or_that_the_nodes_may_have_is_sent(master: Master, words: list[str]) -> None:
     set_job_answers(master, end=record())
     Path("run.sh").touch()
