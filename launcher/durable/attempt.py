@@ -10,9 +10,9 @@ from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
 from launcher.durable.submit import UNIT_PROGRAM
-from launcher.durable_state import DURABLE_RECORD_FILE, durable_directory, is_open
 from launcher.errors import LaunchError
 from launcher.job.failure import Failure, FailureCause
+from launcher.job_records.durable_state import DURABLE_RECORD_FILE, durable_directory, is_open
 from launcher.job_records.records import JobState
 from launcher.options.parser import parse_options
 from launcher.spec import JobSpec

@@ -14,7 +14,8 @@ from pathlib import Path
 from launcher.atomic_file import write_atomically
 from launcher.durable.bucket import JobBucket, open_bucket
 from launcher.durable.record import DurableRecord
-from launcher.durable_state import (
+from launcher.errors import LaunchError
+from launcher.job_records.durable_state import (
     DURABLE_DIR,
     DURABLE_RECORD_FILE,
     ENDED_FILE,
@@ -24,7 +25,6 @@ from launcher.durable_state import (
     is_unreadable,
     mark_ended,
 )
-from launcher.errors import LaunchError
 from launcher.job_records.recorder import jobs_directory
 from launcher.job_records.records import RECORD_FILE, JobRecord, JobState, read_record, write_record
 

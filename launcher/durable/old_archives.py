@@ -15,8 +15,8 @@ from typing import Final
 
 from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, open_bucket
-from launcher.durable_state import DURABLE_DIR
 from launcher.errors import LaunchError
+from launcher.job_records.durable_state import DURABLE_DIR
 
 log = logging.getLogger("launch")
 

@@ -21,9 +21,9 @@ from launcher.durable.old_archives import OldArchives
 from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.unreadable import UnreadableJobs
-from launcher.durable_state import is_unreadable
 from launcher.errors import LaunchError
 from launcher.hosts.cluster_size import setup_seconds
+from launcher.job_records.durable_state import is_unreadable
 from launcher.job_records.lock import is_held
 from launcher.job_records.pause_notices import log_pauses
 from launcher.job_records.recorder import jobs_directory, user_name

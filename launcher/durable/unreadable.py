@@ -8,8 +8,8 @@ from contextlib import suppress
 from launcher.durable import mirror
 from launcher.durable.bucket import JobBucket, UnreadableError
 from launcher.durable.record import JOB_ID, DurableRecord
-from launcher.durable_state import durable_directory, is_unreadable
 from launcher.errors import LaunchError
+from launcher.job_records.durable_state import durable_directory, is_unreadable
 from launcher.job_records.recorder import user_name
 from launcher.job_records.records import JobRecord, JobState, now
 

@@ -22,7 +22,7 @@ class JobTopology:
     """Each node's address, in rank order."""
     port: int
     """A free port of the first node."""
-    rendezvous: tuple[str, int] | None = None
+    rendezvous_endpoint: tuple[str, int] | None = None
     """Address and port of the launcher's rendezvous store, for a framework that uses a store."""
     restart_count: int = 0
     """Number of restarts of the job so far."""

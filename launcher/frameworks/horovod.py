@@ -13,9 +13,9 @@ from launcher.spec import JobSpec, ProcessSpec
 
 def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan as many ranks on each node as it has slots."""
-    if topology.rendezvous is None:
+    if topology.rendezvous_endpoint is None:
         raise ValueError("Horovod's ranks need a rendezvous store")
-    address, port = topology.rendezvous
+    address, port = topology.rendezvous_endpoint
     slots = [host.slots for host in job.hosts]
     offsets = [0, *accumulate(slots)]
 

@@ -140,9 +140,9 @@ async def run_once(
     instances = read_instance_ids(job.hosts) if job.durable else {}
     stdout = context.streams[FrameType.STDOUT]
     try:
-        async with AsyncExitStack() as rendezvous:
+        async with AsyncExitStack() as stack:
             nodes = await prepare_nodes(
-                job, connections, context, rendezvous, restart_count=restart_count, stays_idle=pool is not None
+                job, connections, context, stack, restart_count=restart_count, stays_idle=pool is not None
             )
             failure = await supervise_nodes(nodes, job.hosts, stdout, grace_s=job.grace_s)
         failure = failure or output_failure(stdout)
@@ -161,14 +161,14 @@ async def prepare_nodes(
     job: JobSpec,
     connections: Sequence[RunnerConnection],
     context: JobContext,
-    rendezvous: AsyncExitStack,
+    stack: AsyncExitStack,
     *,
     restart_count: int,
     stays_idle: bool,
 ) -> list[NodeRun]:
     """Check the nodes, sync their files, and plan the ranks that each will start.
 
-    The framework's rendezvous, if it has one, serves until `rendezvous` is closed. If `stays_idle`, the runners of a
+    The framework's rendezvous store, if it has one, serves until `stack` is closed. If `stays_idle`, the runners of a
     successful job wait for the next launch.
     """
     framework = load_framework(job.framework)
@@ -181,7 +181,7 @@ async def prepare_nodes(
         job_id=context.job_id,
         addresses=addresses,
         port=connections[0].free_port,
-        rendezvous=None if serve is None else await rendezvous.enter_async_context(serve(job, addresses[0])),
+        rendezvous_endpoint=None if serve is None else await stack.enter_async_context(serve(job, addresses[0])),
         restart_count=restart_count,
         max_restarts=job.restart_policy.max_restarts,
     )

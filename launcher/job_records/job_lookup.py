@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.durable_state import DURABLE_DIR, DURABLE_RECORD_FILE, UNREADABLE_FILE, is_open, is_unreadable
 from launcher.errors import LaunchError, UsageError
+from launcher.job_records.durable_state import DURABLE_DIR, DURABLE_RECORD_FILE, UNREADABLE_FILE, is_open, is_unreadable
 from launcher.job_records.lock import launcher_is_alive
 from launcher.job_records.record_upload import upload
 from launcher.job_records.recorder import jobs_directory

@@ -11,9 +11,9 @@ from calendar import timegm
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from launcher.durable_state import mark_ended
 from launcher.errors import UsageError
 from launcher.job_records import job_lookup
+from launcher.job_records.durable_state import mark_ended
 from launcher.job_records.records import JobRecord, JobState
 from launcher.subcommand_names import SUBCOMMANDS
 from launcher.subcommands import logs, stop

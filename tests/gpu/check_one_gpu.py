@@ -18,13 +18,13 @@ from tests.trainer.distributed.weights import distance
 from tests.trainer.programs.processes import REPOSITORY, Rank, run, running
 from trainer.backend import Weights
 from trainer.config.settings import TrainConfig
+from trainer.cuda_streams import record_event
 from trainer.data.batches import Augmentation, load_and_transform
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.world import World
 from trainer.metrics.results import digest
 from trainer.models import build
-from trainer.side_stream import record_event
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
 from trainer.torch_backend.connect import create_backend

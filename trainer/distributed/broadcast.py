@@ -7,9 +7,9 @@ from typing import Any
 import torch
 import torch.distributed
 
+from trainer.cuda_streams import record_event, wait_for
 from trainer.distributed.reduce.reducers import Collective
 from trainer.distributed.rendezvous import report_lost_ranks
-from trainer.side_stream import record_event, wait_for
 
 
 def broadcast(tensors: Iterable[torch.Tensor], *, what: str, source: int, collective: Collective) -> None:

@@ -15,9 +15,9 @@ import torch
 import torch.distributed
 from torch.distributed import ProcessGroup
 
+from trainer.cuda_streams import copy_to_host
 from trainer.distributed.rendezvous import report_lost_ranks
 from trainer.distributed.world import World
-from trainer.side_stream import copy_to_host
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepFlags, StepResult, TrainingState, Weights
+from trainer.cuda_streams import copy_to_host
 from trainer.data import Images, Labels
 from trainer.data.batches import LoadBatch, load_and_transform
 from trainer.data.dataset import Dataset
@@ -26,7 +27,6 @@ from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer, Ring
 from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import StepTimer
-from trainer.side_stream import copy_to_host
 from trainer.torch_backend.autotune import MODE_KEY, decode, encode, read_mode
 from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
 from trainer.torch_backend.deferred_results import DeferredResults

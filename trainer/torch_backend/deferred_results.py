@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from trainer.backend import StepFlags, StepResult
-from trainer.side_stream import record_event, start_copy_to_host, wait_for
+from trainer.cuda_streams import record_event, start_copy_to_host, wait_for
 
 
 class StepNumbers(NamedTuple):

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trainer.cuda_streams import select_device
 from trainer.data import Images, Labels
 from trainer.data.batches import PADDING, AugmentationParams, LoadBatch
 from trainer.data.dataset import Dataset, InMemory, Samples
 from trainer.data.sampling import Indices
-from trainer.side_stream import select_device
 
 RESIDENT_SHARE: Final = 0.25
 """Largest share of the free GPU memory, before the first step, that a resident dataset may take."""
@@ -96,7 +96,7 @@ class DeviceLoader:
         self._data = data
         self._device = device
         self._format = torch.channels_last if channels_last else torch.contiguous_format
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # see side_stream
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]  # see cuda_streams
         self._mean, self._std = (
             torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1) for values in (data.mean, data.std)
         )

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from trainer.backend import TrainingState
+from trainer.cuda_streams import SideStream, record_event, select_device, start_copy_to_host, wait_for
 from trainer.errors import TrainerError
-from trainer.side_stream import SideStream, record_event, select_device, start_copy_to_host, wait_for
 from trainer.torch_backend.flat_params import flatten, views
 
 MOMENTUM: Final = "momentum"

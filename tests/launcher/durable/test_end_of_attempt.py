@@ -3,10 +3,10 @@
 import pytest
 
 from launcher.durable.attempt import DurableAttempt
-from launcher.durable_state import mark_ended
 from launcher.errors import QueueTimeoutError, RefusedError, UsageError
 from launcher.hosts.hostfile import Host
 from launcher.job.failure import Failure, FailureCause, cause_after_run
+from launcher.job_records.durable_state import mark_ended
 from launcher.job_records.records import JobState
 from tests.launcher.durable.durable_jobs import Submit
 

@@ -13,8 +13,8 @@ import pytest
 from launcher.durable import mirror, old_archives, service
 from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import KEPT, ROUND_INTERVAL_S, OldArchives, archives_in_use
-from launcher.durable_state import DURABLE_DIR
 from launcher.errors import LaunchError
+from launcher.job_records.durable_state import DURABLE_DIR
 from launcher.job_records.recorder import jobs_directory
 from launcher.paths import LOCK_FILE
 from tests.launcher.durable.durable_jobs import LOCATION, Submit

@@ -13,7 +13,7 @@ from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.crash_loop import FIRST_BACKOFF_S, MAX_BACKOFF_S, MAX_SHORT_ATTEMPTS, MIN_LONG_ATTEMPT_S
 from launcher.durable.service import READY_TIMEOUT_S, DurableJobService
-from launcher.durable_state import durable_directory
+from launcher.job_records.durable_state import durable_directory
 from launcher.job_records.job_lookup import all_jobs
 from launcher.job_records.recorder import jobs_directory
 from launcher.job_records.records import JobState, write_record

@@ -15,8 +15,8 @@ from launcher.durable import mirror
 from launcher.durable.attempt import DurableAttempt, start_attempt
 from launcher.durable.bucket import JobBucket
 from launcher.durable.record import DurableRecord
-from launcher.durable_state import durable_directory
 from launcher.errors import LaunchError
+from launcher.job_records.durable_state import durable_directory
 from launcher.job_records.job_lookup import all_jobs
 from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.job_records.records import JobState, write_record

@@ -13,8 +13,8 @@ from launcher.durable import archive, mirror
 from launcher.durable import submit as submission
 from launcher.durable.bucket import JobBucket, read_bucket_location
 from launcher.durable.record import DurableRecord
-from launcher.durable_state import is_open
 from launcher.errors import LaunchError
+from launcher.job_records.durable_state import is_open
 from tests.launcher.durable.durable_jobs import LOCATION, Submit, durable_job
 
 

@@ -13,8 +13,8 @@ from launcher.durable.bucket import JobBucket
 from launcher.durable.old_archives import OldArchives
 from launcher.durable.service import DurableJobService
 from launcher.durable.unreadable import FIRST_BACKOFF_S, MAX_BACKOFF_S
-from launcher.durable_state import durable_directory, mark_ended
 from launcher.errors import LaunchError
+from launcher.job_records.durable_state import durable_directory, mark_ended
 from launcher.job_records.job_lookup import all_jobs
 from launcher.job_records.records import JobState
 from launcher.subcommands import commands

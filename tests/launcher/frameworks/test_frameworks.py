@@ -26,7 +26,7 @@ def job(framework: str, slots: list[int], *, servers: int = 0, **environment: st
 
 
 def topology(nodes: int) -> JobTopology:
-    return JobTopology(job_id="j", addresses=ADDRESSES[:nodes], port=1234, rendezvous=("10.0.0.9", 4321))
+    return JobTopology(job_id="j", addresses=ADDRESSES[:nodes], port=1234, rendezvous_endpoint=("10.0.0.9", 4321))
 
 
 def plan(asked: JobSpec) -> list[tuple[ProcessSpec, ...]]:
@@ -100,7 +100,9 @@ def test_mxnets_workers_have_task_ids_in_the_order_of_the_hosts_file() -> None:
 
 @pytest.mark.parametrize("framework", ["torch", "mxnet", "horovod"])
 def test_ranks_of_every_framework_have_job_id_and_restart_count(framework: str) -> None:
-    third = JobTopology(job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous=("10.0.0.9", 1), restart_count=2)
+    third = JobTopology(
+        job_id="j", addresses=ADDRESSES[:2], port=1, rendezvous_endpoint=("10.0.0.9", 1), restart_count=2
+    )
     nodes = load_framework(framework).plan(job(framework, [1, 1], servers=2), third)
     everybody = [one.environment for node in nodes for one in node]
     assert {(one["TORCHELASTIC_RESTART_COUNT"], one["TORCHELASTIC_RUN_ID"]) for one in everybody} == {("2", "j")}

@@ -24,9 +24,9 @@ from typing import Final
 import torch
 from torch import nn
 
+from trainer.cuda_streams import SideStream, record_event
 from trainer.distributed.reduce.reducers import Collective, FlatReducer
 from trainer.errors import TrainerError
-from trainer.side_stream import SideStream, record_event
 
 BUCKET_BYTES: Final = 25 * 2**20
 """The default bucket_cap_mb of DistributedDataParallel."""

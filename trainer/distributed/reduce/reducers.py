@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainer.cuda_streams import copy_to_host
 from trainer.distributed.process_groups import ProcessGroups
 from trainer.distributed.reduce.compressed import TYPES, all_reduce_compressed
 from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, STEP_TIMEOUT, TIMEOUT_MARGIN, report_lost_ranks
 from trainer.distributed.world import World
 from trainer.errors import TrainerError
-from trainer.side_stream import copy_to_host
 
 Vector = NDArray[Any]
 KEEPALIVE_S: Final = 60

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from trainer.cuda_streams import SideStream, copy_to_host, record_event, wait_for
 from trainer.errors import TrainerError
-from trainer.side_stream import SideStream, copy_to_host, record_event, wait_for
 
 CPU = torch.device("cpu")
 

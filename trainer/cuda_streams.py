@@ -1,4 +1,4 @@
-"""Queue GPU work on a side stream beside the training stream (CUDA streams), and wait for work with a timeout.
+"""Queue GPU work on CUDA streams, also beside the training stream, and wait for work with a timeout.
 
 On a CPU every operation is complete when its call returns.
 """

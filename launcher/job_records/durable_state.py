@@ -1,7 +1,6 @@
 """Find this master's open durable jobs: launcher.durable creates a directory for each.
 
 ``launch list`` and ``launch stop`` need nothing else about a durable job, and make no call to AWS.
-The module is outside launcher.durable because launcher.job_records, on which that package depends, uses it too.
 """
 
 from pathlib import Path
