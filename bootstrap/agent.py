@@ -16,7 +16,7 @@ from bootstrap.config import NodeConfig
 from bootstrap.dependencies import (
     AgentDependencies,
     ClusterSession,
-    connect_to_cluster,
+    create_cluster_session,
     ensure_own_record,
     health_checks,
 )
@@ -117,7 +117,7 @@ class Agent:
             clients = self._dependencies.connect(self._config.region)
             self._phases.log_end("credentials")
             self._dependencies.shipper.connect(clients.logs, group=self._config.log_group, stream=identity.instance_id)
-            self._cluster = connect_to_cluster(self._config, self._dependencies, identity=identity, clients=clients)
+            self._cluster = create_cluster_session(self._config, self._dependencies, identity=identity, clients=clients)
         return self._cluster
 
     def _read_notice(self) -> TerminationNotice:

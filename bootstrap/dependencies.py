@@ -76,7 +76,7 @@ class ClusterSession:
     """On the master only, if the cluster has an Elastic IP."""
 
 
-def connect_to_cluster(
+def create_cluster_session(
     config: NodeConfig, dependencies: AgentDependencies, *, identity: Identity, clients: Clients
 ) -> ClusterSession:
     """Build the session of one node."""

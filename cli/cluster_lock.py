@@ -27,7 +27,7 @@ BAKE_ID: Final = "bake"
 """Key of the record of the ``dlcluster bake`` at work on the cluster. No node's role may access it."""
 LEASE_S: Final = 1200.0
 """Seconds without a renewal after which the holder counts as dead: longer than the longest wait between renewals
-(zone_rounds.MAX_BACKOFF_S), plus clock skew."""
+(zone_search.MAX_BACKOFF_S), plus clock skew."""
 ATTEMPTS: Final = 5
 """Largest number of write attempts. One fails if another run wrote first, or if the reply to our own was lost."""
 _UNCHANGED: Final = "attribute_not_exists(#revision) OR #revision = :read"

@@ -25,11 +25,8 @@ class GroupSize:
     """MinSize, DesiredCapacity and MaxSize of a group."""
 
     min_size: int
-    """MinSize."""
     desired_capacity: int
-    """DesiredCapacity."""
     max_size: int
-    """MaxSize."""
 
     @property
     def is_paused(self) -> bool:

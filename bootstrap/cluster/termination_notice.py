@@ -14,6 +14,7 @@ The Auto Scaling group delays its own terminations with a lifecycle hook until t
 """
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -99,9 +100,7 @@ class TerminationHandler:
         self._instance_id = instance_id
         self._monotonic = monotonic
         self._longest_grace_s = longest_grace_s
-        self._noticed_at: float | None = None
-        self._dropped_at: float | None = None
-        self._interrupted_at: float | None = None
+        self._noticed_at = self._dropped_at = self._interrupted_at = math.inf
         self._next_heartbeat = 0.0
         self._has_logged_wait = False
         self._may_terminate = False
@@ -113,9 +112,7 @@ class TerminationHandler:
         Once the hosts and workers files omit it, only a termination by the group is urgent, for DROP_TIMEOUT_S: a node
         may wait for its ranks much longer, and each reconciliation calls AWS.
         """
-        if notice.is_terminating and (
-            self._noticed_at is None or self._monotonic() - self._noticed_at < DROP_TIMEOUT_S
-        ):
+        if notice.is_terminating and self._monotonic() - self._noticed_at < DROP_TIMEOUT_S:
             return True
         return notice.must_drain and membership.is_active(self._instance_id)
 
@@ -129,40 +126,39 @@ class TerminationHandler:
 
     def respond(self, notice: TerminationNotice, membership: Membership | None) -> None:
         """Request a replacement or complete the termination; ``membership`` is None if it could not be read."""
-        if notice.is_interruption_pending and self._interrupted_at is None:
-            self._interrupted_at = self._monotonic()
+        now = self._monotonic()
+        if notice.is_interruption_pending:
+            self._interrupted_at = min(self._interrupted_at, now)
         if notice.is_rebalance_recommended and not notice.is_interruption_pending and not notice.is_terminating:
             self._requests.request_replacement("EC2 rebalance recommendation: high risk of interruption")
         if not notice.is_terminating or self._completed:
             return
-        self._may_terminate = self._may_terminate or self._advance_drain(membership)
+        self._noticed_at = min(self._noticed_at, now)
+        if membership is not None and not membership.is_active(self._instance_id):
+            self._dropped_at = min(self._dropped_at, now)
+        self._may_terminate = self._may_terminate or self._has_drained(membership, now)
         if self._may_terminate:
             self._requests.complete_termination()
             self._completed = True
         else:
             self.send_lifecycle_heartbeat()  # The pass may have taken long.
 
-    def _advance_drain(self, membership: Membership | None) -> bool:
-        """Note the times at which steps 1 and 2 begin; return True once step 3 has ended."""
-        now = self._monotonic()
-        if self._noticed_at is None:
-            self._noticed_at = now
+    def _has_drained(self, membership: Membership | None, now: float) -> bool:
+        """Return True once step 3 has ended."""
         if membership is None or membership.is_active(self._instance_id):
             dropped_at = self._noticed_at + DROP_TIMEOUT_S
-            return now >= dropped_at and self._wait_for_ranks_is_over(dropped_at)
-        if self._dropped_at is None:
-            self._dropped_at = now
-        others_know = not membership.active_members or now - self._dropped_at >= MEMBERSHIP_PROPAGATION_S
-        return others_know and self._wait_for_ranks_is_over(self._dropped_at)
+            others_know = now >= dropped_at
+        else:
+            dropped_at = self._dropped_at
+            others_know = not membership.active_members or now - dropped_at >= MEMBERSHIP_PROPAGATION_S
+        return others_know and self._has_no_ranks_to_wait_for(dropped_at, now)
 
-    def _wait_for_ranks_is_over(self, dropped_at: float) -> bool:
+    def _has_no_ranks_to_wait_for(self, dropped_at: float, now: float) -> bool:
         """Return True if no rank runs here, or none has time left; otherwise log the wait, once."""
-        now, grace_s = self._monotonic(), self._longest_grace_s()
+        grace_s = self._longest_grace_s()
         if not grace_s:
             return True
-        deadline = dropped_at + SIGTERM_DELIVERY_S + grace_s
-        if self._interrupted_at is not None:
-            deadline = min(deadline, self._interrupted_at + SPOT_NOTICE_S)
+        deadline = min(dropped_at + SIGTERM_DELIVERY_S + grace_s, self._interrupted_at + SPOT_NOTICE_S)
         if now >= deadline:
             log.warning("completing the termination with ranks still running: their grace period has expired")
             return True

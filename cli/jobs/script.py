@@ -36,7 +36,7 @@ def find_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SCRIPT) else None
 
 
-def require_sent(script: Path | None) -> None:
+def require_in_upload(script: Path | None) -> None:
     """Raise UsageError if a relative path leads out of the directory that is sent, or to nothing in it."""
     if script is None or script.is_absolute():
         return

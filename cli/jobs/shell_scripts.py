@@ -37,7 +37,7 @@ def find_shell_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SHELL_SCRIPT) else None
 
 
-def require_runs(command: Sequence[str]) -> None:
+def require_executable(command: Sequence[str]) -> None:
     """Raise UsageError with the line to write if the command's first word is a script that does not run as a program.
 
     The launcher itself runs Python's files with python. A word without a slash may be a program of the nodes, unless

@@ -37,7 +37,7 @@ def check_sizes(target: PreflightTarget) -> Iterator[Finding]:
     elif change.leaves_no_master:
         yield warning("sizes", message, "")
     elif change.terminated:
-        before = change.old_template[WORKER].desired
+        before = change.old_template[WORKER].desired_capacity
         yield warning("sizes", message, f'to keep them, put "worker_count": {before} into cdk.json')
     else:
         yield ok("sizes", message)

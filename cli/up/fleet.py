@@ -25,6 +25,7 @@ from cli.sizes.groups import (
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
 from cli.up.launch import ZONE_CAPACITY_CODES, Launch, LaunchResult
 from cli.up.terminate_fleet import terminate_fleet
+from cli.up.zone_deployer import ZoneDeployer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,13 +52,18 @@ class ZoneOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FleetLauncher:
-    """Launches all nodes that a cluster should have in one zone, or terminates those that were launched."""
+class Fleet:
+    """The nodes that a cluster should have: launches all in one zone, or terminates those that were launched."""
 
     clients: Clients
     cluster: Cluster
     declared: ClusterSizes
     lock: Lock
+
+    @classmethod
+    def of_stack(cls, deployer: ZoneDeployer, declared: ClusterSizes) -> "Fleet":
+        """Return the fleet of the deployed stack. Raises ClusterError."""
+        return cls(clients=deployer.clients, cluster=deployer.find_cluster(), declared=declared, lock=deployer.lock)
 
     def read(self) -> GroupStates:
         """Return the groups' current state."""

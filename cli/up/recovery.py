@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
 from cli.up.attempt import find_attempt, recorded_attempt
-from cli.up.fleet import FleetLauncher
+from cli.up.fleet import Fleet
 from cli.up.zone_deployer import ZoneDeployer, has_groups, is_placed, zone_parameters
 
 
@@ -32,7 +31,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
     stack = deployer.wait_for_settled_stack()
     if stack is None or not has_groups(stack):
         return ResumePoint()
-    fleet = create_launcher(deployer, declared)
+    fleet = Fleet.of_stack(deployer, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
@@ -64,20 +63,7 @@ def running_zone(deployer: ZoneDeployer, declared: ClusterSizes) -> str:
     return next(iter(zone_parameters(stack).values()), "") if sizes_by_node_type(groups) == declared else ""
 
 
-def create_launcher(deployer: ZoneDeployer, declared: ClusterSizes) -> FleetLauncher:
-    """Return the stack's fleet. Raises ClusterError."""
-    return FleetLauncher(
-        clients=deployer.clients, cluster=require_cluster(deployer), declared=declared, lock=deployer.lock
-    )
-
-
-def require_cluster(deployer: ZoneDeployer) -> Cluster:
-    """Return the stack's cluster. Raises ClusterError."""
-    clients = deployer.clients
-    return find_cluster(clients.cloudformation, name=deployer.name, region=clients.region)
-
-
-def _unfinished(deployer: ZoneDeployer, fleet: FleetLauncher, groups: GroupStates) -> ResumePoint | None:
+def _unfinished(deployer: ZoneDeployer, fleet: Fleet, groups: GroupStates) -> ResumePoint | None:
     """Return the attempt that can be continued, or the complete fleet that lacks only the deploy that declares it."""
     attempt = find_attempt(groups, fleet.declared)
     if attempt is not None:

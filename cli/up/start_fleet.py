@@ -18,7 +18,7 @@ from cli.up.recovery import OtherSizesError, recover
 from cli.up.report import cost_of_failed_attempts, ended_line, table
 from cli.up.requirements import fleet_rate, sort_by_score
 from cli.up.zone_deployer import ZoneDeployer
-from cli.up.zone_rounds import ZoneRounds
+from cli.up.zone_search import ZoneSearch
 from stacks.prices.price_list import PriceList
 from stacks.settings.props import ClusterProps
 
@@ -69,9 +69,9 @@ def _start(
     zone = resume_point.zone
     if not resume_point.is_complete:
         zones = sort_by_score([zone for zone in props.zones if zone not in zones_without_type], scores or {})
-        rounds = ZoneRounds(deployer=deployer, declared=props.fleet_sizes, zones=zones, until=until)
+        search = ZoneSearch(deployer=deployer, declared=props.fleet_sizes, zones=zones, until=until)
         tried: list[ZoneOutcome] = []
-        for outcome in rounds.run(resume_point.zone):
+        for outcome in search.run(resume_point.zone):
             tried.append(outcome)
             if not outcome.is_complete:
                 print(f"dlcluster: {printable(ended_line(outcome, props, prices))}", file=sys.stderr)

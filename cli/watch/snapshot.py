@@ -63,7 +63,7 @@ class Snapshot:
         for node in status["nodes"]:
             check = self.checks.get(node["index"])
             node.update(check.to_dict() if check else {"agent": None, "sshd": None, "gpus": []})
-        return {**status, "jobs": [job.to_dict() for job in self.jobs], "trouble": self.error or None}
+        return {**status, "jobs": [job.to_dict() for job in self.jobs], "error": self.error or None}
 
 
 def _job_line(job: Job, now: datetime) -> str:

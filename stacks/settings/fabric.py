@@ -23,10 +23,7 @@ class FabricSettings(ImageSettings, AccessSettings, CapacitySettings):
     not. A change applies to nodes launched after the deploy."""
 
     def check(self) -> None:
-        """Check that ``efa`` and ``placement_group`` are known values, and that both node types can use one network.
-
-        The deploy checks ``unreachable_master_reason``, because a destroy must work without a public address.
-        """
+        """Check that ``efa`` and ``placement_group`` are known values, and that both node types can use one network."""
         super().check()
         for name in ("efa", "placement_group"):
             require(getattr(self, name) in (AUTO, OFF), name, getattr(self, name), f"{AUTO} or {OFF}")

@@ -57,7 +57,7 @@ def test_failure_signal_names_what_is_missing(
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
-        ("bootstrap.agent.connect_to_cluster", "credentials-EIO"),
+        ("bootstrap.agent.create_cluster_session", "credentials-EIO"),
         ("bootstrap.agent.ensure_own_record", "host-key-EIO"),
         ("bootstrap.agent.NodeRecordWriter.publish", "table-EIO"),
         ("bootstrap.cluster.table.Table.read_stored", "table-EIO"),

@@ -91,12 +91,12 @@ def test_with_json_each_snapshot_is_one_line(
     between_snapshots(monkeypatch, lambda: setattr(master, "answers", "lost"))
     assert main(["status", "--watch", "--json"]) == EXIT_INTERRUPTED
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (first["version"], first["cluster"], first["trouble"]) == (1, "demo", None)
+    assert (first["version"], first["cluster"], first["error"]) == (1, "demo", None)
     assert [job["id"] for job in first["jobs"]] == [JOB]
     nodes: list[dict[str, Any]] = first["nodes"]
     assert [(node["agent"], node["sshd"]) for node in nodes] == [("active", True), ("active", True), (None, False)]
     assert nodes[1]["gpus"][1] == {"busy_percent": 89, "used_mib": 4096, "total_mib": 81920}
-    assert (second["trouble"], second["jobs"]) == ("the connection to 203.0.113.5 was lost", [])
+    assert (second["error"], second["jobs"]) == ("the connection to 203.0.113.5 was lost", [])
     assert [(node["agent"], node["sshd"], node["gpus"]) for node in second["nodes"]] == [(None, None, [])] * 3
 
 

@@ -14,8 +14,8 @@ from cli.jobs.launch_options import LaunchOptions, add_launch_options
 from cli.jobs.misplaced_options import RunCommand
 from cli.jobs.other_launchers import refuse_cluster_name, refuse_other_launchers, refuse_other_tools
 from cli.jobs.refused_options import refuse_options
-from cli.jobs.script import find_script, note_independent_processes, require_sent
-from cli.jobs.shell_scripts import find_shell_script, require_runs
+from cli.jobs.script import find_script, note_independent_processes, require_in_upload
+from cli.jobs.shell_scripts import find_shell_script, require_executable
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
@@ -74,8 +74,8 @@ def command(
     script = find_script(words)
     if sync:
         for any_script in (script, find_shell_script(words)):
-            require_sent(any_script)
-        require_runs(words)
+            require_in_upload(any_script)
+        require_executable(words)
     with connect_to_master(selection) as (context, connection):
         refuse_cluster_name(words, context.cluster.name)
         refuse_other_launchers(words, nnodes=launch_options.nnodes or context.membership.desired_training_nodes)

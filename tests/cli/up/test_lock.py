@@ -19,8 +19,8 @@ from cli.cluster_lock import LEASE_S, Lock, LockHeldError
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupState
 from cli.up import requirements, terminate_fleet
-from cli.up.fleet import FleetLauncher, ZoneOutcome
-from cli.up.zone_rounds import ZoneRounds
+from cli.up.fleet import Fleet, ZoneOutcome
+from cli.up.zone_search import ZoneSearch
 from stacks.settings.nodes import declared_sizes
 
 DECLARED = declared_sizes(worker_count=2, needed_workers=2)
@@ -161,7 +161,7 @@ def test_nodes_without_a_recorded_attempt_are_not_ended(table: Table, monkeypatc
     monkeypatch.setattr("cli.up.fleet.terminate_fleet", lambda *_, **__: ended.append("all"))
     monkeypatch.setattr("cli.up.fleet.begin_attempt", lambda *_: pytest.fail("it began an attempt"))
     lock, cluster = table.lock(), SimpleNamespace(name="demo")
-    fleet = FleetLauncher(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
+    fleet = Fleet(clients=lock.clients, cluster=cluster, declared=DECLARED, lock=lock)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="belong to no recorded attempt"):
         fleet.start(ZONE)
     assert ended == []
@@ -171,17 +171,17 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
     end = datetime.now(timezone.utc) + timedelta(hours=1)
     tried: list[str] = []
 
-    def refuse(_: ZoneRounds, zone: str, **__: Any) -> ZoneOutcome:
+    def refuse(_: ZoneSearch, zone: str, **__: Any) -> ZoneOutcome:
         tried.append(zone)
         return ZoneOutcome(zone=zone, launched={}, reason="no room")
 
     def oversleep(_: float) -> None:
-        monkeypatch.setattr(ZoneRounds, "_is_over", lambda _, backoff_s: True)
+        monkeypatch.setattr(ZoneSearch, "_is_over", lambda _, backoff_s: True)
 
-    monkeypatch.setattr(ZoneRounds, "_try", refuse)
-    monkeypatch.setattr("cli.up.zone_rounds.time.sleep", oversleep)
+    monkeypatch.setattr(ZoneSearch, "_try", refuse)
+    monkeypatch.setattr("cli.up.zone_search.time.sleep", oversleep)
     deployer: Any = SimpleNamespace(lock=table.lock())
-    assert len([*ZoneRounds(deployer=deployer, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
+    assert len([*ZoneSearch(deployer=deployer, declared=DECLARED, zones=[ZONE], until=end).run()]) == 1
     assert tried == [ZONE]
 
 

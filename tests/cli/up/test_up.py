@@ -11,7 +11,7 @@ import pytest
 from bootstrap.aws.group_sizes import PAUSED
 from bootstrap.contract import WORKER
 from cli.main import main
-from cli.up.zone_rounds import parse_until
+from cli.up.zone_search import parse_until
 from tests.cli.up.up_cluster import DEPLOY, SETTINGS, WHOLE, ZONES, KilledError, UpCluster, all_nodes_in
 from tests.local.control_plane.harness import AccountLimits
 
@@ -86,7 +86,7 @@ def test_no_node_is_left_when_no_zone_has_room(
 ) -> None:
     limits.set(a=1, b=2, c=0)
     pauses: list[float] = []
-    monkeypatch.setattr("cli.up.zone_rounds.time.sleep", pauses.append)
+    monkeypatch.setattr("cli.up.zone_search.time.sleep", pauses.append)
     begun = datetime.now(timezone.utc)
     until = begun + timedelta(seconds=60)
 
@@ -97,8 +97,8 @@ def test_no_node_is_left_when_no_zone_has_room(
         def now(cls, tz: Any = None) -> Any:
             return begun + timedelta(seconds=sum(pauses))
 
-    monkeypatch.setattr("cli.up.zone_rounds.datetime", Clock)
-    monkeypatch.setattr("cli.up.zone_rounds.parse_until", lambda *_: until)
+    monkeypatch.setattr("cli.up.zone_search.datetime", Clock)
+    monkeypatch.setattr("cli.up.zone_search.parse_until", lambda *_: until)
     assert cluster.up("--until", "18:00", "-c", "shared_storage=efs") == 1
     assert (cluster.running(), set(cluster.sizes().values())) == (0, {PAUSED})
     assert pauses == [30]

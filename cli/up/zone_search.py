@@ -9,8 +9,7 @@ from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.errors import UsageError
-from cli.up.fleet import ZoneOutcome
-from cli.up.recovery import create_launcher
+from cli.up.fleet import Fleet, ZoneOutcome
 from cli.up.zone_deployer import ZoneDeployer
 
 FIRST_BACKOFF_S: Final = 30.0
@@ -19,7 +18,7 @@ MAX_BACKOFF_S: Final = 600.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ZoneRounds:
+class ZoneSearch:
     """Search for a zone with capacity for a cluster's nodes, round after round."""
 
     deployer: ZoneDeployer
@@ -40,14 +39,14 @@ class ZoneRounds:
             for zone in order:
                 yield (outcome := self._try(zone, moves=zone != current))
                 current = zone
-                if outcome.is_complete or outcome.is_final or (self.until is not None and self._is_over(0.0)):
+                if outcome.is_complete or outcome.is_final or self._has_ended():
                     return
-            if self._is_over(backoff_s):
+            if self.until is None or self._has_ended(after_s=backoff_s):
                 return
             print(f"dlcluster: no zone has capacity; trying again in {backoff_s:.0f} s", file=sys.stderr)
             self.deployer.lock.acquire_or_renew()
             time.sleep(backoff_s)
-            if self._is_over(0.0):  # the machine may have slept for longer
+            if self._has_ended():  # the machine may have slept for longer
                 return
             backoff_s, order = min(2 * backoff_s, MAX_BACKOFF_S), list(self.zones)
 
@@ -55,11 +54,11 @@ class ZoneRounds:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
         if moves:
             self.deployer.move(zone)
-        return create_launcher(self.deployer, self.declared).start(zone)
+        return Fleet.of_stack(self.deployer, self.declared).start(zone)
 
-    def _is_over(self, backoff_s: float) -> bool:
-        """Return True if an attempt after a back-off would start too late."""
-        return self.until is None or datetime.now(timezone.utc) + timedelta(seconds=backoff_s) >= self.until
+    def _has_ended(self, *, after_s: float = 0.0) -> bool:
+        """Return True if an attempt that begins in this many seconds would begin after `until`."""
+        return self.until is not None and datetime.now(timezone.utc) + timedelta(seconds=after_s) >= self.until
 
 
 def parse_until(text: str, now: datetime) -> datetime | None:
