@@ -176,7 +176,7 @@ def test_no_zone_is_tried_after_the_deadline_passed_in_a_pause(table: Table, mon
         return ZoneOutcome(zone=zone, launched={}, reason="no room")
 
     def oversleep(_: float) -> None:
-        monkeypatch.setattr(ZoneSearch, "_is_over", lambda _, backoff_s: True)
+        monkeypatch.setattr(ZoneSearch, "_has_ended", lambda _, after_s=0.0: True)
 
     monkeypatch.setattr(ZoneSearch, "_try", refuse)
     monkeypatch.setattr("cli.up.zone_search.time.sleep", oversleep)
