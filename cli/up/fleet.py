@@ -25,6 +25,7 @@ from cli.sizes.groups import (
 from cli.up.attempt import ZoneAttempt, begin_attempt, find_attempt, forget_attempt, recorded_attempt
 from cli.up.launch import ZONE_CAPACITY_CODES, Launch, LaunchResult
 from cli.up.terminate_fleet import terminate_fleet
+from cli.up.zone_deployer import ZoneDeployer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +59,11 @@ class FleetLauncher:
     cluster: Cluster
     declared: ClusterSizes
     lock: Lock
+
+    @classmethod
+    def of(cls, deployer: ZoneDeployer, declared: ClusterSizes) -> "FleetLauncher":
+        """Return the launcher for the deployed cluster. Raises ClusterError if the stack has none."""
+        return cls(clients=deployer.clients, cluster=deployer.find_cluster(), declared=declared, lock=deployer.lock)
 
     def read(self) -> GroupStates:
         """Return the groups' current state."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from bootstrap.aws.group_sizes import ClusterSizes
-from cli.aws.clusters import Cluster, find_cluster
 from cli.errors import ClusterError
 from cli.sizes.groups import GroupStates, instance_ids, is_paused, list_zones, read_groups, sizes_by_node_type
 from cli.up.attempt import find_attempt, recorded_attempt
@@ -32,7 +31,7 @@ def recover(deployer: ZoneDeployer, declared: ClusterSizes) -> ResumePoint:
     stack = deployer.wait_for_settled_stack()
     if stack is None or not has_groups(stack):
         return ResumePoint()
-    fleet = create_launcher(deployer, declared)
+    fleet = FleetLauncher.of(deployer, declared)
     groups = fleet.read()
     if is_placed(stack):
         zone = next(iter(zone_parameters(stack).values()), "")
@@ -62,19 +61,6 @@ def running_zone(deployer: ZoneDeployer, declared: ClusterSizes) -> str:
         return ""
     groups = read_groups(deployer.clients.autoscaling, deployer.name)
     return next(iter(zone_parameters(stack).values()), "") if sizes_by_node_type(groups) == declared else ""
-
-
-def create_launcher(deployer: ZoneDeployer, declared: ClusterSizes) -> FleetLauncher:
-    """Return the stack's fleet. Raises ClusterError."""
-    return FleetLauncher(
-        clients=deployer.clients, cluster=require_cluster(deployer), declared=declared, lock=deployer.lock
-    )
-
-
-def require_cluster(deployer: ZoneDeployer) -> Cluster:
-    """Return the stack's cluster. Raises ClusterError."""
-    clients = deployer.clients
-    return find_cluster(clients.cloudformation, name=deployer.name, region=clients.region)
 
 
 def _unfinished(deployer: ZoneDeployer, fleet: FleetLauncher, groups: GroupStates) -> ResumePoint | None:

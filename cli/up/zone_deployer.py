@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from bootstrap.contract import CLUSTER_NAME_OUTPUT, IMMUTABLE_ZONE, NO_ZONE
 from cli.aws.clients import Clients
+from cli.aws.clusters import Cluster, find_cluster
 from cli.aws.stack_history import describe_stack
 from cli.cdk.context import APP_FILE
 from cli.cdk.deploy import deploy_command, require_cdk, run_deploy
@@ -56,6 +57,10 @@ class ZoneDeployer:
                 print(f"dlcluster: waiting for stack {self.name}, which is {status}", file=sys.stderr)
                 last_status = status
             time.sleep(POLL_S)
+
+    def find_cluster(self) -> Cluster:
+        """Return the stack's cluster. Raises ClusterError."""
+        return find_cluster(self.clients.cloudformation, name=self.name, region=self.clients.region)
 
     def move(self, zone: str) -> None:
         """Move the empty groups to this zone.

@@ -9,8 +9,7 @@ from typing import Final
 
 from bootstrap.aws.group_sizes import ClusterSizes
 from cli.errors import UsageError
-from cli.up.fleet import ZoneOutcome
-from cli.up.recovery import create_launcher
+from cli.up.fleet import FleetLauncher, ZoneOutcome
 from cli.up.zone_deployer import ZoneDeployer
 
 FIRST_BACKOFF_S: Final = 30.0
@@ -55,7 +54,7 @@ class ZoneRounds:
         print(f"dlcluster: trying {zone}", file=sys.stderr)
         if moves:
             self.deployer.move(zone)
-        return create_launcher(self.deployer, self.declared).start(zone)
+        return FleetLauncher.of(self.deployer, self.declared).start(zone)
 
     def _is_over(self, backoff_s: float) -> bool:
         """Return True if an attempt after a back-off would start too late."""

@@ -15,7 +15,7 @@ from cli.shared_options import Selection
 from cli.sizes.confirm import confirm
 from cli.sizes.waiting import READY_TIMEOUT_S, wait_until_ready
 from cli.up import requirements
-from cli.up.recovery import require_cluster, running_zone
+from cli.up.recovery import running_zone
 from cli.up.report import print_cost, scores_line
 from cli.up.start_fleet import start_fleet_in_first_zone
 from cli.up.zone_deployer import SETTLE_TIMEOUT_S, ZoneDeployer
@@ -85,7 +85,7 @@ def command(
         confirm(f"continue with {zones}?", yes=yes, action=f"{props.cluster_name}: starting it in {zones}")
     # A running fleet needs no start: this only writes its zone to cdk.json.
     zone = start_fleet_in_first_zone(deployer, props, zones_without_type, until=end, prices=prices, scores=scores)
-    cluster = require_cluster(deployer)
+    cluster = deployer.find_cluster()
     members = wait_until_ready(clients, cluster, props.fleet_sizes, timeout_s=timeout)
     if as_json:
         nodes = [{"index": member.node_index, "instance_id": member.instance_id} for member in members]
