@@ -21,7 +21,7 @@ from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members
 from tests.cli.jobs.master import JOB, record
 
-PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
+PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 GPU = Gpu(busy_percent=1, used_mib=2, total_mib=3)
 ANSWERS = "1 active\n2 active\n2 71, 2048, 81920\n2 89, 4096, 81920\n3 no answer\n"
 
