@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,7 @@ def between_snapshots(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], obj
             raise KeyboardInterrupt
         pending.pop(0)()
 
-    assert loop.watch.__kwdefaults__ is not None
-    monkeypatch.setitem(loop.watch.__kwdefaults__, "sleep", sleep)
+    monkeypatch.setattr(loop, "watch", partial(loop.watch, sleep=sleep))
 
 
 def test_each_snapshot_is_a_block_of_lines(
