@@ -28,9 +28,11 @@ class NodePresence:
     absent: tuple[str, ...] = ()
     """Instances that are not nodes at present: members that are not running, and instances that have not joined."""
     complete: bool = True
+    """False if nodes are missing."""
 
 
-NO_CLUSTER: Final = NodePresence()
+UNKNOWN_PRESENCE: Final = NodePresence()
+"""Stands for a comparison that was not possible: there is no cluster, or AWS did not answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +70,7 @@ def diagnose(clients: Clients, stack: StackState, cluster: Cluster | None) -> Di
 
     events = read_events(clients.cloudformation, stack.stack_id)
     failures = last_failures(events)
-    presence = ask(lambda: _presence(clients, cluster), NO_CLUSTER) if cluster else NO_CLUSTER
+    presence = ask(lambda: _presence(clients, cluster), UNKNOWN_PRESENCE) if cluster else UNKNOWN_PRESENCE
     log_group = "".join(physical_ids(events, "AWS::Logs::LogGroup")[-1:])
     activities: list[Activity] = []
     logs: list[NodeLog] = []
@@ -121,7 +123,10 @@ def _suspects(failures: Sequence[Event], presence: NodePresence) -> list[str]:
 
 
 def _logs(clients: Clients, group: str, suspects: Sequence[str], launched: Sequence[str]) -> list[NodeLog]:
-    """Read the suspects' logs; without suspects, those of the nodes that wrote or, if none did, were launched last."""
-    silent = list(dict.fromkeys(launched))[:MAX_NODES]
-    wanted = suspects or newest_streams(clients.logs, group, count=MAX_NODES) or silent
+    """Read the suspects' logs.
+
+    Without suspects, read those of the nodes that wrote last or, if none wrote any, of the nodes launched last.
+    """
+    launched_last = list(dict.fromkeys(launched))[:MAX_NODES]
+    wanted = suspects or newest_streams(clients.logs, group, count=MAX_NODES) or launched_last
     return [read_log(clients.logs, group, instance_id, lines=MAX_LINES) for instance_id in wanted]

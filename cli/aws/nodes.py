@@ -74,7 +74,7 @@ class ClusterMembership:
 
     @property
     def desired_training_nodes(self) -> int:
-        """Return the number of nodes on which jobs should run."""
+        """Return the number of nodes on which the launcher starts a job by default (launcher.hosts.cluster_size)."""
         return self.desired_nodes if self.master_trains else max(self.desired_nodes - 1, 0)
 
     @property

@@ -43,8 +43,8 @@ class Activity:
         return self.status in _FAILURES
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """Return group and reason, which repeated failures have in common."""
+    def failure_key(self) -> tuple[str, str]:
+        """Return what repeated failures have in common: the group, and the reason without a single call's IDs."""
         return self.group, _ONE_CALL_ONLY.sub("", self.reason)
 
     def __str__(self) -> str:
@@ -159,7 +159,7 @@ def distinct_failures(activities: Sequence[Activity]) -> list[RepeatedFailure]:
     alike: dict[tuple[str, str], list[Activity]] = {}
     for activity in activities:
         if activity.is_failure:
-            alike.setdefault(activity.kind, []).append(activity)
+            alike.setdefault(activity.failure_key, []).append(activity)
     return [RepeatedFailure(newest=failures[0], count=len(failures)) for failures in alike.values()]
 
 

@@ -39,8 +39,8 @@ def mark_detached(ec2: "EC2Client", instance_id: str, *, group: str) -> None:
 def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: str | None = None) -> None:
     """Terminate the workers that images were made of, once they have left their group and their image is there.
 
-    Wait for one that was just `detached`. Only the owner of the cluster's record may call this: a worker that another
-    bake is cleaning looks the same.
+    Wait for one that was just `detached`. Call this only while holding the lock of `bake`: a worker that another bake
+    is cleaning looks the same.
     """
     # Without its instance, a pending image may fail.
     pending = pending_images(ec2, cluster_name=cluster_name)
@@ -64,7 +64,7 @@ def terminate_baked_workers(ec2: "EC2Client", *, cluster_name: str, detached: st
 def _terminate_detached(
     ec2: "EC2Client", cluster_name: str, detached: str | None, *, except_ids: Container[str]
 ) -> dict[str, bool]:
-    """Terminate the workers that `bake` has detached; return whether a group has each of the others."""
+    """Terminate the workers that `bake` has detached; return the others, each with True if it is still in a group."""
     left = {}
     for instance in _marked(ec2, cluster_name):
         instance_id, is_in_group = instance["InstanceId"], bool(tag_values(instance, GROUP_TAG))

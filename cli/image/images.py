@@ -47,7 +47,7 @@ def find_image(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, 
 
 
 def pending_images(ec2: "EC2Client", *, cluster_name: str) -> dict[str, str]:
-    """Return the images of a cluster that EC2 still makes, by the instance that each is made of."""
+    """Return the unfinished images of a cluster, by the instance that each is made of."""
     images = _images(ec2, {CLUSTER_TAG: cluster_name})
     return {
         name: image["ImageId"]
@@ -63,7 +63,7 @@ def _images(ec2: "EC2Client", tags: dict[str, str]) -> "list[ImageTypeDef]":
 
 
 def require_permissions(ec2: "EC2Client", node: "InstanceTypeDef", *, cluster_name: str, sha256: str) -> None:
-    """Raise ClientError unless the caller may make an image of a node and end it."""
+    """Raise ClientError unless the caller may make an image of a node and terminate the node."""
     for dry_run in (
         lambda: ec2.create_image(**_request(node, cluster_name=cluster_name, sha256=sha256), DryRun=True),
         lambda: ec2.terminate_instances(InstanceIds=[node["InstanceId"]], DryRun=True),

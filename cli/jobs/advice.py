@@ -1,6 +1,5 @@
 """Give advice about a job in the laptop's commands: the launcher's own advice is for a shell on the master."""
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
@@ -12,24 +11,24 @@ MAX_EXPLAINED: Final = 3
 """Number of latest jobs whose failures are explained below the table of all jobs."""
 MAX_REASON: Final = 160
 """Largest number of characters of such an explanation."""
-SAME_ON_LAPTOP: Final = (
-    (re.compile(r"\blaunch (?=python )"), "{dlcluster} run -- "),
-    (re.compile(r"(?<=did you mean )launch (?:list|status)\b"), "{dlcluster} jobs"),
-    (re.compile(r"(?<=did you mean )launch (?=logs|stop)"), "{dlcluster} "),
+SAME_ON_LAPTOP: Final = {
+    "launch python ": "{dlcluster} run -- python ",
+    "did you mean launch list?": "did you mean {dlcluster} jobs?",
+    "did you mean launch status?": "did you mean {dlcluster} jobs?",
+    "did you mean launch logs?": "did you mean {dlcluster} logs?",
+    "did you mean launch stop?": "did you mean {dlcluster} stop?",
     # Of the three ways out, pull is for results: it brings them to a directory outside of the project.
-    (
-        re.compile("pull them into this directory, exclude them in .launchignore, or give (?=--sync-overwrite)"),
-        "name them in .gitignore if jobs write them, or give ",
+    "pull them into this directory, exclude them in .launchignore, or give --sync-overwrite": (
+        "name them in .gitignore if jobs write them, or give --sync-overwrite"
     ),
-)
+}
 """Suggestions of the launcher (launcher.job.exit_hints, launcher.sync.sender), each with its laptop's counterpart."""
 
 
 def with_dlcluster_commands(text: str) -> str:
     """Return a message of the launcher with dlcluster's commands in place of the suggested ones."""
-    dlcluster = invocation()
-    for pattern, command in SAME_ON_LAPTOP:
-        text = pattern.sub(command.format(dlcluster=dlcluster), text)
+    for suggestion, counterpart in SAME_ON_LAPTOP.items():
+        text = text.replace(suggestion, counterpart.format(dlcluster=invocation()))
     return text
 
 

@@ -50,10 +50,10 @@ def refuse_cluster_name(command: Sequence[str], cluster_name: str) -> None:
     )
 
 
-def refuse_other_launchers(command: Sequence[str], *, nnodes: int) -> None:
+def refuse_other_launchers(command: Sequence[str], *, nodes: int) -> None:
     """Raise UsageError with the line to write instead; on a single node the launcher decides."""
     name = PurePosixPath(command[0]).name
-    if name not in STARTERS or nnodes == 1 or (name == "accelerate" and tuple(command[1:2]) != LAUNCH):
+    if name not in STARTERS or nodes == 1 or (name == "accelerate" and tuple(command[1:2]) != LAUNCH):
         return
     line = f"dlcluster run -- {shlex.join(_script(command))}"
     option = STARTERS[name]

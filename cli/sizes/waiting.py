@@ -125,15 +125,15 @@ def _failed_launches(clients: Clients, groups: GroupStates, *, since: datetime) 
 
 def _wait(read_status: Callable[[], WaitStatus], *, timeout_s: float, advice: str) -> WaitStatus:
     """Wait until nothing is missing; print each change and each reason on standard error."""
-    deadline, last_missing, failures = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
+    deadline, last_missing, printed = time.monotonic() + timeout_s, "", set[tuple[str, str]]()
     while (status := read_status()).missing:
         if status.missing != last_missing:
             print(f"dlcluster: waiting for {status.missing}", file=sys.stderr)
             last_missing = status.missing
         for failure in status.failures:
-            if failure.kind not in failures:
+            if failure.failure_key not in printed:
                 print(f"dlcluster: EC2 Auto Scaling: {printable(str(failure))}", file=sys.stderr)
-        failures |= {failure.kind for failure in status.failures}
+        printed |= {failure.failure_key for failure in status.failures}
         if time.monotonic() > deadline:
             raise ClusterError(f"waited {timeout_s:.0f} s for {status.missing}: {advice}")
         time.sleep(POLL_S)

@@ -1,4 +1,8 @@
-"""Remove expired addresses from the allow list, as a side task of other commands."""
+"""Remove expired addresses from the allow list, as a side task of ``ssh`` and ``status``.
+
+Nothing in the account removes them, so the commands that people run most do (docs/decisions/083). The help of
+``allow-ip`` promises it.
+"""
 
 import sys
 from datetime import datetime, timezone

@@ -103,7 +103,7 @@ class RunningApp:
 
 
 @contextmanager
-def running(selection: Selection, app: WebApp, *, venv: str | None, local_port: int | None) -> Iterator[RunningApp]:
+def run_app(selection: Selection, app: WebApp, *, venv: str | None, local_port: int | None) -> Iterator[RunningApp]:
     """Yield the application once it answers; it ends with the block. Raises ClusterError."""
     environment = venv or IMAGE_ENVIRONMENT
     context = look_up_context(selection)

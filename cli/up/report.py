@@ -20,10 +20,10 @@ SCORE: Final = "SCORE"
 """Column of the spot placement scores, which only a search by them has."""
 
 
-def minimum_charge(came: Mapping[NodeType, int], props: ClusterProps, prices: PriceList) -> float | None:
+def minimum_charge(launched: Mapping[NodeType, int], props: ClusterProps, prices: PriceList) -> float | None:
     """Return the minimum charge for nodes that were terminated immediately; None if a price is unknown."""
     total = 0.0
-    for node_type, count in came.items():
+    for node_type, count in launched.items():
         price = prices.instances.get(props.master_type if node_type == MASTER else props.instance_type)
         if count and price is None:
             return None

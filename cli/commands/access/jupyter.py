@@ -12,7 +12,7 @@ from cli.command import cluster_command
 from cli.errors import EXIT_INTERRUPTED
 from cli.shared_options import Selection
 from cli.ssh.browser import open_address
-from cli.ssh.web_app import WebApp, running, web_app_options
+from cli.ssh.web_app import WebApp, run_app, web_app_options
 
 PACKAGE: Final = "jupyterlab==4.6.6"
 PORT: Final = 8888
@@ -38,7 +38,7 @@ def command(selection: Selection, *, venv: str | None, local_port: int | None, b
         secret=token,
     )  # fmt: skip
     try:
-        with running(selection, app, venv=venv, local_port=local_port) as lab, _redirect(lab.address, token) as page:
+        with run_app(selection, app, venv=venv, local_port=local_port) as lab, _redirect(lab.address, token) as page:
             print(f"{lab.address}lab?token={token} is JupyterLab on the master; Ctrl-C ends it", flush=True)
             open_address(page.as_uri(), wanted=browser)
             lab.wait()

@@ -9,7 +9,7 @@ from cli.command import cluster_command
 from cli.errors import EXIT_INTERRUPTED
 from cli.shared_options import Selection
 from cli.ssh.browser import open_address
-from cli.ssh.web_app import WebApp, running, web_app_options
+from cli.ssh.web_app import WebApp, run_app, web_app_options
 
 EXAMPLES: Final = ("dlcluster tensorboard --logdir mycode/runs", "dlcluster tensorboard --logdir runs --venv tools")
 PACKAGE: Final = "tensorboard==2.21.0"
@@ -31,7 +31,7 @@ def command(
     arguments = ("-m", "tensorboard.main", "--host", "127.0.0.1", "--port", "{port}", "--logdir", logdir)
     app = WebApp(module="tensorboard", package=PACKAGE, arguments=arguments, local_port=PORT, directory=logdir)
     try:
-        with running(selection, app, venv=venv, local_port=local_port) as board:
+        with run_app(selection, app, venv=venv, local_port=local_port) as board:
             if not board.has_directory:
                 print(f"dlcluster: the master has no directory {logdir} yet; --logdir names another", file=sys.stderr)
             print(f"{board.address} is TensorBoard of {logdir} on the master; Ctrl-C ends it", flush=True)

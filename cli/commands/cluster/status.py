@@ -1,4 +1,7 @@
-"""``dlcluster status``: list the nodes and the reasons for missing ones; repeat it with ``--watch``."""
+"""``dlcluster status``: list the nodes and the reasons for missing ones; repeat it with ``--watch``.
+
+Without ``--watch`` it also changes something: it removes expired addresses from the allow list.
+"""
 
 import sys
 from datetime import datetime, timezone
@@ -50,6 +53,7 @@ def command(selection: Selection, *, as_json: bool, watches: bool, interval: int
     if interval is not None:
         raise UsageError("--interval requires --watch")
     context = look_up_context(selection)
+    # The only change that this command makes: AWS removes no address, so the next status, ssh or allow-ip does.
     remove_expired_addresses(context.clients, context.cluster)
     status, reasons = read_status(context)
     cost = _cost(context)

@@ -61,8 +61,7 @@ def command(
     launch_options = LaunchOptions(**options)
     launch_options.check(os.environ)
     if words[0] == LAUNCHER:
-        has_dlcluster_options = detach or not sync or to is not None or as_json
-        if has_dlcluster_options or launch_options.to_args():
+        if detach or not sync or to is not None or as_json or launch_options.to_args():
             raise UsageError("options of run do not apply to launch: write launch's own after the word launch")
         return run_on_master(selection, words)
     for name, is_given in (("--sync-overwrite", launch_options.sync_overwrite), ("--to", to is not None)):
@@ -77,15 +76,16 @@ def command(
             require_in_upload(any_script)
         require_executable(words)
     with connect_to_master(selection) as (context, connection):
+        nodes = launch_options.nnodes or context.membership.desired_training_nodes
         refuse_cluster_name(words, context.cluster.name)
-        refuse_other_launchers(words, nnodes=launch_options.nnodes or context.membership.desired_training_nodes)
+        refuse_other_launchers(words, nodes=nodes)
         if launch_options.secret:
             check_secrets_are_known(context.membership.members)
         for line in release_lines(context.membership.members, stack=context.cluster.release):
             print(f"dlcluster: {line}", file=sys.stderr)
         uploaded = upload_directory(connection, to=to) if sync else None
         if uploaded is not None:
-            note_independent_processes(script, nodes=launch_options.nnodes or len(context.membership.members))
+            note_independent_processes(script, nodes=nodes)
         job_id = start_job(connection, words, options=launch_options, uploaded=uploaded, log_follows=not detach)
         if not detach:
             may_wait = launch_options.durable or launch_options.wait

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from cli.aws.nodes import ClusterMembership
 from cli.cluster_context import ClusterContext
 from cli.jobs import start
 from cli.ssh.master_connection import MasterConnection
@@ -22,7 +23,9 @@ def master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Master:
     @contextmanager
     def connected(_: object) -> Iterator[tuple[ClusterContext, MasterConnection]]:
         members = tuple(member(index) for index in range(1, made.nodes + 1))
-        membership = type("ClusterMembership", (), {"members": members, "desired_training_nodes": made.nodes})
+        membership = ClusterMembership(
+            generation=1, desired_nodes=made.nodes, members=members, master_trains=made.master_trains
+        )
         cluster = type("Cluster", (), {"name": "demo", "release": made.release})
         context = type("Context", (), {"cluster": cluster, "membership": membership})
         yield cast(ClusterContext, context), cast(MasterConnection, made)

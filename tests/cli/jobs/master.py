@@ -42,6 +42,7 @@ class Master:
         self.inputs: list[bytes] = []
         self.on_stream: Callable[[], int] = lambda: 0
         self.nodes = 3
+        self.master_trains = True
         self.release = RELEASE
         """Release of the stack."""
 

@@ -111,6 +111,14 @@ def test_independent_processes_are_noted(
     assert (note in capsys.readouterr().err) == is_noted
 
 
+def test_note_does_not_count_a_master_that_does_not_train(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
+    master.master_trains = False
+    set_job_answers(master, end=record())
+    Path("train.py").write_text("import torch\n")
+    assert main(["run", "--detach", "train.py"]) == 0
+    assert "dlcluster: note: 2 nodes run train.py" in capsys.readouterr().err
+
+
 def test_option_to_without_sync_is_refused(master: Master, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--no-sync", "--to", "x", "--", "true"]) == EXIT_USAGE
     assert error_line(capsys) == "--to cannot be combined with --no-sync, which sends nothing"

@@ -86,6 +86,8 @@ def test_run_returns_the_jobs_exit_code(
             "w1: rank 0 ended with exit code 126: if Python is to run ./a.py: dlcluster run -- python ./a.py",
             f"dlcluster: all output of that rank: dlcluster logs {JOB} --rank 0\n",
         ),
+        ("w1: no command lst, did you mean launch list?", None, "w1: no command lst, did you mean dlcluster jobs?", ""),
+        ("w1: no command stp, did you mean launch stop?", None, "w1: no command stp, did you mean dlcluster stop?", ""),
     ],
 )
 def test_advice_after_a_failure_is_for_the_laptop(

@@ -78,8 +78,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "resolve_access", lambda _context: None)
     monkeypatch.setattr(tunnel, "choose_node", lambda *_words, **_options: master)
     monkeypatch.setattr(tunnel, "forwarding", forwarded)
-    monkeypatch.setattr(jupyter, "running", app)
-    monkeypatch.setattr(tensorboard, "running", app)
+    monkeypatch.setattr(jupyter, "run_app", app)
+    monkeypatch.setattr(tensorboard, "run_app", app)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cli.aws.clients import Clients
 from cli.main import main
 from tests.cli.fleet import KEY, NETWORKS, Deploy, error_line
 
-PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
+PROGRAM = Path(__file__).parents[4] / "bin" / "dlcluster"
 
 
 def test_known_hosts_prints_the_host_keys_of_the_table(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
 from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members
 from tests.cli.jobs.master import JOB, record
 
-PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
+PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 GPU = Gpu(busy_percent=1, used_mib=2, total_mib=3)
 ANSWERS = "1 active\n2 active\n2 71, 2048, 81920\n2 89, 4096, 81920\n3 no answer\n"
 
@@ -63,8 +64,7 @@ def between_snapshots(monkeypatch: pytest.MonkeyPatch, *events: Callable[[], obj
             raise KeyboardInterrupt
         pending.pop(0)()
 
-    assert loop.watch.__kwdefaults__ is not None
-    monkeypatch.setitem(loop.watch.__kwdefaults__, "sleep", sleep)
+    monkeypatch.setattr(loop, "watch", partial(loop.watch, sleep=sleep))
 
 
 def test_each_snapshot_is_a_block_of_lines(
