@@ -63,7 +63,8 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
         "cdk deploy creates or updates a cluster",
     ),
     **dict.fromkeys(
-        ("down", "destroy", "delete", "remove", "terminate", "delete-cluster"), "cdk destroy removes a cluster"
+        ("down", "destroy", "delete", "remove", "terminate", "delete-cluster"),
+        "cdk destroy removes a cluster, in the directory with its cdk.json",
     ),
     **dict.fromkeys(("ls", "clusters", "list-clusters"), "dlcluster list lists the clusters of a region"),
     **dict.fromkeys(
@@ -83,7 +84,7 @@ ADVICE_BY_WORD: Final[Mapping[str, str]] = {
     **dict.fromkeys(("start", "wake"), "dlcluster resume brings the nodes of a paused cluster back"),
     **dict.fromkeys(
         ("launch", "exec", "train", "submit", "sbatch", "srun", "salloc"),
-        "dlcluster run -- train.py runs it on all nodes",
+        "dlcluster run -- train.py runs train.py on all nodes",
     ),
     **dict.fromkeys(("cancel", "kill", "scancel"), "dlcluster stop ends a job, cdk destroy removes a cluster"),
     **dict.fromkeys(("queue", "ps", "squeue", "sacct", "history"), "dlcluster jobs lists the jobs"),
@@ -161,8 +162,9 @@ def _refuse(word: str) -> NoReturn:
     similar = _similar(word)
     if similar is not None and similar in ADVICE_BY_WORD:
         raise UsageError(f"unknown command {word!r}: {ADVICE_BY_WORD[similar]}")
-    suggestion = f"did you mean {similar}? " if similar else ""
-    raise UsageError(f"unknown command {word!r}; {suggestion}available commands: {', '.join(COMMANDS)}")
+    if similar is not None:
+        raise UsageError(f"unknown command {word!r}: did you mean {similar}?")
+    raise UsageError(f"unknown command {word!r}; available commands: {', '.join(COMMANDS)}")
 
 
 def _similar(word: str) -> str | None:

@@ -164,7 +164,7 @@ def _no_answer(sentence: str, region: str | None) -> NoAnswerError:
     close = difflib.get_close_matches(clients.region, known, n=2, cutoff=SIMILAR_REGION)
     if clients.region in known or not close:
         return NoAnswerError(sentence)
-    return NoAnswerError(f"unknown region {clients.region!r}, did you mean {' or '.join(close)}? {sentence}")
+    return NoAnswerError(f"AWS does not answer in region {clients.region!r} (did you mean {' or '.join(close)}?)")
 
 
 def _shorten(text: str) -> str:

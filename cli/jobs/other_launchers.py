@@ -10,7 +10,7 @@ from cli.errors import UsageError
 from cli.jobs.script import PYTHON, SCRIPT
 from cli.output import printable
 
-SLURM: Final = ("srun", "sbatch", "salloc")
+OTHER_TOOLS: Final = ("srun", "sbatch", "salloc", "sky", "pcluster")
 TASK_FILES: Final = (".yaml", ".yml")
 STARTERS: Final[Mapping[str, str]] = {
     "accelerate": "",
@@ -28,9 +28,9 @@ LAUNCH: Final = ("launch",)
 
 
 def refuse_other_tools(command: Sequence[str]) -> None:
-    """Raise UsageError for a command of Slurm, or for a YAML file, which describes a job in other tools."""
+    """Raise UsageError for a command of another tool, or for a YAML file, which describes a job in other tools."""
     name = PurePosixPath(command[0]).name
-    if name in SLURM:
+    if name in OTHER_TOOLS:
         raise UsageError(f"no {name} here: options go before the command, as in: dlcluster run -n 2 -- train.py")
     if name.endswith(TASK_FILES):
         file = printable(command[0])

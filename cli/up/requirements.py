@@ -23,7 +23,9 @@ def require_zones(props: ClusterProps, cdk_options: tuple[str, ...], *, cluster:
     if any(pair.partition("=")[0] == ZONE for pair in cdk_options):
         raise UsageError(f"-c {ZONE} cannot be combined with up, which chooses it")
     if not props.zones:
-        raise UsageError('cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"]')
+        raise UsageError(
+            'cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"], or deploy in one zone: cdk deploy'
+        )
     if cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {cluster}")
 

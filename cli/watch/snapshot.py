@@ -68,7 +68,7 @@ class Snapshot:
 
 def _job_line(job: Job, now: datetime) -> str:
     row = job.row(now)
-    return f"job {row.id} {row.state} for {row.duration} on {row.nodes} nodes: {row.command}"
+    return f"job {row.id} {row.state} ({row.duration}) on {row.nodes} nodes: {row.command}"
 
 
 class Watcher:

@@ -18,6 +18,7 @@ SIGNAL_HINTS = {
 """Explanations of the exit codes of processes that a signal ended."""
 SIMILARITY = 0.7
 """Smallest difflib ratio at which a word counts as a misspelled subcommand: `lst` and `stat` do, `ls` does not."""
+OTHER_TOOLS_VARIABLE = re.compile(rb"KeyError: '((?:SKYPILOT|SLURM)_[A-Z_]{1,80})'")
 MISSING_MODULE = re.compile(rb"ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,80})")
 
 
@@ -29,6 +30,9 @@ def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> 
     missing = [match[1].decode() for line in tail if (match := MISSING_MODULE.match(line))]
     if code == 1 and missing:
         return f": no module {missing[-1]}: the setting requirements installs packages on every node"
+    foreign = [match[1].decode() for line in tail if (match := OTHER_TOOLS_VARIABLE.match(line))]
+    if code == 1 and foreign:
+        return f": {foreign[-1]} is another tool's variable: launch sets torchrun's (RANK, WORLD_SIZE, GROUP_RANK, ...)"
     if code in SIGNAL_HINTS:
         return f": {SIGNAL_HINTS[code]}"
     if code not in (CANNOT_RUN, NOT_FOUND) or (name := command_word(command)) is None:
@@ -39,4 +43,6 @@ def exit_hint(code: int, command: Sequence[str], tail: Iterable[bytes] = ()) -> 
     import difflib
 
     near = difflib.get_close_matches(name, SUBCOMMANDS, n=1, cutoff=SIMILARITY)
-    return f": no command {name}, did you mean launch {near[0]}?" if near else ""
+    if near:
+        return f": no command {name}, did you mean launch {near[0]}?"
+    return f": no command {name}: the setting setup installs programs on every node"

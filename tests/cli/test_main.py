@@ -101,12 +101,12 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
     ("line", "message"),
     [
         ("fly", "unknown command 'fly'; available commands: list, status, check, "),
-        ("stats", "unknown command 'stats'; did you mean status? available commands: "),
-        ("stat", "unknown command 'stat'; did you mean status? available commands: "),
-        ("pau", "unknown command 'pau'; did you mean pause? available commands: "),
+        ("stats", "unknown command 'stats': did you mean status?"),
+        ("stat", "unknown command 'stat': did you mean status?"),
+        ("pau", "unknown command 'pau': did you mean pause?"),
         ("allow", "unknown command 'allow': dlcluster allow-ip lets an address reach the SSH port"),
-        ("sto", "unknown command 'sto'; did you mean stop? available commands: "),
-        ("ssh-confg", "unknown command 'ssh-confg'; did you mean ssh-config? available commands: "),
+        ("sto", "unknown command 'sto': did you mean stop?"),
+        ("ssh-confg", "unknown command 'ssh-confg': did you mean ssh-config?"),
         ("--regoin x status", "no such option '--regoin'. Did you mean '--region'?"),
         ("status --all", "no such option '--all'"),
         ("status --clus x", "no such option '--clus'. Did you mean '--cluster'?"),
@@ -117,7 +117,7 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
         ),
         ("jobs cancel 1", "jobs has no subcommand 'cancel': dlcluster stop ID stops a job"),
         ("ssh worker2 hostname", "unexpected argument 'hostname'; a command goes after --"),
-        ("down", "unknown command 'down': cdk destroy removes a cluster"),
+        ("down", "unknown command 'down': cdk destroy removes a cluster, in the directory with its cdk.json"),
         ("cancel x", "unknown command 'cancel': dlcluster stop ends a job, cdk destroy removes a cluster"),
         ("nodes", "unknown command 'nodes': dlcluster status lists the nodes"),
         ("update-cluster", "unknown command 'update-cluster': cdk deploy creates or updates a cluster"),
@@ -138,10 +138,10 @@ def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytes
             "pcluster create-cluster",
             "unknown command 'pcluster': cdk deploy creates a cluster, dlcluster run starts a job; docs/from-slurm.md",
         ),
-        ("srun -N 2 x.py", "unknown command 'srun': dlcluster run -- train.py runs it on all nodes"),
+        ("srun -N 2 x.py", "unknown command 'srun': dlcluster run -- train.py runs train.py on all nodes"),
         ("drain", "unknown command 'drain'; available commands: list, "),
-        ("paus", "unknown command 'paus'; did you mean pause? available commands: "),
-        ("launch python x.py", "unknown command 'launch': dlcluster run -- train.py runs it on all nodes"),
+        ("paus", "unknown command 'paus': did you mean pause?"),
+        ("launch python x.py", "unknown command 'launch': dlcluster run -- train.py runs train.py on all nodes"),
         ("pull", "missing argument 'REMOTE', as in: dlcluster pull job/out ../out"),
         ("tunnel 8080", "missing argument 'PORT', as in: dlcluster tunnel master 6006"),
         ("tunnel master x", "invalid value for 'PORT': 'x' is not a whole number, as in: dlcluster tunnel master 6006"),
@@ -233,5 +233,5 @@ def test_misspelled_launch_gets_advice(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["lauch"]) == EXIT_USAGE
     assert (
         capsys.readouterr().err
-        == "dlcluster: unknown command 'lauch': dlcluster run -- train.py runs it on all nodes\n"
+        == "dlcluster: unknown command 'lauch': dlcluster run -- train.py runs train.py on all nodes\n"
     )

@@ -28,6 +28,10 @@ def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.Captur
             ["srun", "-N", "2", "train.py"],
             "no srun here: options go before the command, as in: dlcluster run -n 2 -- train.py",
         ),
+        (
+            ["sky", "launch", "task.yaml"],
+            "no sky here: options go before the command, as in: dlcluster run -n 2 -- train.py",
+        ),
         (["a.yaml"], "there are no task files, got 'a.yaml': name the command, as in: dlcluster run -- train.py"),
         (["job.sh"], "no program 'job.sh': write dlcluster run -- bash job.sh"),
         (

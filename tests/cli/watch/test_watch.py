@@ -79,7 +79,7 @@ def test_each_snapshot_is_a_block_of_lines(
     assert first.split()[4:] == ["running", "active", "ok", "-"]
     assert second.split("active")[1].split() == ["ok", "2", "x", "80%,", "6", "of", "160", "GiB"]
     assert third.split("running")[1].split() == ["unknown", "no", "answer", "-"]
-    assert job.startswith(f"job {JOB} RUNNING for ")
+    assert job.startswith(f"job {JOB} RUNNING (")
     assert job.endswith(" on 2 nodes: python -u train.py")
     assert (len(rest), rest[-2:], master.logins) == (8, ["no job runs", ""], 1)
 

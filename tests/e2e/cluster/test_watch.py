@@ -44,7 +44,7 @@ def test_watch_shows_nodes_and_a_new_job_and_restores_the_terminal(cluster: Depl
         assert {re.findall(r"i-\w+", row)[0] for row in rows} == cluster.addresses.keys()
         shell.expect("no job runs")
         with watched_job(cluster) as job:
-            shell.expect(rf"job {job} RUNNING for \S+ on {NODES} nodes: sleep 300")
+            shell.expect(rf"job {job} RUNNING \(\S+\) on {NODES} nodes: sleep 300")
             shell.type(CTRL_C)
             last = shell.expect(rf"(?s)(.*){PROMPT}")[1]
         assert last.rindex(SHOW_CURSOR) > last.rfind(HIDE_CURSOR)

@@ -13,7 +13,7 @@ LINE = ("/bin/bash", "-c")
     [
         (127, (*LINE, "lst"), ": no command lst, did you mean launch list?"),
         (127, ("stat-us", "j"), ": no command stat-us, did you mean launch status?"),
-        (127, (*LINE, "ls-files"), ""),
+        (127, (*LINE, "ls-files"), ": no command ls-files: the setting setup installs programs on every node"),
         (127, (*LINE, "true; lst"), ""),
         (127, (*LINE, "'"), ""),
         (126, ("/opt/t", "--lr", "1"), ": if Python is to run /opt/t: launch python /opt/t"),
@@ -39,6 +39,13 @@ def test_missing_module_names_the_setting() -> None:
     hint = ": no module humanize: the setting requirements installs packages on every node"
     assert exit_hint(1, ("python", "x.py"), tail) == hint
     assert exit_hint(1, ("python", "x.py"), tail[:1]) == ""
+
+
+def test_other_tools_variable_is_answered_with_ours() -> None:
+    tail = [b"Traceback (most recent call last):", b"KeyError: 'SKYPILOT_NODE_RANK'"]
+    hint = ": SKYPILOT_NODE_RANK is another tool's variable: launch sets torchrun's (RANK, WORLD_SIZE, GROUP_RANK, ...)"
+    assert exit_hint(1, ("python", "x.py"), tail) == hint
+    assert exit_hint(1, ("python", "x.py"), [b"KeyError: 'MY_RANK'"]) == ""
 
 
 def test_directory_and_a_misspelled_subcommand_get_hints(cluster: SshCluster) -> None:
