@@ -19,7 +19,7 @@ from launcher.job import restarts
 from launcher.job_queue.free_hosts import HostAllocator, select_free_nodes
 from launcher.job_queue.turn import QueueContext, select_nodes
 from launcher.job_records.records import JobRecord, JobState, write_record
-from launcher.lifecycle import run_in_queue
+from launcher.recorded_run import run_in_queue
 from launcher.spec import JobSpec, NodeRange, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.example_job import JOB, RECORD

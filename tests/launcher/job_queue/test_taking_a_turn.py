@@ -19,7 +19,7 @@ from launcher.job_queue import turn
 from launcher.job_queue.turn import QueueContext, with_current_hosts
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from launcher.job_records.records import read_record
-from launcher.lifecycle import run_in_queue
+from launcher.recorded_run import run_in_queue
 from launcher.spec import JobSpec, NodeRange, QueuePolicy
 from launcher.transport.gpus_in_use import GpuProcess, GpusInUse
 from launcher.transport.protocol import FrameType

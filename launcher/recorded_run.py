@@ -1,4 +1,4 @@
-"""Run one job to completion: record it, forward signals, report the result."""
+"""Run one job from its record to its exit code: queue, signals, report; `launcher.job.run` does the runs."""
 
 import asyncio
 import signal
