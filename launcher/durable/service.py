@@ -22,7 +22,7 @@ from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.unreadable import UnreadableJobs
 from launcher.errors import LaunchError
-from launcher.hosts.cluster_size import setup_seconds
+from launcher.hosts.node_config import setup_timeout_s
 from launcher.job_records.durable_state import is_unreadable
 from launcher.job_records.lock import is_held
 from launcher.job_records.pause_notices import log_pauses
@@ -52,7 +52,7 @@ class DurableJobService:
         is_running: Callable[[str], bool],
         reason_not_ready: Callable[[], str | None] = readiness.reason_not_ready,
         has_minimum: Callable[[], bool] = readiness.has_minimum,
-        setup_seconds: Callable[[], float] = setup_seconds,
+        setup_timeout_s: Callable[[], float] = setup_timeout_s,
         clock: Callable[[], float] = time.monotonic,
         save: Callable[[DurableRecord], None] = save,
     ) -> None:
@@ -60,7 +60,7 @@ class DurableJobService:
         self._is_running = is_running
         self._reason_not_ready = reason_not_ready
         self._has_minimum = has_minimum
-        self._setup_seconds = setup_seconds
+        self._setup_timeout_s = setup_timeout_s
         self._clock = clock
         self._crash_loop_backoff = CrashLoopBackoff(clock=clock, save=save)
         self._unreadable = UnreadableJobs(clock=clock)
@@ -132,7 +132,7 @@ class DurableJobService:
         """Return True after the deadline, if the cluster has its minimum; the first call sets the deadline."""
         ids = ", ".join(record.job.id for record in jobs)
         if self._deadline is None:
-            self._ready_s = READY_TIMEOUT_S + self._setup_seconds()
+            self._ready_s = READY_TIMEOUT_S + self._setup_timeout_s()
             self._deadline = self._clock() + self._ready_s
         if self._clock() >= self._deadline:
             self._deadline = self._last_reason = None

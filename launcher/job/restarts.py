@@ -12,8 +12,8 @@ from typing import Protocol
 
 from bootstrap.contract import ARRIVING_NODES_FILE
 from launcher.errors import LaunchError, UsageError
-from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host
+from launcher.hosts.node_config import declared_nodes
 from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.framework_check import nodes_without_framework

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError, UsageError
-from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
+from launcher.hosts.node_config import declared_nodes
 from launcher.job.restarts import count_nodes, describe_hosts
 from launcher.job_queue.free_hosts import select_free_nodes, with_allocation
 from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
