@@ -107,7 +107,7 @@ class ReachableNodes:
     """False if too few nodes were listed to connect to any."""
 
 
-class Deadline:
+class RejoinDeadline:
     """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
 
     def __init__(self, policy: RestartPolicy, *, now: float) -> None:
@@ -141,7 +141,7 @@ def _describe_longest_wait(policy: RestartPolicy) -> str:
 async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAllocator | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `allocator`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
-    deadline = Deadline(job.restart_policy, now=clock())
+    deadline = RejoinDeadline(job.restart_policy, now=clock())
     is_extra_attempt = False
     while True:
         # Nodes that the cluster no longer declares never come: look once at those that are up, without a wait.
