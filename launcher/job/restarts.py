@@ -35,7 +35,7 @@ JOIN_TIMEOUT_S = 60.0
 
 
 class RestartHostAllocator(Protocol):
-    """Allocation of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+    """Allocation of the hosts of a restart among several jobs (launcher.job_queue.allocation)."""
 
     def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""

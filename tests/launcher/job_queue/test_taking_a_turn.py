@@ -16,7 +16,8 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
-from launcher.job_queue.turn import QueueContext, with_current_hosts
+from launcher.job_queue.allocation import QueueContext
+from launcher.job_queue.turn import with_current_hosts
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from launcher.job_records.records import read_record
 from launcher.recorded_run import run_in_queue
