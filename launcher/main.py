@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
         cwd = working_directory()
         return start_detached(job, arguments, cwd=cwd) if job.detach else run_attached(job, cwd=cwd)
     except LaunchError as error:
-        from launcher.lifecycle import print_refusal
+        from launcher.recorded_run import print_refusal
 
         return print_refusal(error)
 
@@ -56,7 +56,7 @@ def start_detached(job: JobSpec, arguments: Sequence[str], *, cwd: str) -> int:
     """Start a job as a systemd unit that outlives this shell."""
     import_asyncio()
     from launcher.detached.detach import detach
-    from launcher.lifecycle import print_notes
+    from launcher.recorded_run import print_notes
 
     enable_gc()
     print_notes(job.notes)
@@ -75,7 +75,7 @@ def run_attached(job: JobSpec, *, cwd: str) -> int:
     from launcher.job_records.key_name import key_name
     from launcher.job_records.recorder import JobRecorder, user_name
     from launcher.job_records.records import new_job_id
-    from launcher.lifecycle import print_notes, run_recorded_job, standard_streams
+    from launcher.recorded_run import print_notes, run_recorded_job, standard_streams
 
     enable_gc()
     print_notes(job.notes)

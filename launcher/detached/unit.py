@@ -13,9 +13,9 @@ from launcher.errors import LaunchError
 from launcher.job.failure import Failure
 from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.job_records.records import JobState
-from launcher.lifecycle import run_recorded_job
 from launcher.options.parser import parse_options
 from launcher.paths import JOB_LOG
+from launcher.recorded_run import run_recorded_job
 from launcher.runner.logs import ProcessLog
 from launcher.spec import JobSpec
 from launcher.transport.protocol import FrameType

@@ -22,7 +22,7 @@ from launcher.durable.record import DurableRecord
 from launcher.durable.requirements import login_environment
 from launcher.durable.unreadable import UnreadableJobs
 from launcher.errors import LaunchError
-from launcher.hosts.cluster_size import setup_seconds
+from launcher.hosts.node_config import setup_timeout_s
 from launcher.job_records.durable_state import is_unreadable
 from launcher.job_records.lock import is_held
 from launcher.job_records.pause_notices import log_pauses
@@ -52,7 +52,7 @@ class DurableJobService:
         is_running: Callable[[str], bool],
         reason_not_ready: Callable[[], str | None] = readiness.reason_not_ready,
         has_minimum: Callable[[], bool] = readiness.has_minimum,
-        setup_seconds: Callable[[], float] = setup_seconds,
+        setup_timeout_s: Callable[[], float] = setup_timeout_s,
         clock: Callable[[], float] = time.monotonic,
         save: Callable[[DurableRecord], None] = save,
     ) -> None:
@@ -60,7 +60,7 @@ class DurableJobService:
         self._is_running = is_running
         self._reason_not_ready = reason_not_ready
         self._has_minimum = has_minimum
-        self._setup_seconds = setup_seconds
+        self._setup_timeout_s = setup_timeout_s
         self._clock = clock
         self._crash_loop_backoff = CrashLoopBackoff(clock=clock, save=save)
         self._unreadable = UnreadableJobs(clock=clock)
@@ -87,8 +87,11 @@ class DurableJobService:
         if not jobs:
             self._deadline = self._last_reason = None
             return
-        if (reason := self._reason_not_ready()) is not None and not self._may_start_incomplete(jobs, reason):
-            return
+        reason = self._reason_not_ready()
+        if reason is not None:
+            may_start = self._wait_for_nodes_until_deadline(jobs, reason)
+            if not may_start:
+                return
         self._deadline = self._last_reason = None
         for record in jobs:
             self._start_attempt(record)
@@ -111,7 +114,8 @@ class DurableJobService:
 
     def _update_and_check_due(self, record: DurableRecord) -> bool:
         """Update the job's count of short attempts; return True if its next attempt is due."""
-        if not self._check_submitted(record):
+        is_submitted = self._list_if_submission_was_killed(record)
+        if not is_submitted:
             return False
         is_running = self._is_running(record.job.id)
         if is_running and mirror.is_waiting(record.job.id):
@@ -120,19 +124,22 @@ class DurableJobService:
         self._crash_loop_backoff.observe(record, is_running=is_running)
         return not is_running and self._crash_loop_backoff.is_due(record)
 
-    def _check_submitted(self, record: DurableRecord) -> bool:
-        """Return False for a job that is still being submitted; list a job whose submission was killed."""
+    def _list_if_submission_was_killed(self, record: DurableRecord) -> bool:
+        """List a job whose submission was killed as waiting; return False for a job that is still being submitted."""
         if not (jobs_directory() / record.job.id / RECORD_FILE).exists():
             if not mirror.is_older(record.job.id, SUBMISSION_TIMEOUT_S):
                 return False
             mirror.list_as_waiting(record, jobs_directory())
         return True
 
-    def _may_start_incomplete(self, jobs: list[DurableRecord], reason: str) -> bool:
-        """Return True after the deadline, if the cluster has its minimum; the first call sets the deadline."""
+    def _wait_for_nodes_until_deadline(self, jobs: list[DurableRecord], reason: str) -> bool:
+        """Log the wait, without blocking; return True after the deadline if the cluster has its minimum.
+
+        The first call sets the deadline. If too few nodes are up by then, the next call sets another.
+        """
         ids = ", ".join(record.job.id for record in jobs)
         if self._deadline is None:
-            self._ready_s = READY_TIMEOUT_S + self._setup_seconds()
+            self._ready_s = READY_TIMEOUT_S + self._setup_timeout_s()
             self._deadline = self._clock() + self._ready_s
         if self._clock() >= self._deadline:
             self._deadline = self._last_reason = None

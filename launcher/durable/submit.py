@@ -16,7 +16,7 @@ from launcher.durable.requirements import notes
 from launcher.job_records.key_name import key_name
 from launcher.job_records.recorder import jobs_directory, user_name
 from launcher.job_records.records import JobRecord, JobState, new_job_id, now, without_values
-from launcher.lifecycle import print_notes
+from launcher.recorded_run import print_notes
 from launcher.spec import JobSpec
 
 UNIT_PROGRAM = (str(Path(__file__).with_name("__main__.py")), "unit")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from launcher.errors import UsageError
 from launcher.frameworks.framework import Framework, JobTopology
-from launcher.frameworks.orted.names import PROGRAM, RENDEZVOUS_TIMEOUT_S, agent_command, program, socket_name
+from launcher.frameworks.orted.names import HANDOFF_TIMEOUT_S, PROGRAM, agent_command, program, socket_name
 from launcher.spec import JobSpec, ProcessSpec
 from launcher.transport.ssh import client_command
 
@@ -34,7 +34,7 @@ def mpirun_command(job: JobSpec) -> tuple[str, ...]:
 def plan(job: JobSpec, topology: JobTopology) -> Sequence[tuple[ProcessSpec, ...]]:
     """Plan mpirun on the first node, and on each other node the process that waits for its daemon's command."""
     run_id = f"{topology.job_id}-{topology.restart_count}"
-    seconds = RENDEZVOUS_TIMEOUT_S + job.grace_s
+    seconds = HANDOFF_TIMEOUT_S + job.grace_s
     agent = agent_command(run_id, client_command(job.hosts[0]), seconds=seconds)
     if len(job.hosts) > 1 and len(str(PROGRAM).split()) > 1:
         raise UsageError(f"mpirun on several nodes needs a launcher whose path has no blanks, got {str(PROGRAM)!r}")

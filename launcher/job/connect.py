@@ -1,4 +1,4 @@
-"""Start a runner on each of the job's nodes, or on none of them."""
+"""Start runners on the job's nodes: `connect_all` needs every node, `connect_available` keeps those that answer."""
 
 import asyncio
 import os

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from bootstrap.contract import ARRIVING_NODES_FILE
 from launcher.errors import LaunchError, UsageError
-from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host
+from launcher.hosts.node_config import declared_nodes
 from launcher.job.connect import READY_TIMEOUT_S, close_connections, connect_available
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.framework_check import nodes_without_framework
@@ -35,7 +35,7 @@ JOIN_TIMEOUT_S = 60.0
 
 
 class RestartHostAllocator(Protocol):
-    """Allocation of the hosts of a restart among several jobs (launcher.job_queue.free_hosts)."""
+    """Allocation of the hosts of a restart among several jobs (launcher.job_queue.allocation)."""
 
     def order(self, job: JobSpec, listed: Sequence[Host]) -> tuple[list[Host], list[str]]:
         """Return the hosts to try, in order, and the reasons why others are left out."""
@@ -107,7 +107,7 @@ class ReachableNodes:
     """False if too few nodes were listed to connect to any."""
 
 
-class Deadline:
+class RejoinDeadline:
     """End of the wait for missing nodes: the setup's time counts only while a new node is on its way."""
 
     def __init__(self, policy: RestartPolicy, *, now: float) -> None:
@@ -141,7 +141,7 @@ def _describe_longest_wait(policy: RestartPolicy) -> str:
 async def gather_nodes(job: JobSpec, streams: Streams, allocator: RestartHostAllocator | None = None) -> ReachableNodes:
     """Connect to the first available hosts in the order of `allocator`: as many as requested, or fewer."""
     clock = asyncio.get_running_loop().time
-    deadline = Deadline(job.restart_policy, now=clock())
+    deadline = RejoinDeadline(job.restart_policy, now=clock())
     is_extra_attempt = False
     while True:
         # Nodes that the cluster no longer declares never come: look once at those that are up, without a wait.

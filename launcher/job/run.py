@@ -186,7 +186,7 @@ async def prepare_nodes(
         max_restarts=job.restart_policy.max_restarts,
     )
     idle_runners = [stays_idle and not connection.is_local for connection in connections]
-    specs = node_specs(framework, job, topology, cwd=cwd, stays_idle=idle_runners)
+    specs = node_specs(framework, job, topology, cwd=cwd, idle_runners=idle_runners)
     context.observer.on_running(
         {spec.host: [process.log for process in spec.processes] for spec in specs},
         restart_count=restart_count,
@@ -229,9 +229,12 @@ async def sync_files(
 
 
 def node_specs(
-    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, stays_idle: Sequence[bool]
+    framework: Framework, job: JobSpec, topology: JobTopology, *, cwd: str, idle_runners: Sequence[bool]
 ) -> list[NodeSpec]:
-    """Return each node's spec: the framework's processes, with the job's variables and GPUs."""
+    """Return each node's spec: the framework's processes, with the job's variables and GPUs.
+
+    `idle_runners` says for each node whether its runner waits for the next launch after a successful job.
+    """
     # Each node routes to a peer: rank 0's node to the second, all others to the first.
     first, other = topology.addresses[0], topology.addresses[min(1, len(topology.addresses) - 1)]
     return [
@@ -247,7 +250,7 @@ def node_specs(
             cwd=cwd,
             grace_s=job.grace_s,
             gpus=None if (gpus := select_gpus(job, job.hosts[node_rank])) is None else list(gpus),
-            stays_idle=stays_idle[node_rank],
+            stays_idle=idle_runners[node_rank],
         )
         for node_rank, processes in enumerate(framework.plan(job, topology))
     ]

@@ -3,20 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
 
 from launcher.errors import BusyError, LaunchError, QueueTimeoutError, UsageError
-from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import Host, first_and_others
+from launcher.hosts.node_config import declared_nodes
 from launcher.job.restarts import count_nodes, describe_hosts
+from launcher.job_queue.allocation import QueueContext, describe_choice, name_job
 from launcher.job_queue.free_hosts import select_free_nodes, with_allocation
-from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, jobs_overtaken_by, live_jobs, own_and_others
+from launcher.job_queue.queue import jobs_ahead_of, jobs_on_nodes_of, live_jobs, own_and_others
 from launcher.job_queue.queue_lock import locked_queue
-from launcher.job_records.lock import is_on_other_machine
-from launcher.job_records.records import JobRecord, JobState
 from launcher.output.notes import print_note
-from launcher.output.sink import Streams
 from launcher.spec import JobSpec, NodeRange, QueuePolicy
 from launcher.transport.protocol import FrameType
 
@@ -27,71 +23,6 @@ RETRY_S = 15.0
 
 Meanwhile the job takes other nodes, if enough are free.
 """
-
-
-class QueueObserver(Protocol):
-    """Recorder of the job's position in the queue (launcher.job_records.recorder)."""
-
-    def on_waiting(self, text: str, *, queue_position: int) -> None:
-        """Handle a change of the job's queue position, counted from 1; `text` describes it for the user."""
-
-    def on_allocated(self, job: JobSpec) -> None:
-        """Handle the allocation of the nodes of `job`: from now on the job owns them."""
-
-    def on_waiting_again(self) -> None:
-        """Handle the loss of the allocation: the job has to wait in the queue again."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueueContext:
-    """Context in which a job waits for its turn: the directory of its record, its outputs and its observer."""
-
-    job_id: str
-    jobs_dir: Path
-    """Directory of this machine's jobs."""
-    streams: Streams
-    observer: QueueObserver
-
-
-def select_nodes(job: JobSpec, job_id: str, *, jobs_dir: Path) -> JobSpec:
-    """Select the nodes of a job without --wait: free nodes if there are enough.
-
-    Raises LaunchError if an earlier job waits for its nodes, or has their GPUs: the nodes' own reports come too late
-    for a job that starts at the same moment as this one.
-    """
-    own_record, others = own_and_others(live_jobs(jobs_dir), job_id)
-    if own_record is None:
-        return job
-    # Jobs of other machines that share this home directory are known late; the nodes report them.
-    local = [record for record in others if not is_on_other_machine(record)]
-    # Another job may be waiting for the free nodes.
-    if job.has_gpus and not any(_waits_in_queue(record) for record in local):
-        job = select_free_nodes(job, own_record, local)
-    own_record = with_allocation(own_record, job)
-    if overtaken := jobs_overtaken_by(own_record, others):
-        raise LaunchError(
-            f"nothing started: {name_job(overtaken[0])} is waiting for these nodes (--wait queues the job behind it, "
-            "--force starts anyway)"
-        )
-    if job.has_gpus and (blocking := jobs_on_nodes_of(own_record, local)):
-        detail = f"{name_job(blocking[0])} has them"
-        advice = "--wait queues the job, --force starts anyway"
-        raise BusyError(f"nothing started: GPUs are in use ({advice}): {detail}", detail=detail)
-    return job
-
-
-def _waits_in_queue(record: JobRecord) -> bool:
-    return record.waits and not record.starting and record.state in (JobState.PENDING, JobState.WAITING)
-
-
-async def allocate_now(job: JobSpec, queue_context: QueueContext) -> JobSpec:
-    """Allocate the nodes of a job without --wait at once: record that the job has them. Return the job on its nodes."""
-    async with locked_queue(queue_context.jobs_dir):
-        chosen = job if job.force else select_nodes(job, queue_context.job_id, jobs_dir=queue_context.jobs_dir)
-        queue_context.observer.on_allocated(chosen)
-    if chosen.hosts != job.hosts:
-        await print_note(describe_choice(chosen, requested=job.hosts), queue_context.streams[FrameType.STDERR])
-    return chosen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,12 +143,6 @@ class Turn:
             await print_note(f"waiting, {text}", self._queue_context.streams[FrameType.STDERR])
 
 
-def describe_choice(job: JobSpec, *, requested: Sequence[Host]) -> str:
-    """Say on which nodes a job starts because other jobs have the first nodes, or the rest of the requested nodes."""
-    used = "the earlier hosts in the file" if len(job.hosts) == len(requested) else "the remaining nodes"
-    return f"starting on {describe_hosts(job.hosts, requested=requested)}, because other jobs are using {used}"
-
-
 def with_current_hosts(job: JobSpec, queue_policy: QueuePolicy) -> tuple[JobSpec, str]:
     """Return the job on its current nodes, and the reason why it cannot start there, empty if it can.
 
@@ -240,12 +165,6 @@ def with_current_hosts(job: JobSpec, queue_policy: QueuePolicy) -> tuple[JobSpec
         return job, ""
     policy = replace(job.restart_policy, min_nodes=min(job.restart_policy.min_nodes, len(hosts)))
     return replace(job.with_hosts(hosts), restart_policy=policy), ""
-
-
-def name_job(record: JobRecord) -> str:
-    """Describe a job by its id, its name and who started it: by the SSH key's name, because all may share a user."""
-    name = f" {record.name!r}" if record.name else ""
-    return f"job {record.id}{name} of {record.started_by or record.user}"
 
 
 def ordinal(number: int) -> str:

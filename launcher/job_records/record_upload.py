@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.contract import BUCKET_VARIABLE, JOBS_PREFIX, WORKER
-from launcher.hosts.node_region import chosen_region, node_region, read_node_config
+from launcher.hosts.node_config import chosen_region, node_region, read_node_config
 from launcher.job_records.records import RECORD_FILE
 
 TIMEOUT_S = 15.0

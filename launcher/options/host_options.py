@@ -8,8 +8,8 @@ from pathlib import Path
 from bootstrap.contract import GPU_COUNT_VARIABLE, WORKERS_FILE, WORKERS_PATH_VARIABLE
 from launcher.errors import UsageError
 from launcher.frameworks import LAUNCHED_BY_MPI, load_framework
-from launcher.hosts.cluster_size import declared_nodes
 from launcher.hosts.hostfile import LOCAL_HOST, MAX_SLOTS, Host, HostSource
+from launcher.hosts.node_config import declared_nodes
 from launcher.options.torchrun_options import AUTO_COUNTS, auto_ranks, parse_nnodes
 from launcher.options.wait_options import may_wait
 from launcher.spec import NodeRange

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 from bootstrap.contract import CONNECTION_IDLE_VARIABLE, GPU_COUNT_VARIABLE, MAX_GRACE_S, WORKERS_PATH_VARIABLE
 from launcher.errors import UsageError
 from launcher.frameworks import FRAMEWORKS, LAUNCHED_BY_MPI, load_framework
-from launcher.hosts.cluster_size import setup_seconds
 from launcher.hosts.hostfile import FORMS
+from launcher.hosts.node_config import setup_timeout_s
 from launcher.options.host_options import first_hosts, gpus_per_node, host_source_from, local_host
 from launcher.options.nested_launchers import find_nested_launcher, refuse_nested_launchers
 from launcher.options.program import build_program, command_args, launch_args, torchrun_command
@@ -271,7 +271,7 @@ def _restart_policy(options: argparse.Namespace, *, nodes: int) -> RestartPolicy
             minimum=0,
             maximum=MAX_SECONDS,
         ),
-        extra_setup_wait_s=setup_seconds() if options.rejoin_timeout is None else 0,
+        extra_setup_wait_s=setup_timeout_s() if options.rejoin_timeout is None else 0,
     )
 
 

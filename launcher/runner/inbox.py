@@ -1,4 +1,4 @@
-"""Parse the launcher's messages: requests about files, pieces of files, and finally the spec."""
+"""Parse the launcher's messages: requests, pieces of files, and finally the spec."""
 
 from _collections_abc import Iterator  # importing collections is slow
 

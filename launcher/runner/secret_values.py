@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bootstrap.contract import PYTORCH_PYTHON, SECRETS_PATTERN
 from launcher.errors import LaunchError
-from launcher.hosts.node_region import node_region
+from launcher.hosts.node_config import node_region
 
 TIMEOUT_S = 60.0
 ERROR = re.compile(r"\((\w+)\) when calling the \w+ operation[^:]*:\s*(.*)", re.DOTALL)

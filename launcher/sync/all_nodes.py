@@ -65,5 +65,9 @@ def _combine_errors(errors: Sequence[BaseException], *, total: int) -> BaseExcep
     defect = next((error for error in errors if not isinstance(error, LaunchError)), None)
     if defect is not None:
         return defect
-    causes = [error for error in errors if not (isinstance(error, RemoteError) and error.neighbor)] or errors[:1]
+    causes = [error for error in errors if not _only_lost_neighbor(error)] or errors[:1]
     return LaunchError(f"nothing started: {len(causes)} of {total} nodes: {merge_errors(causes)}")
+
+
+def _only_lost_neighbor(error: BaseException) -> bool:
+    return isinstance(error, RemoteError) and error.only_lost_neighbor

@@ -1,8 +1,8 @@
 """Encode the launcher's requests to a runner, between the greeting and the spec, and the runner's answers.
 
-A request is a line: ``sync``, whatever its operation, and a JSON object. The runner answers each with frames
-(FrameType.ANSWER of launcher.transport.protocol). The bytes of files follow their request in pieces: a line, ``data``
-and the number of bytes, then the bytes.
+A request is a line: ``request`` and a JSON object. The runner answers each with frames (FrameType.ANSWER of
+launcher.transport.protocol). The bytes of files follow their request in pieces: a line, ``data`` and the number of
+bytes, then the bytes.
 """
 
 import json

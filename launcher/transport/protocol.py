@@ -10,7 +10,7 @@ import struct
 
 GREETING = b"\0deeplearning-runner "
 """Start of the runner's output; it follows anything that a node's shell start-up files print."""
-PROTOCOL_VERSION = "9"
+PROTOCOL_VERSION = "10"
 """Version of frames and spec; raise it when a runner of another release would misunderstand them."""
 PREAMBLE = GREETING + PROTOCOL_VERSION.encode("ascii") + b"\n"
 
@@ -28,9 +28,9 @@ AFTER_GRACE_S = 10.0
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes of a command that cannot be run or does not exist (POSIX.1-2017, Shell, 2.8.2)."""
 HEARTBEAT = b"\n"
-REQUEST = b"sync "
+REQUEST = b"request "
 DATA = b"data "
-"""First words of the lines of requests of any kind and of their data; see launcher.transport.messages."""
+"""First words of the lines of requests and of their data; see launcher.transport.messages."""
 WAKE = b"again\n"
 """Line that wakes an idle runner, which then reports ready, or ends if its session is out of date."""
 

@@ -11,10 +11,10 @@ from launcher.transport.protocol import FrameType
 class RemoteError(NodeError):
     """A node could not carry out a request."""
 
-    def __init__(self, host: str, cause: str, *, neighbor: bool) -> None:
+    def __init__(self, host: str, cause: str, *, only_lost_neighbor: bool) -> None:
         super().__init__(host, cause)
-        self.neighbor = neighbor
-        """True if the node only lost its neighbor, whose own error explains the failure."""
+        self.only_lost_neighbor = only_lost_neighbor
+        """True if the cause is a lost neighbor, whose own error explains the failure."""
 
 
 async def call(connection: RunnerConnection, operation: str, **values: Any) -> Answer:
@@ -27,5 +27,5 @@ async def receive_answer(connection: RunnerConnection) -> Answer:
     """Return the next answer; RemoteError if it reports a failure."""
     answer = unpack_answer(await connection.receive(FrameType.ANSWER))
     if "error" in answer:
-        raise RemoteError(str(connection.host), answer["error"], neighbor=answer["neighbor"])
+        raise RemoteError(str(connection.host), answer["error"], only_lost_neighbor=answer["neighbor"])
     return answer

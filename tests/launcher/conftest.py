@@ -42,7 +42,7 @@ def patient_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     change_constants(
         copy,
         {
-            "frameworks/orted/rendezvous.MPIRUN_EXIT_TIMEOUT_S": 60.0,
+            "frameworks/orted/command_handoff.MPIRUN_EXIT_TIMEOUT_S": 60.0,
             "job_records/git.TIMEOUT_S": 60.0,
             "job_records/recorder.UPLOAD_AFTER_S": 600.0,
             "job_records/record_upload.TIMEOUT_S": 60.0,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import lifecycle, main
+from launcher import main, recorded_run
 from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.job_records.records import JobState, read_record
 from launcher.output.output_stream import OutputStream
@@ -45,7 +45,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from launcher.main import open_pool, parse_options
 parse_options(["--launcher", "local", "x"], environ={})
-print(sorted({"asyncio", "shutil", "ssl", "launcher.lifecycle"} & set(sys.modules)))
+print(sorted({"asyncio", "shutil", "ssl", "launcher.recorded_run"} & set(sys.modules)))
 """
     command = [sys.executable, "-I", "-S", "-c", program, str(LAUNCHER.parents[1])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -59,7 +59,7 @@ sys.path.insert(0, sys.argv[1])
 from launcher.main import import_asyncio, parse_options
 parse_options(["--launcher", "local", "python", "train.py"], environ={})
 import_asyncio()
-import launcher.lifecycle
+import launcher.recorded_run
 frameworks = {f"launcher.frameworks.{name}" for name in ("mxnet", "horovod", "horovod_store", "mpi")}
 print(sorted((frameworks | {"bootstrap.cluster.records", "launcher.runner.fast_imports", "ssl"}) & set(sys.modules)))
 """
@@ -79,9 +79,8 @@ def test_ctrl_c_before_the_job_begins_cancels_it(
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
     monkeypatch.setattr(asyncio, "run", interrupted)
     streams = {FrameType.STDOUT: OutputStream(1), FrameType.STDERR: OutputStream(2)}
-    assert (
-        lifecycle.run_recorded_job(JOB, recorder=JobRecorder(JOB, job_id="j", cwd="/"), cwd="/", streams=streams) == 130
-    )
+    recorder = JobRecorder(JOB, job_id="j", cwd="/")
+    assert recorded_run.run_recorded_job(JOB, recorder=recorder, cwd="/", streams=streams) == 130
     assert capfd.readouterr().err == "launch: stopped by SIGINT\n"
     record = read_record(jobs_directory() / "j")
     assert record is not None
@@ -93,7 +92,7 @@ def test_ctrl_c_before_the_signal_handlers_cancels_the_job(monkeypatch: pytest.M
         # Like asyncio.run on SIGINT from Python 3.11 on, while it has the handler.
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(lifecycle, "run_with_restarts", cancelled)
+    monkeypatch.setattr(recorded_run, "run_with_restarts", cancelled)
     recorder = JobRecorder(JOB, job_id="j", cwd="/")
-    failure = asyncio.run(lifecycle.run_until_signal(JOB, recorder=recorder, cwd="/", streams={}))
-    assert failure == lifecycle.stopped_by(signal.SIGINT)
+    failure = asyncio.run(recorded_run.run_until_signal(JOB, recorder=recorder, cwd="/", streams={}))
+    assert failure == recorded_run.stopped_by(signal.SIGINT)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from launcher.frameworks.orted.command_handoff import receive_command, run_command, send_command
 from launcher.frameworks.orted.remote_shell import hand_over
-from launcher.frameworks.orted.rendezvous import deliver, run_command, wait_for_command
 
 if __name__ == "__main__":
     program, name, seconds, *args = sys.argv[1:]
@@ -21,9 +21,9 @@ if __name__ == "__main__":
         if program == "agent":
             code = hand_over(name, args, seconds=float(seconds))
         elif program == "deliver":
-            code = deliver(name, sys.stdin.buffer.read(), seconds=float(seconds))
+            code = send_command(name, sys.stdin.buffer.read(), seconds=float(seconds))
         else:
-            code = run_command(wait_for_command(name, seconds=float(seconds)))
+            code = run_command(receive_command(name, seconds=float(seconds)))
     except OSError as error:
         sys.exit(f"launch: {program} {name}: {error}")
     sys.exit(code)

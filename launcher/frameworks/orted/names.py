@@ -10,7 +10,7 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 """Path of the programs, the same on all nodes, because every node runs the launcher's release."""
 
 
-RENDEZVOUS_TIMEOUT_S = 120.0
+HANDOFF_TIMEOUT_S = 120.0
 """Seconds that the programs wait for each other, besides the grace period of an earlier run's processes."""
 
 

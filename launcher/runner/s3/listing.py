@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from launcher.errors import LaunchError
-from launcher.hosts.node_region import chosen_region, node_region
+from launcher.hosts.node_config import chosen_region, node_region
 from launcher.runner.s3.denied import explain_denial, is_denied
 from launcher.runner.s3.throttling import is_throttled, pause, report
 

@@ -36,7 +36,7 @@ class Master:
             is_running=self.running.__contains__,
             reason_not_ready=lambda: self.reason,
             has_minimum=lambda: self.has_minimum,
-            setup_seconds=lambda: self.setup_s,
+            setup_timeout_s=lambda: self.setup_s,
             clock=lambda: self.now,
             save=mirror.update,
         )

@@ -20,8 +20,8 @@ from launcher.job_records.durable_state import durable_directory
 from launcher.job_records.job_lookup import all_jobs
 from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.job_records.records import JobState, write_record
-from launcher.lifecycle import run_recorded_job
 from launcher.paths import LOCK_FILE
+from launcher.recorded_run import run_recorded_job
 from launcher.subcommands import commands, stop
 from launcher.transport.protocol import FrameType
 from tests.launcher.durable.durable_jobs import Submit, durable_job
@@ -120,7 +120,7 @@ def test_stop_before_the_first_record_ends_the_job(
 ) -> None:
     """The stop sees no launcher yet, and the launcher has already checked whether the job is open."""
     monkeypatch.delenv("DEEPLEARNING_BUCKET", raising=False)
-    monkeypatch.setattr("launcher.lifecycle.run_until_signal", lambda *words, **values: pytest.fail("runs"))
+    monkeypatch.setattr("launcher.recorded_run.run_until_signal", lambda *words, **values: pytest.fail("runs"))
     record = submit("true")
     job, _ = durable_job("true", home=home)
     attempt = DurableAttempt(record.job.id, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.frameworks.orted import rendezvous
+from launcher.frameworks.orted.command_handoff import receive_command, send_command
 from launcher.frameworks.orted.names import socket_name
 from tests.launcher.ssh_cluster import (
     ADDRESSES,
@@ -80,7 +80,7 @@ def test_exit_code_is_mpiruns_when_a_daemon_has_failed(
 def short_mpirun_timeout_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the launcher, with little time for mpirun to notice that a daemon has ended."""
     copy = copy_launcher(tmp_path_factory.mktemp("short_mpirun_timeout_launcher"))
-    change_constants(copy, {"frameworks/orted/rendezvous.MPIRUN_EXIT_TIMEOUT_S": 0.25})
+    change_constants(copy, {"frameworks/orted/command_handoff.MPIRUN_EXIT_TIMEOUT_S": 0.25})
     return copy
 
 
@@ -116,20 +116,20 @@ def name() -> str:
     return f"launch-test-{os.urandom(8).hex()}"
 
 
-def test_deliver_waits_for_the_receiver(name: str) -> None:
+def test_sender_waits_for_the_receiver(name: str) -> None:
     codes: list[int] = []
-    bringing = threading.Thread(target=lambda: codes.append(rendezvous.deliver(name, b"x" * 300_000, seconds=30)))
+    bringing = threading.Thread(target=lambda: codes.append(send_command(name, b"x" * 300_000, seconds=30)))
     bringing.start()
-    assert rendezvous.wait_for_command(name, seconds=30) == "x" * 300_000
+    assert receive_command(name, seconds=30) == "x" * 300_000
     bringing.join(60)
     assert codes == [0]
 
 
 def test_waiting_for_a_command_that_never_arrives_times_out(name: str) -> None:
     with pytest.raises(TimeoutError, match=r"mpirun has sent no command within 0\.1 s"):
-        rendezvous.wait_for_command(name, seconds=0.1)
+        receive_command(name, seconds=0.1)
     with pytest.raises(ConnectionRefusedError):
-        rendezvous.deliver(name, b"true", seconds=0.1)
+        send_command(name, b"true", seconds=0.1)
 
 
 def test_command_goes_only_to_the_same_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_command_goes_only_to_the_same_user(name: str, monkeypatch: pytest.Monke
         listener.listen()
         monkeypatch.setattr(os, "getuid", lambda: 54321)
         with pytest.raises(PermissionError, match="another user's process waits there"):
-            rendezvous.deliver(name, b"true", seconds=30)
+            send_command(name, b"true", seconds=30)
         connection, _ = listener.accept()
         with connection:
             assert connection.recv(100) == b""
@@ -148,12 +148,12 @@ def test_command_comes_only_from_the_same_user(name: str, monkeypatch: pytest.Mo
     own, another = os.getuid(), iter([54321])
     monkeypatch.setattr(os, "getuid", lambda: next(another, own))
     taken: list[str] = []
-    taking = threading.Thread(target=lambda: taken.append(rendezvous.wait_for_command(name, seconds=60)))
+    taking = threading.Thread(target=lambda: taken.append(receive_command(name, seconds=60)))
     taking.start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as refused:
         wait_until(lambda: refused.connect_ex(f"\0{name}") == 0, "the receiver to listen", timeout_s=60)
         refused.settimeout(60)
         assert refused.recv(1) == b""
-    assert rendezvous.deliver(name, b"ours", seconds=60) == 0
+    assert send_command(name, b"ours", seconds=60) == 0
     taking.join(60)
     assert taken == ["ours"]

@@ -28,7 +28,7 @@ def failure_of(check: Any) -> Failure:
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (rpc.RemoteError("a", "ssm:/x: is not there", neighbor=False), FailureCause.REFUSAL),
+        (rpc.RemoteError("a", "ssm:/x: is not there", only_lost_neighbor=False), FailureCause.REFUSAL),
         (LaunchError("a: connection lost"), FailureCause.OTHER),
     ],
 )

@@ -1,6 +1,7 @@
 """Test how the launcher handles a node's frames, and its silence."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import cast
 
@@ -23,8 +24,18 @@ RANK = ProcessSpec(name="rank 0", label="0", command=("x",), environment={})
 class Runner:
     """Stands in for a connection whose frames the test chooses."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, frames: Iterable[Frame]) -> None:
         self.host = host
+        self._frames = frames
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        """Yield the frames, then end."""
+        for frame in self._frames:
+            yield frame
+
+    async def end_reason(self) -> str:
+        """Return why the connection ended."""
+        return "ended"
 
     def request_stop(self) -> None:
         """Take the request to end the processes."""
@@ -38,13 +49,11 @@ def stopped_node(
     async def end() -> NodeRun:
         spec = NodeSpec(job_id="j", host=str(host), processes=processes, environment={}, peer="127.0.0.1", cwd="/")
         missing_cwd = MissingCwd([host], cwd="/", stderr=log)
-        node = NodeRun(
-            cast(RunnerConnection, Runner(host)), spec, {FrameType.STDOUT: log, FrameType.STDERR: log}, missing_cwd
-        )
+        runner = Runner(host, [Frame(kind=kind, process=0, payload=payload) for kind, payload in answers])
+        streams = {FrameType.STDOUT: log, FrameType.STDERR: log}
+        node = NodeRun(cast(RunnerConnection, runner), spec, streams, missing_cwd)
         node.stop()
-        failure: asyncio.Future[Failure] = asyncio.get_running_loop().create_future()
-        for kind, payload in answers:
-            await node._on_frame(Frame(kind=kind, process=0, payload=payload), failure)
+        await node.follow(asyncio.get_running_loop().create_future())
         return node
 
     return asyncio.run(end())

@@ -16,10 +16,10 @@ from launcher.errors import LaunchError
 from launcher.frameworks import LAUNCHED_BY_MPI
 from launcher.hosts.hostfile import Host, HostSource
 from launcher.job import restarts
-from launcher.job_queue.free_hosts import HostAllocator, select_free_nodes
-from launcher.job_queue.turn import QueueContext, select_nodes
+from launcher.job_queue.allocation import HostAllocator, QueueContext, select_nodes
+from launcher.job_queue.free_hosts import select_free_nodes
 from launcher.job_records.records import JobRecord, JobState, write_record
-from launcher.lifecycle import run_in_queue
+from launcher.recorded_run import run_in_queue
 from launcher.spec import JobSpec, NodeRange, QueuePolicy, RestartPolicy
 from launcher.transport.protocol import FrameType
 from tests.launcher.example_job import JOB, RECORD

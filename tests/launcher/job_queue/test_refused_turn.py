@@ -7,7 +7,7 @@ import pytest
 
 from launcher.errors import BusyError
 from launcher.hosts.hostfile import Host
-from launcher.job_queue.turn import select_nodes
+from launcher.job_queue.allocation import select_nodes
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from tests.launcher.example_job import JOB
 

@@ -16,10 +16,11 @@ from launcher.hosts.hostfile import Host, HostSource
 from launcher.job.failure import Failure
 from launcher.job.gpu_check import check_gpus
 from launcher.job_queue import turn
-from launcher.job_queue.turn import QueueContext, with_current_hosts
+from launcher.job_queue.allocation import QueueContext
+from launcher.job_queue.turn import with_current_hosts
 from launcher.job_records.recorder import JobRecorder, jobs_directory, user_name
 from launcher.job_records.records import read_record
-from launcher.lifecycle import run_in_queue
+from launcher.recorded_run import run_in_queue
 from launcher.spec import JobSpec, NodeRange, QueuePolicy
 from launcher.transport.gpus_in_use import GpuProcess, GpusInUse
 from launcher.transport.protocol import FrameType

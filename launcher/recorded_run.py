@@ -1,4 +1,4 @@
-"""Run one job to completion: record it, forward signals, report the result."""
+"""Run one job from its record to its exit code: queue, signals, report; `launcher.job.run` does the runs."""
 
 import asyncio
 import signal
@@ -8,8 +8,8 @@ from dataclasses import replace
 from launcher.errors import BusyError, LaunchError
 from launcher.job.failure import Failure, FailureCause
 from launcher.job.run import JobContext, run_with_restarts
-from launcher.job_queue.free_hosts import HostAllocator
-from launcher.job_queue.turn import QueueContext, Turn, allocate_now
+from launcher.job_queue.allocation import HostAllocator, QueueContext, allocate_now
+from launcher.job_queue.turn import Turn
 from launcher.job_records.recorder import JobRecorder, jobs_directory
 from launcher.output.notes import PRINT_TIMEOUT_S, note, print_last_note
 from launcher.output.output_stream import OutputStream

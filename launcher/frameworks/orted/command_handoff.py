@@ -18,7 +18,7 @@ MPIRUN_EXIT_TIMEOUT_S = 5.0
 TAKEN = b"+"
 
 
-def deliver(name: str, command: bytes, *, seconds: float) -> int:
+def send_command(name: str, command: bytes, *, seconds: float) -> int:
     """Send `command` to the process that listens on the socket `name`; return 0 on success, else 1. Raises OSError."""
     with _connect(name, until=time.monotonic() + seconds) as connection:
         connection.sendall(command)
@@ -26,7 +26,7 @@ def deliver(name: str, command: bytes, *, seconds: float) -> int:
         return 0 if connection.recv(1) == TAKEN else 1
 
 
-def wait_for_command(name: str, *, seconds: float) -> str:
+def receive_command(name: str, *, seconds: float) -> str:
     """Listen on the socket `name` for a command from this user. Raises OSError, also if none arrives in time."""
     until = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
