@@ -242,7 +242,7 @@ def test_error_inside_is_one_line_and_exit_code_2(tmp_path: Path, line: str, err
 
 def test_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
     helped = inside(tmp_path, "--help").stdout
-    assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,block}")
+    assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,capacity-block}")
     assert "demo" not in helped
 
 
