@@ -107,7 +107,7 @@ class Reconciler:
                 elif self._has_room():
                     self._launches.begin_or_wait(instance_id)
                     self._start(instance)
-        booted = {instance_id for instance_id, node in self._nodes.items() if node.has_found_metadata()}
+        booted = {instance_id for instance_id, node in self._nodes.items() if node.has_requested_metadata()}
         self._launches.forget_others(desired.keys() - booted)
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
@@ -185,7 +185,7 @@ class Reconciler:
         if code == REBOOT_CODE:
             log.info("%s reboots", instance_id)
             self._restart(node)
-        elif code is not None and code > 0 and not node.has_found_metadata():
+        elif code is not None and code > 0 and not node.has_requested_metadata():
             reason = f"its container ended ({code}): {node.last_console_line()}"
             self._record_launch_failure(instance_id, reason, after=START_TIMEOUT_S)
             raise LocalError(reason)
@@ -193,7 +193,7 @@ class Reconciler:
             log.warning("%s powered off (%d)", instance_id, code)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
         elif self._launches.takes_longer_than(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
-            reason = f"it has not asked for its metadata for {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
+            reason = f"it has not requested its metadata in {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
             self._record_launch_failure(instance_id, reason, after=BOOT_TIMEOUT_S)
             raise LocalError(reason)
 
