@@ -17,7 +17,7 @@ from local.node import nvidia_smi
 from local.node.disks import create_disk, unmount_disk
 from local.node.inventory import Instance
 from local.storage.certificates import Authority
-from local.storage.on_node import EXPORTS, install_storage_client
+from local.storage.client_install import EXPORTS, install_storage_client
 
 log = logging.getLogger(__name__)
 BOOT = Path(__file__).with_name("boot.sh")
