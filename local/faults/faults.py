@@ -8,11 +8,10 @@ command line and to chaos plans.
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import boto3
-
 from local.control_plane.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
 from local.faults import api, disk, host, limits, network
+from local.faults.clients import client
 from local.faults.decorators import Arguments, fault, undoes
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_handle
@@ -60,12 +59,12 @@ class Faults:
     @fault("terminate", help="terminate a node through EC2", report="terminated {target}")
     def terminate(self, name: str) -> None:
         """Terminate a node through EC2, like a user of the console."""
-        boto3.client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
+        client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
 
     @fault("reboot", help="reboot a node through EC2", report="rebooted {target}")
     def reboot(self, name: str) -> None:
         """Reboot a node through EC2; it comes back with its disk and its addresses."""
-        boto3.client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
+        client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
 
     @fault("freeze", help="hang a node: nothing runs, nothing answers", report="froze {target}")
     def freeze(self, name: str) -> None:
