@@ -96,10 +96,10 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     parser = _parser_inside() if inside else _parser_outside()
     local_arguments, command = _split(arguments)
     options = parser.parse_args(local_arguments)
-    if bool(command) != (options.subcommand == "run") and options.subcommand != "enter":
-        parser.error(
-            "run needs -- COMMAND" if options.subcommand == "run" else f"{options.subcommand} takes no command"
-        )
+    if options.subcommand == "run" and not command:
+        parser.error("run needs -- COMMAND")
+    if command and options.subcommand not in ("run", "enter"):
+        parser.error(f"{options.subcommand} takes no command")
     options.command = command
     return options
 
