@@ -1,7 +1,7 @@
 """Run, enter, show and end the local AWS.
 
 python -m local image                        build the node image and print where it is
-python -m local run [--mxnet] -- COMMAND   run a command inside a fresh local AWS and return its exit code
+python -m local run [--mxnet] -- COMMAND     run a command inside a fresh local AWS and return its exit code
 python -m local shell                        open a shell inside a fresh local AWS, which ends with the shell
 python -m local demo NODES [--keep]          deploy NODES nodes inside a fresh local AWS, train on all of them, and
                                              destroy them, or with --keep leave the local AWS and its cluster up
@@ -14,7 +14,7 @@ local-aws status                             list its instances
 local-aws fault FAULT ...                    break something in it
 local-aws capacity TYPE ZONE N               limit the instances of a type in a zone
 local-aws quota QUOTA N                      set a vCPU quota of the account
-local-aws block                              buy a Capacity Block in it
+local-aws capacity-block                     buy a Capacity Block in it
 """
 
 import argparse
@@ -26,7 +26,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from local.commands import block, fault, limits
+from local.commands import capacity_block, fault, limits
 from local.commands.status import print_status
 from local.demo import parse_nodes
 from local.errors import LocalError, UsageError
@@ -40,7 +40,7 @@ from local.run.sandbox import run_directory, run_in_sandbox
 from local.run_dir import RUN_DIR_VARIABLE, current_run_dir
 
 OUTSIDE_ONLY = ("image", "run", "shell", "demo", "enter", "end")
-INSIDE_ONLY = ("fault", "block", *limits.SUBCOMMANDS)
+INSIDE_ONLY = ("fault", "capacity-block", *limits.SUBCOMMANDS)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,7 +55,7 @@ def _parser_inside() -> _Parser:
     subcommands.add_parser("status", help="list the instances of this local AWS")
     fault.add_arguments(subcommands.add_parser("fault", help="break something in it"))
     limits.add_arguments(subcommands.add_parser)
-    block.add_arguments(subcommands.add_parser("block", help="buy a Capacity Block in it"))
+    capacity_block.add_arguments(subcommands.add_parser("capacity-block", help="buy a Capacity Block in it"))
     return parser
 
 
@@ -96,10 +96,10 @@ def _parse(arguments: list[str], *, inside: str | None) -> argparse.Namespace:
     parser = _parser_inside() if inside else _parser_outside()
     local_arguments, command = _split(arguments)
     options = parser.parse_args(local_arguments)
-    if bool(command) != (options.subcommand == "run") and options.subcommand != "enter":
-        parser.error(
-            "run needs -- COMMAND" if options.subcommand == "run" else f"{options.subcommand} takes no command"
-        )
+    if options.subcommand == "run" and not command:
+        parser.error("run needs -- COMMAND")
+    if command and options.subcommand not in ("run", "enter"):
+        parser.error(f"{options.subcommand} takes no command")
     options.command = command
     return options
 
@@ -174,8 +174,8 @@ def _act(options: argparse.Namespace) -> int:
 def _act_inside(options: argparse.Namespace) -> int:
     if options.subcommand == "status":
         return print_status()
-    if options.subcommand == "block":
-        return block.run_command(options)
+    if options.subcommand == "capacity-block":
+        return capacity_block.run_command(options)
     if options.subcommand in limits.SUBCOMMANDS:
         return limits.run_command(current_run_dir(), options)
     return fault.run_command(Faults.current(), options)

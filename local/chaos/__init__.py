@@ -1,1 +1,1 @@
-"""Break a running cluster at random, and judge from outside whether it recovers."""
+"""Chaos tests in the local AWS: break a running cluster at random, and judge from outside whether it recovers."""

@@ -72,10 +72,10 @@ class JobFault:
 
 
 def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[JobFault, ...]:
-    """Draw three cases per fault, with every kind and every node in turn, in random order."""
+    """Draw faults of three cases each; kinds and nodes come in shuffled rounds, each of them once per round."""
     rng = random.Random(seed)  # noqa: S311  (repeatable on purpose)
     faults: list[JobFault] = []
-    kinds, targets = _in_turn(rng, KINDS), _in_turn(rng, node_indexes)
+    kinds, targets = _shuffled_rounds(rng, KINDS), _shuffled_rounds(rng, node_indexes)
     while missing := cases - sum(len(fault.cases) for fault in faults):
         policies = rng.sample(POLICIES, len(POLICIES))
         phases = rng.sample(PHASES, len(PHASES)) if missing < len(PHASES) else list(PHASES)
@@ -93,8 +93,8 @@ def draw_faults(seed: int, *, cases: int, node_indexes: Sequence[int]) -> tuple[
     return tuple(faults)
 
 
-def _in_turn(rng: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
-    """Yield all values in random order, again and again."""
+def _shuffled_rounds(rng: random.Random, values: Sequence[_Value]) -> Iterator[_Value]:
+    """Yield every value once per round, each round in a new random order."""
     while True:
         yield from rng.sample(values, len(values))
 

@@ -1,1 +1,1 @@
-"""The commands of ``local-aws``, which works inside a local AWS; local.__main__ parses its command line."""
+"""Commands of the local AWS: ``local-aws``, which works inside one; local.__main__ parses its command line."""

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, fault in FAULT_TYPES.items():
         if fault.on_command_line and fault.end is not None:
             _add_target(endings.add_parser(name, help=f"undo {name}"), fault.arguments)
-    subcommands.add_parser("heal", help="undo all that can be undone, everywhere")
+    subcommands.add_parser("undo-all", help="undo all that can be undone, everywhere")
 
 
 def _add_target(parser: argparse.ArgumentParser, arguments: Arguments) -> None:
@@ -115,9 +115,9 @@ def run_command(faults: Faults, options: argparse.Namespace) -> int:
 
 
 def _act(faults: Faults, options: argparse.Namespace) -> str:
-    if options.fault == "heal":
+    if options.fault == "undo-all":
         faults.undo_all()
-        return "healed all that can be undone"
+        return "undid all that can be undone"
     if options.fault == "end":
         return _end(faults, options)
     fault = FAULT_TYPES[options.fault]

@@ -33,7 +33,9 @@ def run_command(run_dir: Path, options: argparse.Namespace) -> int:
         return 0
     limit_capacity(run_dir, options.instance_type, options.zone, options.count, spot=options.spot)
     market = "spot" if options.spot else "On-Demand"
-    print(f"{options.zone} has room for {_format_count(options.count)} {market} instances of {options.instance_type}")
+    print(
+        f"{options.zone} has capacity for {_format_count(options.count)} {market} instances of {options.instance_type}"
+    )
     return 0
 
 

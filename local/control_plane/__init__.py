@@ -1,1 +1,1 @@
-"""Answer AWS's API: moto, extended by the behavior that it lacks. Nothing here starts a node (see ``data_plane``)."""
+"""Control plane of the local AWS: answer AWS's API with moto and what moto lacks. Nothing here starts a node."""

@@ -54,7 +54,7 @@ class ServiceError:
 
 
 # "Common Errors" or "Error handling" of each service's API reference.
-_THROTTLED: Final[Mapping[str, ServiceError]] = {
+_THROTTLING_ERRORS: Final[Mapping[str, ServiceError]] = {
     "ec2": ServiceError(status=503, code="RequestLimitExceeded", message="Request limit exceeded."),
     "s3": ServiceError(status=503, code="SlowDown", message="Please reduce your request rate."),
     "dynamodb": ServiceError(
@@ -63,7 +63,7 @@ _THROTTLED: Final[Mapping[str, ServiceError]] = {
         message="The level of configured provisioned throughput for the table was exceeded.",
     ),
 }
-_BROKEN: Final[Mapping[str, ServiceError]] = {
+_INTERNAL_ERRORS: Final[Mapping[str, ServiceError]] = {
     "ec2": ServiceError(status=500, code="InternalError", message="An internal error has occurred"),
     "s3": ServiceError(status=500, code="InternalError", message="We encountered an internal error. Please try again."),
     "dynamodb": ServiceError(status=500, code="InternalServerError", message="Internal server error"),
@@ -81,8 +81,8 @@ def service_error(kind: ApiFaultKind, service: str, *, query: bool) -> ServiceEr
     """Return the error that a fault injects; ``query`` means the query protocol, whose codes have no suffix."""
     if kind == "throttle":
         code = "Throttling" if query else "ThrottlingException"
-        return _THROTTLED.get(service, ServiceError(status=400, code=code, message="Rate exceeded"))
-    return _BROKEN.get(service, ServiceError(status=500, code="InternalFailure", message="Internal failure"))
+        return _THROTTLING_ERRORS.get(service, ServiceError(status=400, code=code, message="Rate exceeded"))
+    return _INTERNAL_ERRORS.get(service, ServiceError(status=500, code="InternalFailure", message="Internal failure"))
 
 
 def response(error: ServiceError, request: ApiRequest) -> Response:
@@ -130,16 +130,16 @@ class ApiFaults:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._read: tuple[int, int] | None = None
-        self._dice: dict[ApiFault, random.Random] = {}
+        self._file_version: tuple[int, int] | None = None
+        self._generators: dict[ApiFault, random.Random] = {}
 
     def response(self, request: ApiRequest, *, instance_id: str | None) -> Response | None:
         """Return an error for a node's request, or None to serve it."""
         self._refresh()
         if instance_id is None:
             return None
-        for fault, dice in self._dice.items():
-            if fault.matches(request.service, instance_id) and dice.random() < fault.fraction:
+        for fault, generator in self._generators.items():
+            if fault.matches(request.service, instance_id) and generator.random() < fault.fraction:
                 return response(service_error(fault.kind, request.service, query=request.is_query), request)
         return None
 
@@ -148,10 +148,11 @@ class ApiFaults:
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            self._read, self._dice = None, {}
+            self._file_version, self._generators = None, {}
             return
-        if self._read != (status.st_ino, status.st_mtime_ns):
-            old = self._dice
+        version = (status.st_ino, status.st_mtime_ns)
+        if self._file_version != version:
+            old = self._generators
             # Not for secrets: a run must be reproducible.
-            self._dice = {f: old.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
-            self._read = (status.st_ino, status.st_mtime_ns)
+            self._generators = {f: old.get(f) or random.Random(f.seed) for f in read_faults(self._path)}  # noqa: S311  (see above)
+            self._file_version = version

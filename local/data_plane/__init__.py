@@ -1,1 +1,1 @@
-"""Start, stop and connect nodes until containers, networks and firewalls match what the control plane reports."""
+"""Data plane of the local AWS: keep containers, networks and firewalls as its control plane reports them."""

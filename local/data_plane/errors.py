@@ -22,12 +22,12 @@ or something that this machine refuses. One instance must not stop the others.""
 
 
 class DataPlaneErrors:
-    """Errors of this pass and of the last one, by the name of what could not be updated."""
+    """Errors of the current pass and of the previous one, by the name of what could not be updated."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / FILE
-        self._last: dict[str, str] = {}
-        self._now: dict[str, str] = {}
+        self._previous: dict[str, str] = {}
+        self._current: dict[str, str] = {}
 
     @contextlib.contextmanager
     def recorded(self, name: str) -> Iterator[None]:
@@ -35,18 +35,18 @@ class DataPlaneErrors:
         try:
             yield
         except RETRIED_ERRORS as error:
-            self._now[name] = str(error) if isinstance(error, LocalError) else repr(error)
-            if self._last.get(name) != self._now[name]:
+            self._current[name] = str(error) if isinstance(error, LocalError) else repr(error)
+            if self._previous.get(name) != self._current[name]:
                 failure = "the pass failed" if name == RECONCILIATION else f"cannot update {name}"
-                log.warning("%s, will retry: %s", failure, self._now[name])
+                log.warning("%s, will retry: %s", failure, self._current[name])
 
     def end_pass(self) -> None:
         """Publish the errors of this pass, and forget those that did not recur."""
-        if self._now != self._last:
+        if self._current != self._previous:
             partial = self._file.with_name(f"{FILE}.partial")
-            partial.write_text(json.dumps(self._now))
+            partial.write_text(json.dumps(self._current))
             partial.rename(self._file)
-        self._last, self._now = self._now, {}
+        self._previous, self._current = self._current, {}
 
 
 def read_errors(run_dir: Path) -> Mapping[str, str]:

@@ -104,11 +104,11 @@ class Reconciler:
             with self._errors.recorded(instance_id):
                 if instance_id in self._nodes:
                     self._update(instance)
-                elif self._has_room():
+                elif self._may_boot_another():
                     self._launches.begin_or_wait(instance_id)
                     self._start(instance)
-        booted = {instance_id for instance_id, node in self._nodes.items() if node.has_found_metadata()}
-        self._launches.forget_others(desired.keys() - booted)
+        launched = {instance_id for instance_id, node in self._nodes.items() if node.has_requested_metadata()}
+        self._launches.forget_others(desired.keys() - launched)
         for instance_id, node in list(self._nodes.items()):
             with self._errors.recorded(instance_id):
                 self._handle_exit(node)
@@ -122,7 +122,7 @@ class Reconciler:
             for instance_id, node in self._nodes.items()
         )
 
-    def _has_room(self) -> bool:
+    def _may_boot_another(self) -> bool:
         """Return True if one more node may boot, counting what the booting nodes have not yet taken."""
         booting = self._count_booting()
         return booting < MAX_BOOTING and inotify_shortage(booting + 1) is None
@@ -180,20 +180,26 @@ class Reconciler:
         log.info("%s is gone", instance_id)
 
     def _handle_exit(self, node: Node) -> None:
-        """Restart a node that reboots; terminate one that powered off or never boots."""
+        """Restart a node that reboots; terminate one that powered off or cannot boot."""
         code, instance_id = node.exit_code(), node.instance.instance_id
         if code == REBOOT_CODE:
             log.info("%s reboots", instance_id)
             self._restart(node)
-        elif code is not None and code > 0 and not node.has_found_metadata():
+        elif code is not None and code > 0 and not node.has_requested_metadata():
             reason = f"its container ended ({code}): {node.last_console_line()}"
             self._record_launch_failure(instance_id, reason, after=START_TIMEOUT_S)
             raise LocalError(reason)
         elif code is not None:
             log.warning("%s powered off (%d)", instance_id, code)
             self._ec2.terminate_instances(InstanceIds=[instance_id])
-        elif self._launches.takes_longer_than(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
-            reason = f"it has not asked for its metadata for {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
+        else:
+            self._check_boot_timeout(node)
+
+    def _check_boot_timeout(self, node: Node) -> None:
+        """Terminate a node that takes too long to request its metadata; a frozen one cannot."""
+        instance_id = node.instance.instance_id
+        if self._launches.takes_longer_than(instance_id, BOOT_TIMEOUT_S) and not is_frozen(node.cgroup):
+            reason = f"it has not requested its metadata in {BOOT_TIMEOUT_S:.0f} s: {node.last_console_line()}"
             self._record_launch_failure(instance_id, reason, after=BOOT_TIMEOUT_S)
             raise LocalError(reason)
 

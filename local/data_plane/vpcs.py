@@ -22,8 +22,8 @@ FindMetadata = Callable[[str, str], metadata.Metadata | None]
 class Vpcs:
     """Keeps routers equal to an inventory, by VPC."""
 
-    def __init__(self, find: FindMetadata, exports: Exports) -> None:
-        self._find = find
+    def __init__(self, find_metadata: FindMetadata, exports: Exports) -> None:
+        self._find_metadata = find_metadata
         self._exports = exports
         self._routers: dict[str, tuple[Callable[[], None], ...]] = {}
         """Per VPC, the functions that stop the router's metadata service and name server."""
@@ -52,7 +52,7 @@ class Vpcs:
         try:
             vpc_network.create_router(vpc_id)
             stop_names = self._exports.start_names(vpc_id)
-            stop_metadata = metadata.start_server(vpc_id, functools.partial(self._find, vpc_id))
+            stop_metadata = metadata.start_server(vpc_id, functools.partial(self._find_metadata, vpc_id))
             self._routers[vpc_id] = (stop_metadata, stop_names)
         except BaseException:
             vpc_network.delete_router(vpc_id)

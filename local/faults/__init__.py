@@ -1,4 +1,4 @@
-"""Break things in a local AWS: nodes, their disks and network, the control plane.
+"""Faults of the local AWS: break its nodes, their disks and network, and its control plane.
 
 These are real faults of real nodes, caused from outside as a failing host, switch or service would cause them:
 

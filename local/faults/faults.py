@@ -8,11 +8,10 @@ command line and to chaos plans.
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import boto3
-
 from local.control_plane.api_faults import ApiFault, ApiFaultKind
 from local.errors import LocalError
-from local.faults import api, disk, limits, network, power
+from local.faults import api, disk, host, limits, network
+from local.faults.clients import client
 from local.faults.decorators import Arguments, fault, undoes
 from local.faults.node_indexes import members_by_cluster, resolve
 from local.faults.nodes import NodeHandle, all_nodes, node_handle
@@ -50,28 +49,28 @@ class Faults:
         """Return a cluster's instances by node index, as its nodes report them; empty before any has joined."""
         return members_by_cluster(self._run_dir).get(cluster, {})
 
-    # ---- the machine ----
+    # ---- host ----
 
     @fault("kill", help="end all of a node's processes at once, as when its host crashes", report="killed {target}")
     def kill(self, name: str) -> None:
         """End all processes abruptly, like a crash of the host; EC2 then shows the instance terminated."""
-        power.kill(self.node(name))
+        host.kill(self.node(name))
 
     @fault("terminate", help="terminate a node through EC2", report="terminated {target}")
     def terminate(self, name: str) -> None:
         """Terminate a node through EC2, like a user of the console."""
-        boto3.client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
+        client("ec2").terminate_instances(InstanceIds=[self.node(name).instance_id])
 
     @fault("reboot", help="reboot a node through EC2", report="rebooted {target}")
     def reboot(self, name: str) -> None:
         """Reboot a node through EC2; it comes back with its disk and its addresses."""
-        boto3.client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
+        client("ec2").reboot_instances(InstanceIds=[self.node(name).instance_id])
 
     @fault("freeze", help="hang a node: nothing runs, nothing answers", report="froze {target}")
     def freeze(self, name: str) -> None:
         """Hang the host: nothing runs, and nothing answers, not even a ping."""
         node = self.node(name)
-        power.freeze(node)
+        host.freeze(node)
         network.interrupt(network.FROZEN, network.link_element(node.link))
 
     @undoes("freeze")
@@ -79,12 +78,12 @@ class Faults:
         """Resume a frozen node."""
         node = self.node(name)
         network.restore(network.FROZEN, network.link_element(node.link))
-        power.thaw(node)
+        host.thaw(node)
 
     @fault("kill-agent", help="send SIGKILL to a node's agent", report="killed the agent of {target}")
     def kill_agent(self, name: str) -> None:
         """Send SIGKILL to the agent's process; systemd decides what happens next."""
-        power.kill_agent(self.node(name))
+        host.kill_agent(self.node(name))
 
     @fault(
         "spot-notice",
@@ -261,5 +260,5 @@ class Faults:
         limits.lift_limits(self._run_dir)
         self.end_storage_outage()
         for node in all_nodes(self._run_dir):
-            power.thaw(node)
+            host.thaw(node)
             disk.free(node)

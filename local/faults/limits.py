@@ -15,7 +15,7 @@ from local.control_plane.limits.limit_files import (
 
 
 def limit_capacity(run_dir: Path, instance_type: str, zone: str, count: int | None, *, spot: bool = False) -> None:
-    """Limit how many instances of a type fit in a zone; None lifts the limit."""
+    """Limit a zone's capacity for a type, running instances included; None lifts the limit."""
     file = run_dir / CAPACITY_FILE
     pool = CapacityPool(instance_type=instance_type, zone=zone, spot=spot)
     others = [capacity for capacity in read_capacities(file) if capacity.pool != pool]

@@ -1,7 +1,7 @@
 """Make routers drop packets.
 
 The rules are in the routers, in a separate table that precedes the firewall's: the rules that the data plane loads do
-not affect them, established connections are cut too, and healing only deletes the table.
+not affect them, established connections are cut too, and undoing all faults only deletes the table.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
-
 from local.errors import LocalError
+from local.faults.clients import client
 from local.faults.node_indexes import aliases, members_by_cluster, resolve
 
 ENDED_STATES = ("shutting-down", "terminated")
@@ -35,7 +34,7 @@ def find_target(run_dir: Path, name: str) -> FaultTarget:
 def describe_target(name: str, clusters: Mapping[str, Mapping[int, str]]) -> FaultTarget:
     instance_id = resolve(name, clusters)
     # A filter finds nothing where a list of ids would cause an error.
-    answer = boto3.client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
+    answer = client("ec2").describe_instances(Filters=[{"Name": "instance-id", "Values": [instance_id]}])
     instances = [instance for reservation in answer["Reservations"] for instance in reservation["Instances"]]
     if not instances:
         raise LocalError(f"no instance {instance_id}")

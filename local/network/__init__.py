@@ -1,1 +1,1 @@
-"""Give nodes interfaces, addresses and routes in their VPCs."""
+"""Network of the local AWS: give nodes interfaces, addresses and routes in their VPCs."""

@@ -17,7 +17,7 @@ from local.node import nvidia_smi
 from local.node.disks import create_disk, unmount_disk
 from local.node.inventory import Instance
 from local.storage.certificates import Authority
-from local.storage.on_node import EXPORTS, install_storage_client
+from local.storage.client_install import EXPORTS, install_storage_client
 
 log = logging.getLogger(__name__)
 BOOT = Path(__file__).with_name("boot.sh")
@@ -80,8 +80,8 @@ class Node:
         """Return the directory with everything that the node has written, as seen from outside."""
         return self.directory / "disk/upper"
 
-    def has_found_metadata(self) -> bool:
-        """Return True if its cloud-init has found the instance metadata; from then on, the node reports for itself."""
+    def has_requested_metadata(self) -> bool:
+        """Return True if its cloud-init has requested the metadata; from then on, the node reports for itself."""
         return (self.disk / "var/lib/cloud/instances" / self.instance.instance_id).exists()
 
     def last_console_line(self) -> str:

@@ -16,16 +16,20 @@ SIZE = "20G"
 FILE_SYSTEM = ("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "nodiscard,lazy_itable_init=1")
 """Options for a file system without a journal: it is never mounted again after a crash of this machine."""
 OPTIONS = "loop,discard,noinit_itable,nobarrier"
+IMAGES = "images"
+"""Directory of the images of nodes' disks, in the run's directory."""
+INSTANCE, BASE, COMPLETE = "instance", "base", "complete"
+"""Files of an image: its node, the image of that node, and, once it is complete, an empty file."""
 
 
 def create_disk(node_directory: Path) -> Path:
     """Create and mount a node's disk; return the directory for everything that the node writes."""
-    mounted, image = node_directory / "disk", node_directory / "disk.img"
+    mounted, backing_file = node_directory / "disk", node_directory / "disk.img"
     mounted.mkdir()
     for command in (
-        ["truncate", "--size", SIZE, str(image)],
-        [*FILE_SYSTEM, str(image)],
-        ["mount", "-n", "-o", OPTIONS, str(image), str(mounted)],
+        ["truncate", "--size", SIZE, str(backing_file)],
+        [*FILE_SYSTEM, str(backing_file)],
+        ["mount", "-n", "-o", OPTIONS, str(backing_file), str(mounted)],
     ):
         subprocess.run(command, check=True)
     # An overlay needs an upper and a work directory.
@@ -40,11 +44,6 @@ def unmount_disk(node_directory: Path) -> None:
     Nodes started later have a copy of the mount, which disappears when the directory is removed.
     """
     subprocess.run(["umount", "-n", "--quiet", "--lazy", node_directory / "disk"], check=False)
-
-
-IMAGES = "images"
-INSTANCE, BASE, COMPLETE = "instance", "base", "complete"
-"""Files of an image: its node, the image of that node, and, once it is complete, an empty file."""
 
 
 def request_image(run_dir: Path, image_id: str, *, instance_id: str, base: str) -> None:

@@ -225,6 +225,16 @@ def _interfaces(item: Mapping[str, Any]) -> tuple[Interface, ...]:
     return tuple(sorted(described, key=lambda interface: (interface.network_card_index, interface.device_index)))
 
 
+def _internet_address(
+    item: Mapping[str, Any], *, routes: Mapping[str, Mapping[str, Any]], nat_addresses: Mapping[str, str]
+) -> str | None:
+    """Return the address from which an instance's packets reach the internet; None without a default route."""
+    route = routes.get(item["SubnetId"], routes.get(item["VpcId"], {}))
+    if "NatGatewayId" in route:
+        return nat_addresses.get(route["NatGatewayId"])
+    return (item.get("PublicIpAddress") or None) if "GatewayId" in route else None
+
+
 def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Inventory:
     """Read the running instances and the security groups, with few calls."""
     subnets = ec2.describe_subnets()["Subnets"]
@@ -234,13 +244,6 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
         "Reservations"
     ]
     items: list[Mapping[str, Any]] = [dict(item) for reservation in reservations for item in reservation["Instances"]]
-
-    def internet_address(item: Mapping[str, Any]) -> str | None:
-        route = routes.get(item["SubnetId"], routes.get(item["VpcId"], {}))
-        if "NatGatewayId" in route:
-            return nat_addresses.get(route["NatGatewayId"])
-        return (item.get("PublicIpAddress") or None) if "GatewayId" in route else None
-
     instances, unreadable = [], set()
     for item in items:
         instance_id = item["InstanceId"]
@@ -248,7 +251,7 @@ def read_inventory(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Invent
             instance = _instance(
                 item,
                 prefix_length=prefix_lengths[item["SubnetId"]],
-                internet_address=internet_address(item),
+                internet_address=_internet_address(item, routes=routes, nat_addresses=nat_addresses),
                 target_state=target_states.get(instance_id),
             )
         except KeyError as error:

@@ -16,19 +16,22 @@ class StatusChecks:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._since: dict[str, float] = {}
+        self._hangs_since: dict[str, float] = {}
+        self._reported: set[str] = set()
 
     def newly_failed(self, instance_id: str, *, hangs: bool) -> bool:
         """Return True, once per hang, if an instance has hung too long; called in each pass."""
         if not hangs:
-            self._since.pop(instance_id, None)
+            self.forget(instance_id)
             return False
         now = self._monotonic()
-        if now - self._since.setdefault(instance_id, now) < IMPAIRED_S:
+        hung_s = now - self._hangs_since.setdefault(instance_id, now)
+        if hung_s < IMPAIRED_S or instance_id in self._reported:
             return False
-        self._since[instance_id] = float("inf")
+        self._reported.add(instance_id)
         return True
 
     def forget(self, instance_id: str) -> None:
-        """Forget an instance that is gone."""
-        self._since.pop(instance_id, None)
+        """Forget an instance that no longer hangs or is gone."""
+        self._hangs_since.pop(instance_id, None)
+        self._reported.discard(instance_id)

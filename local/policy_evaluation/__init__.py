@@ -1,1 +1,1 @@
-"""Evaluate IAM policies for the control plane (local.control_plane.authorization) and the data plane, without moto."""
+"""IAM policies of the local AWS: evaluate them without moto, for its control plane and its data plane."""

@@ -1,1 +1,1 @@
-"""Run a local AWS: its sandbox, what starts inside, and the shell in which a person works."""
+"""Runs of the local AWS: start one in its sandbox, enter it, and end it."""

@@ -110,6 +110,23 @@ def _wait_for_control_plane(process: subprocess.Popen[bytes], log_file: Path) ->
     raise TimeoutError(f"waited {START_TIMEOUT_S:.0f} s for the control plane at {USER_ENDPOINT}:\n{tail}")
 
 
+def _start_control_plane(run_dir: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the control plane, and wait until it answers. Raises TimeoutError."""
+    # Listen on every address of the sandbox's own network namespace: users connect by loopback, nodes by the internet.
+    options = ["--host", "0.0.0.0", "--port", str(API_PORT)]  # noqa: S104  (see above)
+    files = {
+        "--request-log": "log/requests.jsonl",
+        "--api-faults": api_faults.FILE,
+        "--changes": changes.FILE,
+        "--capacities": limit_files.CAPACITY_FILE,
+        "--quotas": limit_files.QUOTA_FILE,
+    }
+    options += [word for option, file in files.items() for word in (option, str(run_dir / file))]
+    process = _start("local.control_plane", *options, run_dir=run_dir, environment=environment)
+    _wait_for_control_plane(process, run_dir / "log/local.control_plane.log")
+    return process
+
+
 def _save_logs(run_dir: Path) -> None:
     """Copy the last run's logs to the cache, so that a failure can be examined afterwards."""
     saved = cache_dir() / "last-log"
@@ -125,17 +142,10 @@ def run_command(command: Sequence[str], *, run_dir: Path, cgroup: str, layers: s
     _mount_private_files(run_dir)
     variables = run_variables(run_dir)
     environment = without_user_variables(os.environ) | variables
-    requests = run_dir / "log" / "requests.jsonl"
-    # Listen on every address of the sandbox's own network namespace: users connect by loopback, nodes by the internet.
-    serving = ["--host", "0.0.0.0", "--port", str(API_PORT), "--request-log", str(requests)]  # noqa: S104  (see above)
-    serving += ["--api-faults", str(run_dir / api_faults.FILE), "--changes", str(run_dir / changes.FILE)]
-    serving += ["--capacities", str(run_dir / limit_files.CAPACITY_FILE)]
-    serving += ["--quotas", str(run_dir / limit_files.QUOTA_FILE)]
     vpc_network.create_internet()
-    control = _start("local.control_plane", *serving, run_dir=run_dir, environment=environment)
-    _wait_for_control_plane(control, run_dir / "log/local.control_plane.log")
-    data = _start("local.data_plane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
-    programs = {"local.control_plane": control, "local.data_plane": data}
+    control_plane = _start_control_plane(run_dir, environment)
+    data_plane = _start("local.data_plane", str(run_dir), cgroup, layers, run_dir=run_dir, environment=environment)
+    programs = {"local.control_plane": control_plane, "local.data_plane": data_plane}
     end_watching = Monitor(run_dir, programs=programs, warn=lambda line: print(line, file=sys.stderr)).start()
     announce(run_dir, checkout=REPOSITORY, variables=variables)
     try:

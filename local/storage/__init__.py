@@ -1,1 +1,1 @@
-"""Serve file systems to nodes: mount targets with an address and a name, and a directory behind each file system."""
+"""File systems of the local AWS: serve each from a directory, at mount targets with an address and a name."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from local.network import vpc_network
 from local.storage.certificates import Authority
+from local.storage.client_install import EXPORTS
 from local.storage.efs_server import start_efs_server
 from local.storage.lustre_server import start_lustre_server
 from local.storage.mount_targets import MountTarget
 from local.storage.name_server import start_name_server
-from local.storage.on_node import EXPORTS
 
 log = logging.getLogger(__name__)
 

@@ -63,7 +63,7 @@ class FakeCloud:
     gpus: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     cannot_start: str = ""
     exit_code: int | None = None
-    finds_metadata: bool = True
+    requests_metadata: bool = True
     """True if nodes get as far as requesting their metadata."""
     now: float = 1000.0
 
@@ -100,7 +100,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: set[str]) ->
             disk=tmp_path / "disk",
             cgroup=tmp_path / "cgroup",
             exit_code=lambda: cloud.exit_code,
-            has_found_metadata=lambda: cloud.finds_metadata,
+            has_requested_metadata=lambda: cloud.requests_metadata,
             last_console_line=lambda: "Failed to mount",
         )
 

@@ -77,7 +77,7 @@ def _launch(original: Any, group: FakeAutoScalingGroup, count: int, propagated_t
 
 
 def _launch_anywhere(group: FakeAutoScalingGroup, template: LaunchTemplate) -> None:
-    """Launch an instance where the group has the fewest; if EC2 has no room there, try its other subnets."""
+    """Launch an instance where the group has the fewest; if EC2 has no capacity there, try its other subnets."""
     count = Counter(instance_state.instance.subnet_id for instance_state in group.instance_states)
     subnets = sorted((group.vpc_zone_identifier or "").split(","), key=lambda subnet: count[subnet])
     shortage = None

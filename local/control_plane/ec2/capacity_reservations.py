@@ -1,7 +1,7 @@
 """Implement On-Demand Capacity Reservations, which moto lacks: create, describe, cancel, and launch into them.
 
 An instance of another type, zone, platform or tenancy, or in a placement group, does not fit in a reservation, and
-EC2's message is the same as for a full one.
+EC2's message is the same as for one without available capacity.
 """
 
 import secrets

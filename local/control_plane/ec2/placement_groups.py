@@ -1,6 +1,6 @@
 """Answer DescribePlacementGroups, which moto lacks, and delete no placement group that has instances.
 
-AWS: "Delete a placement group" (Amazon EC2 User Guide). Only stacks create groups here, and each has room.
+AWS: "Delete a placement group" (Amazon EC2 User Guide). Only stacks create groups here, and each has capacity.
 """
 
 from typing import Any, Final

@@ -30,7 +30,6 @@ SHORTAGES: Final = frozenset(
 )
 """Error codes after which an Auto Scaling group retries a launch, because it may succeed later."""
 _USING_CAPACITY: Final = ("pending", "running")
-_RESERVED: Final = ("capacity-block",)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -77,7 +76,7 @@ def _run_instances(original: Any, backend: EC2Backend, image_id: str, count: int
     data = template_data(backend, kwargs)
     market = market_type(kwargs, data)
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
-    if target or market in _RESERVED:
+    if target or market == "capacity-block":
         launched = original(backend, image_id, count, *others, **kwargs)
         _SOURCE.reserved |= {instance.id for instance in launched.instances}
         return launched
@@ -97,37 +96,28 @@ def _zone(backend: EC2Backend, named: Mapping[str, Any]) -> str:
     return str(named.get("placement") or f"{backend.region_name}a")
 
 
-def free_places(backend: EC2Backend, pool: CapacityPool) -> float:
-    """Return how many more instances of a type fit in a zone, on demand or spot; infinite where no limit is set."""
-    return _room(backend, _capacities(), pool)
+def available_capacity(backend: EC2Backend, pool: CapacityPool) -> float:
+    """Return how many more instances can be launched from a pool; infinite if it has no limit."""
+    limits = {capacity.pool: capacity.count for capacity in read_capacities(_SOURCE.path)}
+    if pool not in limits:
+        return float("inf")
+    return limits[pool] - sum(_pool(instance) == pool for instance in _capacity_users(backend))
 
 
 def _check_capacity(backend: EC2Backend, pool: CapacityPool, count: int) -> None:
-    capacities = _capacities()
-    if _room(backend, capacities, pool) >= count:
+    if available_capacity(backend, pool) >= count:
         return
     if pool.spot:
         message = "There is no Spot capacity available that matches your request."
         raise EC2ClientError("InsufficientInstanceCapacity", message)
     zones = zones_offering(backend.region_name, pool.instance_type)
-    others = [zone for zone in zones if _room(backend, capacities, replace(pool, zone=zone)) >= count]
+    others = [zone for zone in zones if available_capacity(backend, replace(pool, zone=zone)) >= count]
     short = f"We currently do not have sufficient {pool.instance_type} capacity in the Availability Zone you requested"
     message = f"{short} ({pool.zone}). Our system will be working on provisioning additional capacity."
     if others:
         advice = "by not specifying an Availability Zone in your request or choosing"
         message += f" You can currently get {pool.instance_type} capacity {advice} {', '.join(others)}."
     raise EC2ClientError("InsufficientInstanceCapacity", message)
-
-
-def _capacities() -> dict[CapacityPool, int]:
-    return {capacity.pool: capacity.count for capacity in read_capacities(_SOURCE.path)}
-
-
-def _room(backend: EC2Backend, capacities: Mapping[CapacityPool, int], pool: CapacityPool) -> float:
-    """Return how many more instances fit; infinite without a limit."""
-    if pool not in capacities:
-        return float("inf")
-    return capacities[pool] - sum(_pool(instance) == pool for instance in _capacity_users(backend))
 
 
 def _capacity_users(backend: EC2Backend) -> list[Instance]:

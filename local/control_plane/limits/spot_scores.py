@@ -1,7 +1,7 @@
-"""Answer GetSpotPlacementScores, which moto lacks: a score from 1 to 10 for each zone or region, from its free places.
+"""Answer GetSpotPlacementScores, which moto lacks: a score from 1 to 10 for each zone or region, by its capacity.
 
 AWS: "Spot placement score" (Amazon EC2 User Guide). Scores of fewer than three types are always low; AWS does not
-say how low, and here they are at most 3. AWS's own scores depend on more than free places, and do not promise capacity.
+say how low, and here they are at most 3. AWS's own scores depend on more than capacity, and do not promise any.
 """
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.responses.instances import InstanceResponse
 
-from local.control_plane.limits.capacity import free_places, zones_offering
+from local.control_plane.limits.capacity import available_capacity, zones_offering
 from local.control_plane.limits.limit_files import CapacityPool
 from local.control_plane.moto_patching import add
 
@@ -52,6 +52,6 @@ def _zone_scores(backend: EC2Backend, types: list[str], target: int) -> dict[str
         offered = [name for name in types if zone.name in zones_offering(backend.region_name, name)]
         if offered:
             pools = [CapacityPool(instance_type=name, zone=zone.name, spot=True) for name in offered]
-            room = sum(free_places(backend, pool) for pool in pools)
-            scores[zone.zone_id] = max(1, int(maximum * min(1.0, room / target)))
+            available = sum(available_capacity(backend, pool) for pool in pools)
+            scores[zone.zone_id] = max(1, int(maximum * min(1.0, available / target)))
     return scores

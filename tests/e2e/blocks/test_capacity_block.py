@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from local.commands.block import buy_block
+from local.commands.capacity_block import buy_capacity_block
 from local.run.user import USER_SETTINGS, User, deploy_arguments
 from tests.e2e.support.deployed_cluster import NODES
 from tests.e2e.support.durable_training import Training, now, wait_for_nodes
@@ -30,7 +30,7 @@ def buy(*, after: timedelta, usable: timedelta) -> tuple[str, datetime, datetime
     starts = datetime.min.replace(tzinfo=timezone.utc)
     starts += math.ceil((now() + after - starts) / minute) * minute
     ends = starts + usable + BEFORE_END
-    block = buy_block(USER_SETTINGS["instance_type"], count=NODES, starts=starts, ends=ends)
+    block = buy_capacity_block(USER_SETTINGS["instance_type"], count=NODES, starts=starts, ends=ends)
     return block, starts, starts + usable
 
 

@@ -36,7 +36,7 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
         user.write_ssh_config()
         workers = stack_outputs()["WorkerAutoScalingGroup"]
         wait_until(lambda: count_unhealthy(workers) >= 1, "a worker's replacement", timeout_s=FAILED_S, every_s=1.0)
-        user.output("local-aws", "fault", "heal")
+        user.output("local-aws", "fault", "undo-all")
         wait_until(
             lambda: user.ssh("deeplearning-master", "echo $DEEPLEARNING_WORKERS_COUNT").strip() == "2",
             "the worker",
@@ -48,7 +48,7 @@ def test_deploy_succeeds_without_the_worker_whose_replacement_joins_by_itself(us
         assert instances[2] in [instance["InstanceId"] for instance in group_instances(workers)]
         assert "deeplearning: 2 of 2 nodes, generation" in user.output("dlcluster", "status", "--cluster", STACK)
     finally:
-        user.output("local-aws", "fault", "heal")
+        user.output("local-aws", "fault", "undo-all")
         user.cdk("destroy", "--force")
 
 

@@ -130,7 +130,7 @@ def test_refused_calls_are_logged_by_the_agent_of_one_node(
     cluster.user.run("local-aws", "fault", fault, "dynamodb", "--node", "worker2")
     boto3.client("dynamodb").list_tables()
     wait_until(lambda: code in logged(), f"{code} in the agent's log", timeout_s=TIMEOUT_S)
-    cluster.user.run("local-aws", "fault", "heal")
+    cluster.user.run("local-aws", "fault", "undo-all")
     wait_until(lambda: "recovered from" in logged(), "the agent to recover", timeout_s=TIMEOUT_S)
     assert code not in others()
 

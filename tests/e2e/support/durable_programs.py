@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from local.faults.clients import client
-from local.storage.on_node import EXPORTS
+from local.storage.client_install import EXPORTS
 from tests.e2e.support.deployed_cluster import NODES, stack_outputs
 
 STEPS = 4000

@@ -56,7 +56,7 @@ def test_fault_of_one_node_is_ended_by_its_name(fault: str, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("line", "call"),
     [
-        ("heal", ("undo_all", (), {})),
+        ("undo-all", ("undo_all", (), {})),
         ("partition worker2", ("partition", ("i-worker2", None), {})),
         ("end partition worker2 master", ("end_partition", ("i-worker2", "i-master"), {})),
         ("spot-notice worker2", ("spot_notice", ("i-worker2",), {"seconds": 120.0})),
@@ -84,7 +84,7 @@ def test_fault_with_arguments_is_a_command(line: str, call: object) -> None:
     ("line", "output"),
     [
         ("kill worker2", "killed worker2 (i-worker2, 10.0.1.4)"),
-        ("heal", "healed all that can be undone"),
+        ("undo-all", "undid all that can be undone"),
         ("partition worker2", "isolated worker2 (i-worker2, 10.0.1.4) from everything"),
         (
             "end partition worker2 master",

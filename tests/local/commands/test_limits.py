@@ -29,7 +29,7 @@ def test_new_limit_replaces_one_of_the_same_pool_and_can_be_lifted(
 ) -> None:
     for line in ("p5.48xlarge us-east-1a 4", "p5.48xlarge us-east-1a 8 --spot", "p5.48xlarge us-east-1a 2"):
         assert call(monkeypatch, f"capacity {line}") == 0
-    assert capsys.readouterr().out.endswith("us-east-1a has room for 2 On-Demand instances of p5.48xlarge\n")
+    assert capsys.readouterr().out.endswith("us-east-1a has capacity for 2 On-Demand instances of p5.48xlarge\n")
     on_demand = Capacity(instance_type="p5.48xlarge", zone="us-east-1a", count=2)
     spot = replace(on_demand, count=8, spot=True)
     assert read_capacities(local_aws / CAPACITY_FILE) == (spot, on_demand)

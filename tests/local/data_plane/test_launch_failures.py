@@ -40,13 +40,13 @@ def test_failed_start_of_a_node_is_retried(cloud: FakeCloud, tmp_path: Path) -> 
     ("exit_code", "limit", "reason"),
     [
         (1, START_TIMEOUT_S, "its container ended (1): Failed to mount"),
-        (None, BOOT_TIMEOUT_S, "it has not asked for its metadata for 300 s: Failed to mount"),
+        (None, BOOT_TIMEOUT_S, "it has not requested its metadata in 300 s: Failed to mount"),
     ],
 )
-def test_node_that_never_reads_its_metadata_is_reported(
+def test_node_that_never_requests_its_metadata_is_reported(
     cloud: FakeCloud, tmp_path: Path, exit_code: int | None, limit: float, reason: str
 ) -> None:
-    cloud.finds_metadata, cloud.exit_code = False, exit_code
+    cloud.requests_metadata, cloud.exit_code = False, exit_code
     cloud.show(ONE)
     cloud.now += limit - 1
     cloud.show(ONE)
@@ -57,7 +57,7 @@ def test_node_that_never_reads_its_metadata_is_reported(
     assert read_failures(tmp_path) == {ONE.instance_id: reason}
 
 
-def test_node_that_has_read_its_metadata_may_boot_slowly(cloud: FakeCloud, tmp_path: Path) -> None:
+def test_node_that_has_requested_its_metadata_may_boot_slowly(cloud: FakeCloud, tmp_path: Path) -> None:
     cloud.show(ONE)
     cloud.now += 2 * BOOT_TIMEOUT_S
     cloud.show(ONE)

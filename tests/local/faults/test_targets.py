@@ -7,6 +7,7 @@ import moto
 import pytest
 
 from local.errors import LocalError
+from local.faults.clients import client
 from local.faults.targets import describe_target
 
 
@@ -22,7 +23,9 @@ def instance_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         run = boto3.client("ec2").run_instances(
             ImageId="ami-12c6146b", MinCount=1, MaxCount=1, PrivateIpAddress="172.31.0.9"
         )
+        client.cache_clear()
         yield run["Instances"][0]["InstanceId"]
+        client.cache_clear()
 
 
 def test_node_is_shown_with_its_index_its_instance_and_its_address(instance_id: str) -> None:

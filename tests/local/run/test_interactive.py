@@ -200,7 +200,7 @@ def test_kept_run_stays_up_when_its_command_fails() -> None:
     [
         (("enter", "zzz"), "error: no unique match for 'zzz'; running: "),
         (("demo", "abc"), "error: NODES must be a whole number, at least 1, got 'abc'\n"),
-        (("fault", "heal"), "error: fault works inside a local AWS only: make enter, then local-aws fault\n"),
+        (("fault", "undo-all"), "error: fault works inside a local AWS only: make enter, then local-aws fault\n"),
         (("explode",), "error: argument subcommand: invalid choice: 'explode' (choose from "),
         (("demo", "0"), "error: NODES must be a whole number, at least 1, got '0'\n"),
     ],
@@ -242,7 +242,7 @@ def test_error_inside_is_one_line_and_exit_code_2(tmp_path: Path, line: str, err
 
 def test_help_inside_knows_what_works_inside(tmp_path: Path) -> None:
     helped = inside(tmp_path, "--help").stdout
-    assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,block}")
+    assert helped.startswith("usage: local-aws [-h] {status,fault,capacity,quota,capacity-block}")
     assert "demo" not in helped
 
 

@@ -16,11 +16,11 @@ from bootstrap.shared_storage.target import TUNNEL_ADDRESS, StorageTarget
 from bootstrap.shared_storage.tunnel import Tunnel
 from local.storage import nfs_mount_helper
 from local.storage.certificates import Authority
+from local.storage.client_install import EXPORTS
 from local.storage.efs_server import PORT
 from local.storage.file_system_policy import admits
 from local.storage.mount_targets import MountTarget
 from local.storage.nfs_client.__main__ import EXPORTS as EXPORTS_ON_NODE
-from local.storage.on_node import EXPORTS
 from tests.local.instances import instance
 from tests.local.storage.policies import EVERYBODY, OF_ONE_ROLE, TLS_ONLY
 from tests.local.storage.storage_network import (

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from local.storage import lustre_mount_helper, lustre_server
+from local.storage.client_install import EXPORTS
 from local.storage.mount_targets import MountTarget
-from local.storage.on_node import EXPORTS
 from tests.local.instances import instance
 from tests.local.storage.storage_network import (
     VPC,

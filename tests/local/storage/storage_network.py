@@ -16,9 +16,9 @@ from local.data_plane.firewall import render_rules
 from local.network import vpc_network
 from local.network.addresses import NAME_SERVER_ADDRESS
 from local.node.inventory import Instance, Inventory, SecurityGroup, SecurityGroupRule
+from local.storage.client_install import EXPORTS
 from local.storage.exports import Exports
 from local.storage.mount_targets import MountTarget
-from local.storage.on_node import EXPORTS
 
 REPOSITORY: Final = Path(__file__).parents[3]
 VPC: Final = "vpc-1"

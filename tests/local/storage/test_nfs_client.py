@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from local.storage import nfs_mount_helper, on_node
+from local.storage import client_install, nfs_mount_helper
 from local.storage.exports import make_export_directory
 from local.storage.nfs_client.connection import ANSWER_VALID_S
 from local.storage.rpc import read_record, reply
@@ -85,7 +85,7 @@ class Node:
 
     def __init__(self, directory: Path, target: MountTarget) -> None:
         self._library = directory / "disk" / nfs_mount_helper.LIBRARY.lstrip("/")
-        on_node._install_nfs_client(self._library)
+        client_install._install_nfs_client(self._library)
         make_export_directory(directory, SYSTEM)
         self._target = target
         self._started: list[subprocess.Popen[str]] = []
@@ -98,7 +98,7 @@ class Node:
             "-euc",
             SET_UP,
             "",
-            str(directory / on_node.EXPORTS),
+            str(directory / client_install.EXPORTS),
         ]
         self._process = subprocess.Popen(own, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.commands import block as block_command
+from local.commands import capacity_block
 from local.control_plane.ec2.capacity_reservations import TERMINATED_BEFORE
 from local.errors import LocalError
 from tests.local.control_plane.harness import REGION, Aws, Group, Stacks
@@ -149,12 +149,12 @@ def test_account_has_at_most_256_instances_in_blocks_at_a_time(aws: Aws) -> None
 
 
 def test_local_aws_buys_a_block_in_the_zone_that_is_named(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_command, "client", aws.client)
+    monkeypatch.setattr(capacity_block, "client", aws.client)
     now = datetime.now(timezone.utc)
-    block = block_command.buy_block("c5.large", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}d")
+    block = capacity_block.buy_capacity_block("c5.large", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}d")
     assert described(aws, block)["AvailabilityZone"] == f"{REGION}d"
     with pytest.raises(LocalError, match=rf"^p6-b200\.48xlarge is not in {REGION}a, only in {REGION}c$"):
-        block_command.buy_block("p6-b200.48xlarge", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}a")
+        capacity_block.buy_capacity_block("p6-b200.48xlarge", count=1, starts=now, ends=now + HOUR, zone=f"{REGION}a")
 
 
 def test_cloud_control_describes_the_block_for_the_cdk(aws: Aws) -> None:

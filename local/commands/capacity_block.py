@@ -1,4 +1,4 @@
-"""Buy a Capacity Block in the current local AWS: ``local-aws block``."""
+"""Buy a Capacity Block in the current local AWS: ``local-aws capacity-block``."""
 
 import argparse
 import math
@@ -13,7 +13,7 @@ MAX_MINUTES = 60 * 24 * 182
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``local-aws block``."""
+    """Add the options of ``local-aws capacity-block``."""
     parser.add_argument("--type", default="c5.large", help="instance type; by default c5.large")
     parser.add_argument("--count", type=int, default=3, help="instances; by default 3")
     parser.add_argument("--zone", help="availability zone; by default the first that has the type")
@@ -36,7 +36,9 @@ def _minutes(text: str) -> float:
     return minutes
 
 
-def buy_block(instance_type: str, *, count: int, starts: datetime, ends: datetime, zone: str | None = None) -> str:
+def buy_capacity_block(
+    instance_type: str, *, count: int, starts: datetime, ends: datetime, zone: str | None = None
+) -> str:
     """Buy a block in a zone, by default the first that has the type; return its ID. Raises LocalError."""
     ec2 = client("ec2")
     offers = ec2.describe_capacity_block_offerings(
@@ -62,7 +64,7 @@ def run_command(options: argparse.Namespace) -> int:
     starts = (datetime.now(timezone.utc) + timedelta(minutes=options.start)).replace(second=0, microsecond=0)
     ends = starts + timedelta(minutes=options.length)
     try:
-        block = buy_block(options.type, count=options.count, starts=starts, ends=ends, zone=options.zone)
+        block = buy_capacity_block(options.type, count=options.count, starts=starts, ends=ends, zone=options.zone)
     except ClientError as error:
         raise LocalError(error.response["Error"]["Message"]) from None
     print(f"{block}  {options.count} x {options.type}, {starts:%Y-%m-%dT%H:%M:%SZ} to {ends:%Y-%m-%dT%H:%M:%SZ}")

@@ -1,4 +1,4 @@
-"""Break the machine below a node: kill it, hang it, kill its agent."""
+"""Break a node's host or its agent."""
 
 import contextlib
 import os
