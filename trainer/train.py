@@ -101,7 +101,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     """Train and write the final checkpoint; return on every rank once it is written."""
     # Data. Open it before loading the backend and connecting the ranks, so that a wrong path fails early.
     data = open_data(config)
-    config = replace(config, num_classes=config.num_classes or data.classes)
+    config = replace(config, num_classes=config.num_classes or data.num_classes)
 
     # Rank and world size, from torchrun's variables, MXNet's scheduler or Horovod.
     factory = backend_factory(config, os.environ)

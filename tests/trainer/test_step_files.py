@@ -82,7 +82,7 @@ def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None =
     """Train steps as this rank of several; return the files whose functions take part in them."""
     config = TrainConfig()
     dp = DataParallelGroup(rank=rank, world_size=RANKS)
-    network = perceptron(classes=DATA.classes, image_shape=DATA.image_shape)
+    network = perceptron(num_classes=DATA.num_classes, image_shape=DATA.image_shape)
     collective = Collective(world_size=RANKS, ring=ring)
     backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, collective=collective)
     saver = CheckpointManager(config, dp=dp, store=None)

@@ -51,7 +51,7 @@ class Dataset:
     train: Samples
     validation: Samples
     image_shape: ImageShape
-    classes: int
+    num_classes: int
     names: tuple[str, ...] = ()
     """Names of the classes, if the dataset has them."""
     versions: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Dataset:
     def describe_counts(self) -> str:
         """Describe the numbers of samples and classes."""
         train, validation = len(self.train.labels), len(self.validation.labels)
-        return f"{train} training and {validation} validation samples of {self.classes} classes"
+        return f"{train} training and {validation} validation samples of {self.num_classes} classes"
 
 
 def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> None:
@@ -80,7 +80,7 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
         )
 
 
-def make_dataset(train: InMemory, validation: InMemory, *, classes: int, source: object) -> Dataset:
+def make_dataset(train: InMemory, validation: InMemory, *, num_classes: int, source: object) -> Dataset:
     """Return both as a dataset, normalized by the training images' mean and standard deviation.
 
     Raises TrainerError with the ``source`` if images and labels do not match.
@@ -90,15 +90,17 @@ def make_dataset(train: InMemory, validation: InMemory, *, classes: int, source:
             raise TrainerError(f"{source} holds {len(samples.pixels)} images, but {len(samples.labels)} labels")
         if not len(samples.labels):
             raise TrainerError(f"{source} holds no images")
-        if samples.labels.max() >= classes:
-            raise TrainerError(f"{source} has the label {samples.labels.max()}, more than {classes} classes can have")
+        if samples.labels.max() >= num_classes:
+            raise TrainerError(
+                f"{source} has the label {samples.labels.max()}, more than {num_classes} classes can have"
+            )
     mean, std = _measure(train.pixels)
     _, channels, height, width = train.pixels.shape
     return Dataset(
         train=train,
         validation=validation,
         image_shape=(channels, height, width),
-        classes=classes,
+        num_classes=num_classes,
         mean=mean,
         std=std,
     )

@@ -36,7 +36,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
-    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    model = build(config.network, num_classes=config.resolved_num_classes, image_shape=config.input_shape)
     configured = configured_mode(config, model, device)
     flops_per_sample = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)

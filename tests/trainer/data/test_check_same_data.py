@@ -16,7 +16,7 @@ def make_labeled(*labels: int) -> Dataset:
     train, validation = (
         InMemory(pixels=np.zeros((len(own), 1, 2, 2), np.uint8), labels=np.array(own)) for own in (labels, (0, 1))
     )
-    return make_dataset(train, validation, classes=10, source="test")
+    return make_dataset(train, validation, num_classes=10, source="test")
 
 
 class OtherRanks:

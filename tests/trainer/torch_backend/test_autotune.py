@@ -106,7 +106,7 @@ def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> 
     output = next(message for message in caplog.messages if message.startswith("picked "))
     assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
     torch.manual_seed(0)
-    model = build(network, classes=10, image_shape=(1, 12, 12))
+    model = build(network, num_classes=10, image_shape=(1, 12, 12))
     assert all(np.array_equal(value, model.state_dict()[name].numpy()) for name, value in backend.weights().items())
 
 
@@ -114,7 +114,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     picked = ComputeMode(dtype="bfloat16", channels_last=True)
     first, second = (
         TorchBackend(
-            build("tests.trainer.networks:batch_norm_network", classes=10, image_shape=(3, 12, 12)),
+            build("tests.trainer.networks:batch_norm_network", num_classes=10, image_shape=(3, 12, 12)),
             SETTINGS,
             device=CPU,
             dp=DataParallelGroup(),
@@ -156,7 +156,7 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(TorchBackend, "broadcast_object", lambda *_, **__: encode(picked))
     monkeypatch.setattr("torch.distributed.broadcast", lambda *_, **__: None)
     backend = TorchBackend(
-        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        build("lenet", num_classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
         dp=DataParallelGroup(rank=1, world_size=2),
@@ -213,7 +213,7 @@ def test_measuring_leaves_the_next_mode_as_long_as_a_start(fails: bool, monkeypa
     monkeypatch.setattr(Collective, "all_reduce_max", lambda _, seconds, **__: seconds)
     if fails:
         monkeypatch.setattr("trainer.torch_backend.autotune._mean_step_seconds", fail)
-    network = build("tests.trainer.networks:perceptron", classes=10, image_shape=(1, 12, 12))
+    network = build("tests.trainer.networks:perceptron", num_classes=10, image_shape=(1, 12, 12))
     collective = Collective(world_size=2)
     seconds = autotuner(network, collective)._measure(
         DEFAULT_MODE, SETTINGS, dp=DataParallelGroup(world_size=2), collective=collective, timings=1
