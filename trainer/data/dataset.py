@@ -52,10 +52,10 @@ class Dataset:
     validation: Samples
     image_shape: ImageShape
     num_classes: int
-    names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     """Names of the classes, if the dataset has them."""
     versions: tuple[str, ...] = ()
-    """Versions of the files, if they are in S3: labels there are known only when they have been read."""
+    """ETags of the files in S3. Ranks compare them, because labels in S3 are known only once they have been read."""
     mean: tuple[float, ...] = (0.0,)
     """Mean of each channel, or of all, in pixel values."""
     std: tuple[float, ...] = (1.0,)
@@ -94,7 +94,7 @@ def make_dataset(train: InMemory, validation: InMemory, *, num_classes: int, sou
             raise TrainerError(
                 f"{source} has the label {samples.labels.max()}, more than {num_classes} classes can have"
             )
-    mean, std = _measure(train.pixels)
+    mean, std = _mean_and_std(train.pixels)
     _, channels, height, width = train.pixels.shape
     return Dataset(
         train=train,
@@ -106,7 +106,7 @@ def make_dataset(train: InMemory, validation: InMemory, *, num_classes: int, sou
     )
 
 
-def _measure(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _mean_and_std(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel, from integer sums, which are exact in any order."""
     axes = (0, 2, 3)
     count = pixels.size // pixels.shape[1]

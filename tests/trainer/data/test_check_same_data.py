@@ -70,9 +70,11 @@ def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: i
 
 def test_other_class_name_on_one_rank_is_reported() -> None:
     own = make_labeled(0, 1, 0)
-    others = OtherRanks(replace(own, names=("cat", "dog")))
+    others = OtherRanks(replace(own, class_names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
-        check_same_data(others, replace(own, names=("cat", "fox")), dp=DataParallelGroup(world_size=2), source="folder")
+        check_same_data(
+            others, replace(own, class_names=("cat", "fox")), dp=DataParallelGroup(world_size=2), source="folder"
+        )
 
 
 def test_other_file_in_s3_on_one_rank_is_reported() -> None:

@@ -32,7 +32,7 @@ def load_folder(directory: Path, image_shape: ImageShape) -> Dataset:
         _list(directory / "train", labels, image_shape),
         _list(directory / "val", {name: labels[name] for name in validation}, image_shape),
         num_classes=len(names),
-        names=tuple(names),
+        class_names=tuple(names),
     )
 
 
