@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = parse(sys.argv[1:] if arguments is None else arguments)
         check_launcher(config.framework, os.environ)
         config = choose_kv_store(config, os.environ)
-        # Until the rank is known; run() replaces it.
+        # Log without a rank until run() knows it.
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         signals = Signals()
         run(config, signals)
@@ -101,7 +101,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
     """Train and write the final checkpoint; return on every rank once it is written."""
     # Data. Open it before loading the backend and connecting the ranks, so that a wrong path fails early.
     data = open_data(config)
-    config = replace(config, num_classes=config.num_classes or data.classes)
+    config = replace(config, num_classes=config.num_classes or data.num_classes)
 
     # Rank and world size, from torchrun's variables, MXNet's scheduler or Horovod.
     factory = backend_factory(config, os.environ)
@@ -284,7 +284,7 @@ class Trainer:
         return epoch_batches(
             self.data.train,
             self.load_batch,
-            augmentation=Augmentation.of(self.config),
+            augmentation=Augmentation.from_config(self.config),
             dp=self.dp,
             global_batch_size=self.global_batch_size,
             seed=self.config.seed,
@@ -295,5 +295,5 @@ class Trainer:
 
     def end_of_epoch(self, *, resumed_at: int = 0) -> int:
         """Return the sample index at which an epoch ends; below the dataset's size if the last batch is dropped."""
-        dataset_size, drop = len(self.data.train.labels), self.config.last_batch == "drop"
-        return epoch_end(dataset_size, global_batch_size=self.global_batch_size, begin=resumed_at, drop=drop)
+        dataset_size, drop_last = len(self.data.train.labels), self.config.last_batch == "drop"
+        return epoch_end(dataset_size, global_batch_size=self.global_batch_size, begin=resumed_at, drop_last=drop_last)

@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from torch import nn
 
 IMAGE_SHAPE: Final = (1, 28, 28)
-CLASSES: Final = 10
+NUM_CLASSES: Final = 10
 HIDDEN: Final = (2000,) * 7
 
 
-def layers(*, classes: int, image_shape: tuple[int, int, int]) -> list[tuple[int, int]]:
+def layers(*, num_classes: int, image_shape: tuple[int, int, int]) -> list[tuple[int, int]]:
     """Return the inputs and outputs of each layer."""
-    return list(pairwise((prod(image_shape), *HIDDEN, classes)))
+    return list(pairwise((prod(image_shape), *HIDDEN, num_classes)))
 
 
-WEIGHTS: Final = sum((before + 1) * after for before, after in layers(classes=CLASSES, image_shape=IMAGE_SHAPE))
+WEIGHTS: Final = sum((before + 1) * after for before, after in layers(num_classes=NUM_CLASSES, image_shape=IMAGE_SHAPE))
 
 
-def in_torch(*, classes: int, image_shape: tuple[int, int, int]) -> "nn.Module":
+def in_torch(*, num_classes: int, image_shape: tuple[int, int, int]) -> "nn.Module":
     """Build it for PyTorch."""
     from torch import nn
 
     network = nn.Sequential(nn.Flatten())
-    for before, after in layers(classes=classes, image_shape=image_shape):
+    for before, after in layers(num_classes=num_classes, image_shape=image_shape):
         network.extend([nn.Linear(before, after), nn.ReLU()])
     # The scores have no activation.
     return network[:-1]
 
 
-def in_gluon(*, classes: int, image_shape: tuple[int, int, int]) -> "HybridBlock":
+def in_gluon(*, num_classes: int, image_shape: tuple[int, int, int]) -> "HybridBlock":
     """Build it for MXNet."""
     from mxnet import init
     from mxnet.gluon import nn
 
-    *first, (before, after) = layers(classes=classes, image_shape=image_shape)
+    *first, (before, after) = layers(num_classes=num_classes, image_shape=image_shape)
     network = nn.HybridSequential()
     network.add(nn.Flatten(), *(nn.Dense(out, in_units=inputs, activation="relu") for inputs, out in first))
     network.add(nn.Dense(after, in_units=before))

@@ -60,8 +60,8 @@ def main() -> int:
         log(f"error: no GPU on this machine that torch {torch.__version__} can use")
         return 1
     log(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, best of {options.rounds} rounds")
-    resnet50 = settings("resnet50", (3, 224, 224), classes=1000, batch=options.batch_size)
-    resnext110 = settings("resnext110", (3, 32, 32), classes=10, batch=4 * options.batch_size)
+    resnet50 = settings("resnet50", (3, 224, 224), num_classes=1000, batch=options.batch_size)
+    resnext110 = settings("resnext110", (3, 32, 32), num_classes=10, batch=4 * options.batch_size)
     best, best_timm = 0.0, 0.0
     for _ in range(options.rounds):
         best = max(best, StepBench(resnet50).speed())
@@ -94,7 +94,7 @@ def main() -> int:
     return 0
 
 
-def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: int) -> Any:
+def settings(network: str, shape: tuple[int, int, int], *, num_classes: int, batch: int) -> Any:
     """Return the settings of a run with torch.compile and bfloat16, the usual picks of --fast auto."""
     from trainer.config.settings import TrainConfig
 
@@ -102,7 +102,7 @@ def settings(network: str, shape: tuple[int, int, int], *, classes: int, batch: 
         network=network,
         dataset="synthetic",
         image_shape=shape,
-        num_classes=classes,
+        num_classes=num_classes,
         batch_size_per_node=batch,
         num_epochs=2,
         dtype="bfloat16",
@@ -144,7 +144,7 @@ class StepBench:
         self._backend = new_backend(config)
         self._batch: int = config.batch_size_per_node
         images = torch.randn((self._batch, *config.input_shape), device="cuda").to(memory_format=torch.channels_last)
-        targets = torch.randint(config.classes, (self._batch,), device="cuda")
+        targets = torch.randint(config.resolved_num_classes, (self._batch,), device="cuda")
         self._device_batch = DeviceBatch(images=images, targets=targets)
         self._labels = targets.cpu().numpy()
         self._run(WARM_UP)
@@ -219,12 +219,16 @@ def random_data(config: Any) -> Any:
     train_part, validation = (
         InMemory(
             pixels=generator.integers(256, size=(size, *config.input_shape), dtype=np.uint8),
-            labels=generator.integers(config.classes, size=size),
+            labels=generator.integers(config.resolved_num_classes, size=size),
         )
         for size in (count, config.batch_size_per_node)
     )
     return Dataset(
-        train=train_part, validation=validation, image_shape=config.input_shape, classes=config.classes, std=(64.0,)
+        train=train_part,
+        validation=validation,
+        image_shape=config.input_shape,
+        num_classes=config.resolved_num_classes,
+        std=(64.0,),
     )
 
 
@@ -254,7 +258,7 @@ def print_floor(config: Any, *, speed: float) -> None:
     from trainer.metrics.flops import find_peak
     from trainer.models import build
 
-    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    model = build(config.network, num_classes=config.resolved_num_classes, image_shape=config.input_shape)
     batch, device = config.batch_size_per_node, torch.cuda.get_device_name()
     work = work_of_step(model, (batch, *config.input_shape), width=2)
     workload = f"{config.network}: {work.operations / batch:.3g} operations, {work.bytes / batch:.3g} bytes per image"

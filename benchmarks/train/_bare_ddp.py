@@ -29,7 +29,7 @@ def main(network: str, bucket_mb: float) -> None:
     # The same layout as the bundled trainer's, so that everything else is compared.
     images = torch.randn(samples, *shape).to(memory_format=torch.channels_last)
     labels = torch.randint(10, (samples,))
-    network_ = build(network, classes=10, image_shape=shape)
+    network_ = build(network, num_classes=10, image_shape=shape)
     network_.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack this call
     # As PyTorch's "Performance Tuning Guide" and DistributedDataParallel's documentation advise for such a network:
     # no copy of the gradients beside the buckets, no broadcast of buffers, a graph that does not change, and buckets of

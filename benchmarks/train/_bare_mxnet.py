@@ -26,7 +26,7 @@ def main(network: str) -> None:
     generator = np.random.default_rng(0)
     images = generator.standard_normal((samples, *shape), np.float32)
     labels = generator.integers(10, size=samples)
-    model = build(network, classes=10, image_shape=shape)
+    model = build(network, num_classes=10, image_shape=shape)
     model.hybridize(static_alloc=True)
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     settings = {"learning_rate": 0.01, "momentum": 0.9, "wd": 0.0001}

@@ -24,7 +24,7 @@ def require_zones(props: ClusterProps, cdk_options: tuple[str, ...], *, cluster:
         raise UsageError(f"-c {ZONE} cannot be combined with up, which chooses it")
     if not props.zones:
         raise UsageError(
-            'cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"], or deploy in one zone: cdk deploy'
+            'cdk.json has no zones to choose from: add "zones": ["us-east-1a", "us-east-1b"], or cdk deploy in one zone'
         )
     if cluster not in (None, props.cluster_name):
         raise UsageError(f"cdk.json is for cluster {props.cluster_name}, not for --cluster {cluster}")

@@ -33,13 +33,13 @@ def test_speed_limit_follows_from_the_links(method: str, workers: int, images_pe
 def test_network_is_as_large_as_resnet_50() -> None:
     with torch.device("meta"):
         built, resnet = (
-            build(network, classes=classes, image_shape=shape)
-            for network, classes, shape in (
-                ("benchmarks.figure1._wide:in_torch", _wide.CLASSES, _wide.IMAGE_SHAPE),
+            build(network, num_classes=num_classes, image_shape=shape)
+            for network, num_classes, shape in (
+                ("benchmarks.figure1._wide:in_torch", _wide.NUM_CLASSES, _wide.IMAGE_SHAPE),
                 ("resnet50", 1000, (3, 224, 224)),
             )
         )
-        assert built(torch.empty(2, *_wide.IMAGE_SHAPE)).shape == (2, _wide.CLASSES)
+        assert built(torch.empty(2, *_wide.IMAGE_SHAPE)).shape == (2, _wide.NUM_CLASSES)
     weights, literature = (sum(parameter.numel() for parameter in model.parameters()) for model in (built, resnet))
     assert weights == _wide.WEIGHTS
     assert weights == pytest.approx(literature, rel=0.01)

@@ -37,7 +37,7 @@ def test_loop_over_jpeg_files_reads_every_image_in_each_epoch(monkeypatch: pytes
     monkeypatch.setattr(Files, "open", open_and_count)
     monkeypatch.setattr(gpu, "STEPS", 2)
     monkeypatch.setattr(gpu, "JPEG_STEPS", 2)
-    config = replace(settings("lenet", (3, 32, 32), classes=10, batch=8), dtype="float32", compile="0")
+    config = replace(settings("lenet", (3, 32, 32), num_classes=10, batch=8), dtype="float32", compile="0")
     speeds = loop_speeds(config)
     assert list(speeds) == ["resident", "memory", "jpeg"]
     assert all(speed > 0 for speed in speeds.values())

@@ -45,7 +45,7 @@ DIGITS = ("--num-epochs", "12", "--model-prefix", "net")
 def backend(device: torch.device, *, mode: ComputeMode = DEFAULT_MODE, network: str = "resnet20") -> TorchBackend:
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = False
-    model = build(network, classes=10, image_shape=SHAPE)
+    model = build(network, num_classes=10, image_shape=SHAPE)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.0001, is_deferred=device == GPU)
     return TorchBackend(model, settings, device=device, dp=DataParallelGroup(), mode=mode)
 

@@ -28,7 +28,7 @@ def make_numbered_samples() -> Dataset:
     """Return images of one pixel, which is the image's number."""
     pixels = np.arange(SAMPLES, dtype=np.uint8).reshape(-1, 1, 1, 1)
     samples = InMemory(pixels=pixels, labels=np.zeros(SAMPLES, np.int64))
-    return Dataset(train=samples, validation=samples, image_shape=(1, 1, 1), classes=1)
+    return Dataset(train=samples, validation=samples, image_shape=(1, 1, 1), num_classes=1)
 
 
 STEP_S = 0.5

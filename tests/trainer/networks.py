@@ -6,7 +6,7 @@ from torch import nn
 from trainer.models import cifar_resnet
 
 
-def batch_norm_network(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def batch_norm_network(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network with BatchNorm over many values per channel of a sample, and over one."""
     return nn.Sequential(
         nn.Conv2d(image_shape[0], 8, kernel_size=3, stride=2, bias=False),
@@ -18,56 +18,60 @@ def batch_norm_network(*, classes: int, image_shape: tuple[int, int, int]) -> nn
         nn.AdaptiveAvgPool2d(1),
         nn.BatchNorm2d(16),
         nn.Flatten(),
-        nn.Linear(16, classes),
+        nn.Linear(16, num_classes),
     )
 
 
-def resnet8(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def resnet8(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build the smallest ResNet for CIFAR."""
-    return cifar_resnet.build(8, classes=classes, image_shape=image_shape)
+    return cifar_resnet.build(8, num_classes=num_classes, image_shape=image_shape)
 
 
-def perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def perceptron(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network that is fast in any data type."""
     channels, height, width = image_shape
-    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, classes))
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 32), nn.Tanh(), nn.Linear(32, num_classes))
 
 
-def normalized_perceptron(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def normalized_perceptron(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network with BatchNorm that is fast in any data type."""
     channels, height, width = image_shape
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(channels * height * width, 32), nn.BatchNorm1d(32), nn.Tanh(), nn.Linear(32, classes)
+        nn.Flatten(),
+        nn.Linear(channels * height * width, 32),
+        nn.BatchNorm1d(32),
+        nn.Tanh(),
+        nn.Linear(32, num_classes),
     )
 
 
 class Viewing(nn.Module):
     """Uses view(), which fails with channels_last."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, num_classes: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(1, 4, kernel_size=3)
-        self.linear = nn.Linear(4 * 26 * 26, classes)
+        self.linear = nn.Linear(4 * 26 * 26, num_classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         scores: torch.Tensor = self.linear(self.convolution(images).view(len(images), -1))
         return scores
 
 
-def lazy(classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+def lazy(num_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))
 
 
 def wrong_class_count(image_shape: tuple[int, int, int]) -> nn.Module:
-    return perceptron(classes=3, image_shape=image_shape)
+    return perceptron(num_classes=3, image_shape=image_shape)
 
 
 class Pair(nn.Module):
     """Returns two tensors."""
 
-    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+    def __init__(self, *, num_classes: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
-        self.scores = perceptron(classes=classes, image_shape=image_shape)
+        self.scores = perceptron(num_classes=num_classes, image_shape=image_shape)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self.scores(images), images
@@ -76,9 +80,9 @@ class Pair(nn.Module):
 class Counting(nn.Module):
     """Counts its calls, and draws random numbers."""
 
-    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+    def __init__(self, *, num_classes: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
-        self.scores = perceptron(classes=classes, image_shape=image_shape)
+        self.scores = perceptron(num_classes=num_classes, image_shape=image_shape)
         self.calls = 0
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -87,8 +91,8 @@ class Counting(nn.Module):
         return scores + torch.rand_like(scores)
 
 
-def float64_weights(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    return perceptron(classes=classes, image_shape=image_shape).double()
+def float64_weights(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+    return perceptron(num_classes=num_classes, image_shape=image_shape).double()
 
 
 def weightless() -> nn.Module:
@@ -102,11 +106,13 @@ def nothing(**_: object) -> None:
 not_a_function = 3
 
 
-def extra_arguments(classes: int, width: int, *layers: int, dropout: float, depth: int = 3, **_: object) -> nn.Module:
+def extra_arguments(
+    num_classes: int, width: int, *layers: int, dropout: float, depth: int = 3, **_: object
+) -> nn.Module:
     raise NotImplementedError
 
 
-def dropout_and_batch_norm(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def dropout_and_batch_norm(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build a network with BatchNorm, which remembers earlier steps, and dropout, which draws random numbers."""
     return nn.Sequential(
         nn.Conv2d(image_shape[0], 16, kernel_size=3, stride=2, bias=False),
@@ -117,7 +123,7 @@ def dropout_and_batch_norm(*, classes: int, image_shape: tuple[int, int, int]) -
         nn.Linear(16 * ((image_shape[1] - 1) // 2) * ((image_shape[2] - 1) // 2), 64),
         nn.ReLU(),
         nn.Dropout(0.3),
-        nn.Linear(64, classes),
+        nn.Linear(64, num_classes),
     )
 
 
@@ -151,9 +157,9 @@ def as_in_timm(pretrained: bool = False, **kwargs: int) -> nn.Module:
 class Skipping(nn.Module):
     """Never uses one of its layers."""
 
-    def __init__(self, *, classes: int, image_shape: tuple[int, int, int]) -> None:
+    def __init__(self, *, num_classes: int, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
-        self.scores = perceptron(classes=classes, image_shape=image_shape)
+        self.scores = perceptron(num_classes=num_classes, image_shape=image_shape)
         self.skipped = nn.Linear(1, 1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:

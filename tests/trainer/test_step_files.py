@@ -20,7 +20,7 @@ from trainer.checkpoint.manager import CheckpointManager
 from trainer.config.settings import TrainConfig
 from trainer.data.synthetic import make_synthetic
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.reduce.reducers import Ring
+from trainer.distributed.reduce.reducers import Collective, Ring
 from trainer.progress import Progress
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.train import Trainer
@@ -82,8 +82,9 @@ def files_of_steps(settings: StepSettings, *, rank: int = 0, ring: Ring | None =
     """Train steps as this rank of several; return the files whose functions take part in them."""
     config = TrainConfig()
     dp = DataParallelGroup(rank=rank, world_size=RANKS)
-    network = perceptron(classes=DATA.classes, image_shape=DATA.image_shape)
-    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, ring=ring)
+    network = perceptron(num_classes=DATA.num_classes, image_shape=DATA.image_shape)
+    collective = Collective(world_size=RANKS, ring=ring)
+    backend = TorchBackend(network, settings, device=torch.device("cpu"), dp=dp, collective=collective)
     saver = CheckpointManager(config, dp=dp, store=None)
     loop = Trainer(backend=backend, data=DATA, config=config, dp=dp, global_batch_size=RANKS, checkpoints=saver)
     # The first steps load modules, which takes seconds under a profiler.

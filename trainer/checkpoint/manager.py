@@ -103,7 +103,7 @@ class CheckpointManager:
         """
         if shares_rank_0_directory:
             self._store = self._loaded = None
-        start = self._agree_on_position(backend, in_another_directory)
+        start = self._restore_or_start(backend, in_another_directory)
         self._loaded = None
         if start is None:
             return None
@@ -115,7 +115,7 @@ class CheckpointManager:
             self._best_accuracy = best.accuracy if best.is_known else None
         return start
 
-    def _agree_on_position(self, backend: Backend, in_another_directory: bool) -> Progress | None:
+    def _restore_or_start(self, backend: Backend, in_another_directory: bool) -> Progress | None:
         """Restore the checkpoint of the rank that is furthest ahead, or start a new run; None if it had completed."""
         marker = CompletionMarker() if self._store is None else self._store.marker()
         self._clear_job_of_earlier_marker(marker)

@@ -23,23 +23,23 @@ class DatasetInfo:
     """Numbers of channels that --image-shape may have; empty for any."""
     encoded: bool = False
     """True for encoded images of any size, which are decoded when they are read."""
-    classes: int | None = None
+    num_classes: int | None = None
     """Default: --num-classes, or the network's number, or the number in the files."""
     page: str = ""
     """Web page of the download."""
 
 
 DATASETS: Final[Mapping[str, DatasetInfo]] = {
-    "digits": DatasetInfo(image_shape=(1, 28, 28), resizable=True, classes=10),
+    "digits": DatasetInfo(image_shape=(1, 28, 28), resizable=True, num_classes=10),
     "mnist": DatasetInfo(
         image_shape=(1, 28, 28),
-        classes=10,
+        num_classes=10,
         page="http://yann.lecun.com/exdb/mnist/ or its mirror https://ossci-datasets.s3.amazonaws.com/mnist/",
     ),
     "fashion-mnist": DatasetInfo(
-        image_shape=(1, 28, 28), classes=10, page="https://github.com/zalandoresearch/fashion-mnist#get-the-data"
+        image_shape=(1, 28, 28), num_classes=10, page="https://github.com/zalandoresearch/fashion-mnist#get-the-data"
     ),
-    "cifar10": DatasetInfo(image_shape=(3, 32, 32), classes=10, page="https://www.cs.toronto.edu/~kriz/cifar.html"),
+    "cifar10": DatasetInfo(image_shape=(3, 32, 32), num_classes=10, page="https://www.cs.toronto.edu/~kriz/cifar.html"),
     "folder": DatasetInfo(resizable=True, channels=(1, 3), encoded=True),
     "recordio": DatasetInfo(resizable=True, channels=(1, 3), encoded=True),
     "synthetic": DatasetInfo(resizable=True),

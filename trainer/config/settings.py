@@ -24,7 +24,7 @@ from trainer.config.torch_settings import TorchSettings
 from trainer.errors import UsageError
 from trainer.models import NETWORKS, ImageShape, check_network
 
-DEFAULT_CLASSES: Final = 10
+DEFAULT_NUM_CLASSES: Final = 10
 """Number of classes of a user's own network, unless --num-classes or the dataset sets it."""
 NOT_DISTRIBUTED: Final = ("local", "device")
 FIXED_ON_RESUME: Final = (
@@ -85,7 +85,7 @@ class TrainConfig(LRSettings, TorchSettings):
     image_shape: ImageShape | None = None
     """Channels, height and width. Default: the dataset's, or the network's; see input_shape."""
     num_classes: int | None = None
-    """Number of classes. Default: the dataset's, or the network's; see classes."""
+    """Number of classes. Default: the dataset's, or the network's; see resolved_num_classes."""
     num_examples: int | None = None
     """Number of synthetic images. Default: 2,000, or as many as fit into 128 MiB."""
     augment: str = "auto"
@@ -177,11 +177,11 @@ class TrainConfig(LRSettings, TorchSettings):
         return DATASETS[self.dataset].image_shape or NETWORKS[self.network].image_shape
 
     @property
-    def classes(self) -> int:
-        """Return the number of classes; for encoded images, num_classes must be set first."""
+    def resolved_num_classes(self) -> int:
+        """Return the number of classes of the run; for encoded images, num_classes must be set first."""
         network = NETWORKS.get(self.network)
-        default = DEFAULT_CLASSES if network is None else network.default_classes
-        return self.num_classes or DATASETS[self.dataset].classes or default
+        default = DEFAULT_NUM_CLASSES if network is None else network.num_classes
+        return self.num_classes or DATASETS[self.dataset].num_classes or default
 
     @property
     def checkpoint_prefix(self) -> str:
@@ -212,9 +212,9 @@ class TrainConfig(LRSettings, TorchSettings):
             raise UsageError(
                 f"{self.network} takes images of at least {smallest}x{smallest}, {self.dataset} has {height}x{width}"
             )
-        if self.num_classes is not None and self.num_classes < max(1, data.classes or 1):
+        if self.num_classes is not None and self.num_classes < max(1, data.num_classes or 1):
             raise UsageError(
-                f"--num-classes must be at least {data.classes or 1} with {self.dataset}, got {self.num_classes}"
+                f"--num-classes must be at least {data.num_classes or 1} with {self.dataset}, got {self.num_classes}"
             )
         if self.num_examples is not None and (self.dataset != "synthetic" or self.num_examples < 1):
             raise UsageError(

@@ -39,7 +39,7 @@ class Augmentation:
     seed: int = 0
 
     @classmethod
-    def of(cls, config: TrainConfig) -> "Augmentation":
+    def from_config(cls, config: TrainConfig) -> "Augmentation":
         """Return the augmentation of these settings."""
         augmented = config.augmented
         return cls(

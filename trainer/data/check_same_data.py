@@ -23,7 +23,7 @@ def check_same_data(backend: AllReduces, data: Dataset, *, dp: DataParallelGroup
     checksums = Checksums(
         train_labels=zlib.crc32(data.train.labels.tobytes()),
         validation_labels=zlib.crc32(data.validation.labels.tobytes()),
-        class_names=zlib.crc32("/".join(data.names).encode()),
+        class_names=zlib.crc32("/".join(data.class_names).encode()),
         versions=zlib.crc32("/".join(data.versions).encode()),
     )
     if len(set(all_gather(backend, checksums, dp=dp))) > 1:

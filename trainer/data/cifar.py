@@ -18,7 +18,7 @@ from trainer.data.dataset import Dataset, InMemory, make_dataset
 from trainer.data.file_io import exists, read
 from trainer.errors import TrainerError
 
-CLASSES: Final = 10
+NUM_CLASSES: Final = 10
 IMAGE_SHAPE: Final = (3, 32, 32)
 IMAGE_BYTES: Final = 3 * 32 * 32
 TRAIN: Final = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -54,7 +54,7 @@ def load_cifar10(directory: Path) -> Dataset:
 
 def _load(find: Read, parse: Callable[[object, bytes], InMemory], source: object) -> Dataset:
     train, validation = (_join([parse(*find(name)) for name in names]) for names in (TRAIN, VALIDATION))
-    return make_dataset(train, validation, classes=CLASSES, source=source)
+    return make_dataset(train, validation, num_classes=NUM_CLASSES, source=source)
 
 
 def _join(parts: list[InMemory]) -> InMemory:

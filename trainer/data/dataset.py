@@ -51,11 +51,11 @@ class Dataset:
     train: Samples
     validation: Samples
     image_shape: ImageShape
-    classes: int
-    names: tuple[str, ...] = ()
+    num_classes: int
+    class_names: tuple[str, ...] = ()
     """Names of the classes, if the dataset has them."""
     versions: tuple[str, ...] = ()
-    """Versions of the files, if they are in S3: labels there are known only when they have been read."""
+    """ETags of the files in S3. Ranks compare them, because labels in S3 are known only once they have been read."""
     mean: tuple[float, ...] = (0.0,)
     """Mean of each channel, or of all, in pixel values."""
     std: tuple[float, ...] = (1.0,)
@@ -63,7 +63,7 @@ class Dataset:
     def describe_counts(self) -> str:
         """Describe the numbers of samples and classes."""
         train, validation = len(self.train.labels), len(self.validation.labels)
-        return f"{train} training and {validation} validation samples of {self.classes} classes"
+        return f"{train} training and {validation} validation samples of {self.num_classes} classes"
 
 
 def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> None:
@@ -80,7 +80,7 @@ def check_memory(image_shape: ImageShape, *, train: int, validation: int) -> Non
         )
 
 
-def make_dataset(train: InMemory, validation: InMemory, *, classes: int, source: object) -> Dataset:
+def make_dataset(train: InMemory, validation: InMemory, *, num_classes: int, source: object) -> Dataset:
     """Return both as a dataset, normalized by the training images' mean and standard deviation.
 
     Raises TrainerError with the ``source`` if images and labels do not match.
@@ -90,21 +90,23 @@ def make_dataset(train: InMemory, validation: InMemory, *, classes: int, source:
             raise TrainerError(f"{source} holds {len(samples.pixels)} images, but {len(samples.labels)} labels")
         if not len(samples.labels):
             raise TrainerError(f"{source} holds no images")
-        if samples.labels.max() >= classes:
-            raise TrainerError(f"{source} has the label {samples.labels.max()}, more than {classes} classes can have")
-    mean, std = _measure(train.pixels)
+        if samples.labels.max() >= num_classes:
+            raise TrainerError(
+                f"{source} has the label {samples.labels.max()}, more than {num_classes} classes can have"
+            )
+    mean, std = _mean_and_std(train.pixels)
     _, channels, height, width = train.pixels.shape
     return Dataset(
         train=train,
         validation=validation,
         image_shape=(channels, height, width),
-        classes=classes,
+        num_classes=num_classes,
         mean=mean,
         std=std,
     )
 
 
-def _measure(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _mean_and_std(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel, from integer sums, which are exact in any order."""
     axes = (0, 2, 3)
     count = pixels.size // pixels.shape[1]

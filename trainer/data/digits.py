@@ -14,7 +14,7 @@ from trainer.models import ImageShape
 DIRECTORY: Final = Path(__file__).resolve().parent / "bundled"
 FOR_TRAINING: Final = 1437
 """Number of training images; the other 360 are for validation. The files are in random order."""
-CLASSES: Final = 10
+NUM_CLASSES: Final = 10
 
 
 def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> Dataset:
@@ -33,7 +33,7 @@ def load_digits(image_shape: ImageShape, *, directory: Path = DIRECTORY) -> Data
     return make_dataset(
         InMemory(pixels=pixels[:FOR_TRAINING], labels=labels[:FOR_TRAINING]),
         InMemory(pixels=pixels[FOR_TRAINING:], labels=labels[FOR_TRAINING:]),
-        classes=CLASSES,
+        num_classes=NUM_CLASSES,
         source=directory,
     )
 

@@ -11,7 +11,7 @@ from trainer.data.file_io import exists
 from trainer.data.idx import read_idx
 from trainer.errors import TrainerError
 
-CLASSES: Final = 10
+NUM_CLASSES: Final = 10
 
 
 def load_mnist(directory: Path, *, name: str) -> Dataset:
@@ -20,7 +20,10 @@ def load_mnist(directory: Path, *, name: str) -> Dataset:
     Raises TrainerError if a file is damaged or missing; the message tells where to get it.
     """
     return make_dataset(
-        _read(directory, "train", name=name), _read(directory, "t10k", name=name), classes=CLASSES, source=directory
+        _read(directory, "train", name=name),
+        _read(directory, "t10k", name=name),
+        num_classes=NUM_CLASSES,
+        source=directory,
     )
 
 

@@ -24,7 +24,7 @@ OPENERS: Final[Mapping[str, Callable[[TrainConfig, Path], Dataset]]] = {
     "folder": lambda config, directory: load_folder(directory, config.input_shape),
     "recordio": lambda config, _: _open_recordio(config),
     "synthetic": lambda config, _: make_synthetic(
-        config.input_shape, classes=config.classes, samples=config.num_examples
+        config.input_shape, num_classes=config.resolved_num_classes, samples=config.num_examples
     ),
 }
 
@@ -43,9 +43,9 @@ def open_data(config: TrainConfig) -> Dataset:
         raise TrainerError(
             f"{config.dataset} with images of {format_value(config.input_shape)} does not fit into memory{reason}"
         ) from error
-    if config.num_classes is not None and config.num_classes < data.classes:
+    if config.num_classes is not None and config.num_classes < data.num_classes:
         raise UsageError(
-            f"--num-classes must be at least the {data.classes} of {config.dataset}, got {config.num_classes}"
+            f"--num-classes must be at least the {data.num_classes} of {config.dataset}, got {config.num_classes}"
         )
     return data
 

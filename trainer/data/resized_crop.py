@@ -16,8 +16,8 @@ RATIOS: Final = (3 / 4, 4 / 3)
 """Smallest and largest ratio of width to height."""
 ATTEMPTS: Final = 10
 """Number of parts drawn until one fits into the image; after that, take the largest centered part."""
-RESIZED_CROP: Final = 2
-"""Random stream of these crops, distinct from those of the sample order and of other augmentation."""
+RESIZED_CROP_STREAM: Final = 2
+"""Number of the random stream of these crops; the sample order and other augmentation draw from others."""
 
 
 class Box(NamedTuple):
@@ -38,7 +38,7 @@ class ResizedCrops:
 
     def box(self, sample: int, *, width: int, height: int) -> Box:
         """Return the part of a sample whose image has this size."""
-        numbers = np.random.default_rng([self.seed, self.epoch, sample, RESIZED_CROP]).random((ATTEMPTS, 4))
+        numbers = np.random.default_rng([self.seed, self.epoch, sample, RESIZED_CROP_STREAM]).random((ATTEMPTS, 4))
         for scale, ratio, x, y in numbers.tolist():
             area = width * height * (SCALES[0] + scale * (SCALES[1] - SCALES[0]))
             shape = math.exp(math.log(RATIOS[0]) + ratio * math.log(RATIOS[1] / RATIOS[0]))

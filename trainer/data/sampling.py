@@ -14,13 +14,13 @@ from trainer.distributed.data_parallel import DataParallelGroup
 Indices = NDArray[np.int64]
 
 
-def epoch_end(dataset_size: int, *, global_batch_size: int, begin: int = 0, drop: bool) -> int:
+def epoch_end(dataset_size: int, *, global_batch_size: int, begin: int = 0, drop_last: bool) -> int:
     """Return the sample index at which the epoch stops, if it resumes at ``begin``.
 
-    ``drop`` omits a smaller last batch, unless it is the only one.
+    ``drop_last`` omits a smaller last batch, unless it is the only one.
     """
     whole = begin + (dataset_size - begin) // global_batch_size * global_batch_size
-    return whole if drop and whole else dataset_size
+    return whole if drop_last and whole else dataset_size
 
 
 def global_batches(

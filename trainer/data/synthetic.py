@@ -30,7 +30,9 @@ NOISE: Final = 48
 """Largest noise, in either direction."""
 
 
-def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int | None = None, seed: int = 0) -> Dataset:
+def make_synthetic(
+    image_shape: ImageShape, *, num_classes: int = 10, samples: int | None = None, seed: int = 0
+) -> Dataset:
     """Generate ``samples`` training images and a fifth as many for validation; a seed always gives the same images.
 
     Raises TrainerError if the machine's memory is too small.
@@ -39,9 +41,9 @@ def make_synthetic(image_shape: ImageShape, *, classes: int = 10, samples: int |
     validation = max(1, train // 5)
     check_memory(image_shape, train=train, validation=validation)
     generator = np.random.default_rng(seed)
-    patterns = generator.standard_normal((classes, image_shape[0], COARSE, COARSE), np.float32)
+    patterns = generator.standard_normal((num_classes, image_shape[0], COARSE, COARSE), np.float32)
     parts = [_draw(patterns, image_shape, count, generator) for count in (train, validation)]
-    return make_dataset(*parts, classes=classes, source="synthetic")
+    return make_dataset(*parts, num_classes=num_classes, source="synthetic")
 
 
 def _draw(

@@ -11,7 +11,7 @@ WIDTH = 4096
 """Width of the two hidden linear layers."""
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build AlexNet for images of (channels, height, width), at least 63x63."""
     channels, height, width = image_shape
     layers = (
@@ -31,10 +31,10 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         nn.Flatten(),
     )
     inputs = 256 * _reduced_side(height) * _reduced_side(width)
-    return nn.Sequential(*layers, *classifier(inputs, classes=classes)).apply(start)
+    return nn.Sequential(*layers, *classifier(inputs, num_classes=num_classes)).apply(start)
 
 
-def classifier(inputs: int, *, classes: int) -> tuple[nn.Module, ...]:
+def classifier(inputs: int, *, num_classes: int) -> tuple[nn.Module, ...]:
     """Return the linear layers with dropout that AlexNet and VGG end with."""
     return (
         nn.Linear(inputs, WIDTH),
@@ -43,7 +43,7 @@ def classifier(inputs: int, *, classes: int) -> tuple[nn.Module, ...]:
         nn.Linear(WIDTH, WIDTH),
         nn.ReLU(),
         nn.Dropout(),
-        nn.Linear(WIDTH, classes),
+        nn.Linear(WIDTH, num_classes),
     )
 
 

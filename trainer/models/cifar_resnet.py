@@ -16,22 +16,22 @@ from torch.nn.functional import pad, relu
 WIDTHS: Final = (16, 32, 64)
 
 
-def resnet20(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def resnet20(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build ResNet-20."""
-    return build(20, classes=classes, image_shape=image_shape)
+    return build(20, num_classes=num_classes, image_shape=image_shape)
 
 
-def resnet110(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def resnet110(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build ResNet-110."""
-    return build(110, classes=classes, image_shape=image_shape)
+    return build(110, num_classes=num_classes, image_shape=image_shape)
 
 
-def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def build(layers: int, *, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build the network of 6n+2 ``layers`` for images of (channels, height, width), weights as in He et al. (2015b)."""
     blocks = (layers - 2) // 6
     stem = nn.Sequential(_convolution(image_shape[0], WIDTHS[0]), nn.BatchNorm2d(WIDTHS[0]), nn.ReLU())
     stages = [_stage(*channels, blocks) for channels in pairwise((WIDTHS[0], *WIDTHS))]
-    model = nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], classes))
+    model = nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], num_classes))
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

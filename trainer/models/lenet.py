@@ -6,7 +6,7 @@
 from torch import nn
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build LeNet for images of (channels, height, width), at least 16x16."""
     channels, height, width = image_shape
     layers = (
@@ -19,7 +19,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         nn.Flatten(),
         nn.Linear(50 * _reduced_side(height) * _reduced_side(width), 500),
         nn.Tanh(),
-        nn.Linear(500, classes),
+        nn.Linear(500, num_classes),
     )
     for layer in layers:
         if isinstance(layer, nn.Conv2d | nn.Linear):

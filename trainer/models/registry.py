@@ -33,7 +33,7 @@ class Network:
     """Function that builds it, as module:function."""
     image_shape: ImageShape
     """Shape of the images for which it was made; it also accepts others."""
-    default_classes: int = 10
+    num_classes: int = 10
     """Number of classes of the dataset for which it was made."""
     min_image_size: int
     """Smallest height and width that leave its last layer an input."""
@@ -45,13 +45,13 @@ NETWORKS: Final[Mapping[str, Network]] = {
     "resnet110": Network(reference="trainer.models.cifar_resnet:resnet110", image_shape=(3, 32, 32), min_image_size=8),
     "resnext110": Network(reference="trainer.models.resnext110:build", image_shape=(3, 32, 32), min_image_size=8),
     "resnet50": Network(
-        reference="trainer.models.resnet50:build", image_shape=(3, 224, 224), default_classes=1000, min_image_size=64
+        reference="trainer.models.resnet50:build", image_shape=(3, 224, 224), num_classes=1000, min_image_size=64
     ),
     "alexnet": Network(
-        reference="trainer.models.alexnet:build", image_shape=(3, 224, 224), default_classes=1000, min_image_size=63
+        reference="trainer.models.alexnet:build", image_shape=(3, 224, 224), num_classes=1000, min_image_size=63
     ),
     "vgg16": Network(
-        reference="trainer.models.vgg16:build", image_shape=(3, 224, 224), default_classes=1000, min_image_size=32
+        reference="trainer.models.vgg16:build", image_shape=(3, 224, 224), num_classes=1000, min_image_size=32
     ),
 }
 
@@ -64,18 +64,18 @@ def check_network(name: str) -> None:
         )
 
 
-def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module":
+def build(network: str, *, num_classes: int, image_shape: ImageShape) -> "nn.Module":
     """Build a network with new weights from torch's random numbers.
 
-    The network's function gets the keywords ``classes`` and ``image_shape`` (channels, height, width) that it takes, or
-    those of torchvision and timm, ``num_classes`` and ``in_chans``. Raises UsageError when there is no such function,
-    or it returns no nn.Module with parameters to train.
+    The network's function gets those of the keywords ``num_classes`` (also as ``classes``), ``image_shape`` (channels,
+    height, width) and ``in_chans`` (timm's name of the channels) that it takes. Raises UsageError when there is no such
+    function, or it returns no nn.Module with parameters to train.
     """
     # Imported late: a wrong option is reported without loading torch.
     from torch import nn
 
     reference = NETWORKS[network].reference if network in NETWORKS else network
-    model = call(reference, classes=classes, image_shape=image_shape)
+    model = call(reference, num_classes=num_classes, image_shape=image_shape)
     if not isinstance(model, nn.Module):
         raise UsageError(f"--network {network} must return a torch.nn.Module, got {type(model).__name__}")
     parameters = list(model.parameters())
@@ -88,7 +88,7 @@ def build(network: str, *, classes: int, image_shape: ImageShape) -> "nn.Module"
             f"--network {network}: weights must be torch.float32, got {others[0]}; --dtype sets the compute type"
         )
     if network not in NETWORKS:
-        check_logits(_logits_of_one(model, image_shape), network=network, classes=classes)
+        check_logits(_logits_of_one(model, image_shape), network=network, num_classes=num_classes)
     return model
 
 
@@ -102,25 +102,30 @@ def _logits_of_one(model: "nn.Module", image_shape: ImageShape) -> object:
     return None
 
 
-def check_logits(logits: object, *, network: str, classes: int) -> None:
+def check_logits(logits: object, *, network: str, num_classes: int) -> None:
     """Raise UsageError unless a network may return these logits for one image; None means unknown."""
     shape = getattr(logits, "shape", None)
-    if logits is not None and shape != (1, classes):
+    if logits is not None and shape != (1, num_classes):
         got = type(logits).__name__ if shape is None else f"shape {tuple(shape)}"
         raise UsageError(
-            f"--network {network} must return a score for each class, shape (images, {classes}), "
+            f"--network {network} must return a score for each class, shape (images, {num_classes}), "
             f"got {got} for one image"
         )
 
 
-def call(reference: str, *, classes: int, image_shape: ImageShape) -> object:
+def call(reference: str, *, num_classes: int, image_shape: ImageShape) -> object:
     """Call module:function with the keywords that it takes, and return the network that it builds.
 
     Raises UsageError when there is no such function, or it needs other arguments.
     """
     function = _find(reference)
     parameters = inspect.signature(function).parameters
-    offered = {"classes": classes, "image_shape": image_shape, "num_classes": classes, "in_chans": image_shape[0]}
+    offered = {
+        "num_classes": num_classes,
+        "classes": num_classes,
+        "image_shape": image_shape,
+        "in_chans": image_shape[0],
+    }
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     required = [
         name

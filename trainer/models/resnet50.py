@@ -18,7 +18,7 @@ EXPANSION: Final = 4
 """Width of a block's output over the width of its 3x3 convolution."""
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build ResNet-50 for images of (channels, height, width), at least 64x64."""
     first = nn.Sequential(
         nn.Conv2d(image_shape[0], 64, kernel_size=7, stride=2, padding=3, bias=False),
@@ -28,7 +28,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     )
     befores = (64, *(EXPANSION * width for width in WIDTHS))
     stages = [_stage(*sizes) for sizes in zip(befores, WIDTHS, BLOCKS, strict=False)]
-    head = nn.Linear(EXPANSION * WIDTHS[-1], classes)
+    head = nn.Linear(EXPANSION * WIDTHS[-1], num_classes)
     nn.init.normal_(head.weight, std=0.01)
     nn.init.zeros_(head.bias)
     return nn.Sequential(first, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)

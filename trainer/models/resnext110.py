@@ -25,13 +25,13 @@ BLOCKS: Final = 18
 EPSILON: Final = 2e-5
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build the network for images of (channels, height, width)."""
     input_norm = nn.BatchNorm2d(image_shape[0], eps=EPSILON)
     input_norm.weight.requires_grad = False  # MXNet's fix_gamma
     stem = nn.Sequential(input_norm, nn.Conv2d(image_shape[0], WIDTHS[0], kernel_size=3, padding=1, bias=False))
     stages = (_stage(WIDTHS[0], 16, stride=1), _stage(16, 32, stride=2), _stage(32, 64, stride=2))
-    model = nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], classes))
+    model = nn.Sequential(stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], num_classes))
     for module in model.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             # MXNet's example: Xavier(rnd_type="gaussian", factor_type="in", magnitude=2).

@@ -17,7 +17,7 @@ CONVOLUTIONS: Final = (2, 2, 3, 3, 3)
 """Convolutions of 3x3 before each pooling."""
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     """Build VGG-16 for images of (channels, height, width), at least 32x32."""
     channels, height, width = image_shape
     layers: list[nn.Module] = []
@@ -27,4 +27,4 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
         layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
     halvings = 2 ** len(WIDTHS)
     inputs = WIDTHS[-1] * (height // halvings) * (width // halvings)
-    return nn.Sequential(*layers, nn.Flatten(), *classifier(inputs, classes=classes)).apply(start)
+    return nn.Sequential(*layers, nn.Flatten(), *classifier(inputs, num_classes=num_classes)).apply(start)

@@ -65,7 +65,7 @@ def create_backend(
     [store] = joined_stores
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)
-    network = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    network = build(config.network, num_classes=config.resolved_num_classes, image_shape=config.input_shape)
     if config.effective_kv_store == "dist_async":
         return dist_async.create(
             network, config=config, store=store, world=world, watchdog=watchdog, learning_rate=learning_rate

@@ -51,7 +51,7 @@ def create_backend(
     log.info("%s device=cpu threads=%s", describe_process(os.environ), os.environ.get("OMP_NUM_THREADS", "all"))
     seed(config.seed)
     return GluonBackend(
-        build(config.network, classes=config.classes, image_shape=config.input_shape),
+        build(config.network, num_classes=config.resolved_num_classes, image_shape=config.input_shape),
         collective=HorovodCollective(watchdog),
         learning_rate=learning_rate,
         momentum=config.momentum,

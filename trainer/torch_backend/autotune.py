@@ -12,27 +12,26 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import torch
 from torch import nn
 
-from trainer.backend import Backend, TrainingState
+from trainer.backend import Backend
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
+from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT
 from trainer.distributed.world import World
 from trainer.errors import TrainerError, first_line
 from trainer.models import ImageShape
-from trainer.timeouts import RENDEZVOUS_TIMEOUT_S
-from trainer.torch_backend.compute_mode import DTYPES, ComputeMode, has_convolutions
+from trainer.torch_backend.backend import StepSettings, TorchBackend
+from trainer.torch_backend.compute_mode import ComputeMode, has_convolutions
 from trainer.torch_backend.device_loader import DeviceBatch
 
 log = logging.getLogger(__name__)
 
-MODE_KEY: Final = "method"
-"""Key of the mode in a checkpoint; predates the term "mode", and is kept for old checkpoints."""
 MAX_TIME_RATIO: Final = 0.97
 """Largest step time, relative to the best so far, that keeps a choice; each choice rounds differently."""
 WARMUP_STEPS: Final = 3
@@ -56,53 +55,69 @@ class Candidates:
     compile_modes: Sequence[str]
 
 
-def make_autotuner(
-    config: TrainConfig,
-    configured: ComputeMode,
-    model: nn.Module,
-    *,
-    make_local_backend: Callable[..., Backend],
-    make_distributed_backend: Callable[..., Backend],
-    collective: Collective,
-    world: World,
-    device: torch.device,
-) -> Callable[[], ComputeMode] | None:
-    """Return a function that picks the same mode on all ranks; None if the settings leave nothing open.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Autotuner:
+    """Measures steps of this run's network. All ranks call it at the same time."""
 
-    A local backend does not communicate; a distributed one sums its gradients over all ranks.
-    """
-    if not config.needs_autotune:
-        return None
-    # A backend moves and changes its network, so give each a copy.
-    untouched = copy.deepcopy(model)
-    measure = partial(
-        measure_step,
-        samples=max(1, config.samples_per_node_per_step // world.local_world_size),
-        image_shape=config.input_shape,
-        device=device,
-    )
+    config: TrainConfig
+    settings: StepSettings
+    configured: ComputeMode
+    model: nn.Module
+    """A copy of the network, because a backend moves and changes its own."""
+    device: torch.device
+    world: World
+    dp: DataParallelGroup
+    collective: Collective
 
-    def measure_on_all_ranks(mode: ComputeMode) -> float:
-        if collective.is_distributed:
-            # Try it without communication first: if one rank failed in the middle of a step, the others would wait.
-            seconds = measure(mode, make=lambda: make_local_backend(copy.deepcopy(untouched), mode=mode), timings=1)
-            if math.isinf(collective.all_reduce_max(seconds, device=device)):
-                return math.inf
-        return collective.all_reduce_max(
-            measure(mode, make=lambda: make_distributed_backend(copy.deepcopy(untouched), mode=mode), timings=TIMINGS),
-            device=device,
-        )
-
-    def autotune() -> ComputeMode:
+    def pick_mode(self) -> ComputeMode:
+        """Return the fastest mode, the same on all ranks."""
         started = time.monotonic()
         return pick_mode(
-            find_candidates(config, configured, model, device=device),
-            measure_on_all_ranks,
-            elapsed_s=lambda: collective.all_reduce_max(time.monotonic() - started, device=device),
-            level=logging.DEBUG if world.rank else logging.INFO,
+            find_candidates(self.config, self.configured, self.model, device=self.device),
+            self._measure_on_all_ranks,
+            elapsed_s=lambda: self._largest(time.monotonic() - started),
+            level=logging.DEBUG if self.world.rank else logging.INFO,
         )
 
-    return autotune
+    def _measure_on_all_ranks(self, mode: ComputeMode) -> float:
+        """Return the seconds of a step on the slowest rank; infinite if the mode fails on one."""
+        if self.collective.is_distributed:
+            # Try it without communication first: if one rank failed in the middle of a step, the others would wait.
+            local_settings = replace(self.settings, ddp=False, compression="none")
+            alone = Collective(world_size=1)
+            seconds = self._measure(mode, local_settings, dp=DataParallelGroup(), collective=alone, timings=1)
+            if math.isinf(self._largest(seconds)):
+                return math.inf
+        return self._largest(
+            self._measure(mode, self.settings, dp=self.dp, collective=self.collective, timings=TIMINGS)
+        )
+
+    def _measure(
+        self, mode: ComputeMode, settings: StepSettings, *, dp: DataParallelGroup, collective: Collective, timings: int
+    ) -> float:
+        """Return the seconds of a step on this rank; infinite if the mode fails."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # memory of the previous mode
+        samples = max(1, self.config.samples_per_node_per_step // self.world.local_world_size)
+        try:
+            model = copy.deepcopy(self.model)
+            backend = TorchBackend(model, settings, device=self.device, dp=dp, collective=collective, mode=mode)
+            step = _make_step(backend, mode, samples=samples, image_shape=self.config.input_shape, device=self.device)
+            for _ in range(WARMUP_STEPS):
+                step()
+            return min(_mean_step_seconds(step, self.device) for _ in range(timings))
+        except (TrainerError, RuntimeError) as error:
+            log.info("%s does not work here: %s", mode, first_line(error))
+            return math.inf
+        finally:
+            # The next mode may take a rank as long as its start.
+            collective.set_timeout(RENDEZVOUS_TIMEOUT)
+            if mode.compile_mode == "graphs":
+                # CUDA graphs keep their memory as long as the compiler refers to them.
+                torch.compiler.reset()
+
+    def _largest(self, seconds: float) -> float:
+        return self.collective.all_reduce_max(seconds, device=self.device)
 
 
 def find_candidates(
@@ -157,36 +172,6 @@ def describe(mode: ComputeMode, seconds: float) -> str:
     return f"{mode} {1000 * seconds:.2f} ms" if math.isfinite(seconds) else f"{mode} fails"
 
 
-def measure_step(
-    mode: ComputeMode,
-    *,
-    make: Callable[[], Backend],
-    timings: int,
-    samples: int,
-    image_shape: ImageShape,
-    device: torch.device,
-) -> float:
-    """Return the seconds of a step with this many synthetic samples on the device."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()  # memory of the previous mode
-    try:
-        backend = make()
-        step = _make_step(backend, mode, samples=samples, image_shape=image_shape, device=device)
-        for _ in range(WARMUP_STEPS):
-            step()
-        seconds = min(_mean_step_seconds(step, device) for _ in range(timings))
-        # The next mode may take a rank as long as its start.
-        backend.set_timeout(RENDEZVOUS_TIMEOUT_S)
-        return seconds
-    except (TrainerError, RuntimeError) as error:
-        log.info("%s does not work here: %s", mode, first_line(error))
-        return math.inf
-    finally:
-        if mode.compile_mode == "graphs":
-            # CUDA graphs keep their memory as long as the compiler refers to them.
-            torch.compiler.reset()
-
-
 def _make_step(
     backend: Backend, mode: ComputeMode, *, samples: int, image_shape: ImageShape, device: torch.device
 ) -> Callable[[], None]:
@@ -215,23 +200,3 @@ def _mean_step_seconds(step: Callable[[], None], device: torch.device) -> float:
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def encode(mode: ComputeMode) -> list[int]:
-    """Return the mode as numbers, for the other ranks and for the checkpoint."""
-    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILE_LEVELS.index(mode.compile_mode)]
-
-
-def decode(numbers: Sequence[float]) -> ComputeMode:
-    """Return the mode that these numbers encode."""
-    dtype, channels_last, compile_mode = (int(number) for number in numbers)
-    return ComputeMode(
-        dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compile_mode=COMPILE_LEVELS[compile_mode]
-    )
-
-
-def read_mode(state: TrainingState | None) -> ComputeMode | None:
-    """Return the mode in a checkpoint, if its run picked one."""
-    if state is None or MODE_KEY not in state.optimizer:
-        return None
-    return decode(state.optimizer[MODE_KEY].tolist())

@@ -23,12 +23,10 @@ from trainer.data.dataset import Dataset
 from trainer.distributed.batch_norm import adapt_batch_norms, flatten_statistics
 from trainer.distributed.broadcast import broadcast, broadcast_object
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.process_groups import ProcessGroups
-from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer, Ring
+from trainer.distributed.reduce.reducers import Collective, DdpReducer, FlatReducer
 from trainer.metrics.flops import find_peak_samples_per_s
 from trainer.metrics.step_timer import StepTimer
-from trainer.torch_backend.autotune import MODE_KEY, decode, encode, read_mode
-from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, ComputeMode
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, DTYPES, MODE_KEY, ComputeMode, decode, encode, read_mode
 from trainer.torch_backend.deferred_results import DeferredResults
 from trainer.torch_backend.device import seed_device
 from trainer.torch_backend.device_loader import (
@@ -90,19 +88,21 @@ class TorchBackend:
         *,
         device: torch.device,
         dp: DataParallelGroup,
-        ring: Ring | None = None,
-        groups: ProcessGroups | None = None,
+        collective: Collective | None = None,
         mode: ComputeMode = DEFAULT_MODE,
         autotune: Callable[[], ComputeMode] | None = None,
         flops_per_sample: float | None = None,
     ) -> None:
-        """Move the model to the device. With ``autotune``, only restore() creates the reducer and the optimizer."""
+        """Move the model to the device.
+
+        With ``autotune``, restore() creates the reducer and the optimizer, because a checkpoint may set the mode.
+        """
         self.timer = StepTimer()
         self._settings = settings
         self._model = model.to(device)
         self._device = device
         self._dp = dp
-        self._collective = Collective(world_size=dp.world_size, ring=ring, groups=groups)
+        self._collective = collective or Collective(world_size=dp.world_size)
         # SyncBatchNorm communicates in every forward and backward pass, so a rank without samples must run them too.
         self._sync_bn = settings.sync_bn and self._collective.is_distributed
         self._autotune = autotune

@@ -2,13 +2,14 @@
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import nn
 
+from trainer.backend import TrainingState
 from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.errors import first_line
@@ -21,6 +22,8 @@ DTYPES: Final[Mapping[str, torch.dtype]] = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+MODE_KEY: Final = "method"
+"""Key of the mode in a checkpoint; predates the term "mode", and is kept for old checkpoints."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,3 +94,23 @@ def takes_channels_last(model: nn.Module, image_shape: ImageShape) -> bool:
 def has_convolutions(model: nn.Module) -> bool:
     """Return True if the network has two-dimensional convolutions, to which channels_last applies."""
     return any(isinstance(module, nn.Conv2d) for module in model.modules())
+
+
+def encode(mode: ComputeMode) -> list[int]:
+    """Return the mode as numbers, for the other ranks and for the checkpoint."""
+    return [list(DTYPES).index(mode.dtype), mode.channels_last, COMPILE_LEVELS.index(mode.compile_mode)]
+
+
+def decode(numbers: Sequence[float]) -> ComputeMode:
+    """Return the mode that these numbers encode."""
+    dtype, channels_last, compile_mode = (int(number) for number in numbers)
+    return ComputeMode(
+        dtype=list(DTYPES)[dtype], channels_last=bool(channels_last), compile_mode=COMPILE_LEVELS[compile_mode]
+    )
+
+
+def read_mode(state: TrainingState | None) -> ComputeMode | None:
+    """Return the mode in a checkpoint, if its run picked one."""
+    if state is None or MODE_KEY not in state.optimizer:
+        return None
+    return decode(state.optimizer[MODE_KEY].tolist())

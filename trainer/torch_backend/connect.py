@@ -1,10 +1,9 @@
 """Create the PyTorch backend: choose the device, build the network, connect the ranks."""
 
+import copy
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import torch
 
@@ -20,7 +19,7 @@ from trainer.distributed.world import World
 from trainer.metrics.flops import count_flops
 from trainer.models import build
 from trainer.timeouts import rendezvous_timeout_s
-from trainer.torch_backend.autotune import make_autotuner
+from trainer.torch_backend.autotune import Autotuner
 from trainer.torch_backend.backend import StepSettings, TorchBackend
 from trainer.torch_backend.compute_mode import configured_mode
 from trainer.torch_backend.device import prepare_device
@@ -37,7 +36,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
     device = prepare_device(config, world, os.environ)
     torch.manual_seed(config.seed)
     # Build before connecting: an error in the network is then reported without waiting for the other ranks.
-    model = build(config.network, classes=config.classes, image_shape=config.input_shape)
+    model = build(config.network, num_classes=config.resolved_num_classes, image_shape=config.input_shape)
     configured = configured_mode(config, model, device)
     flops_per_sample = count_flops(model, config.input_shape) if device.type == "cuda" else None
     reduction = choose_reduction(config, device)
@@ -48,6 +47,7 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
         ring = connect_ring(world, timeout=RENDEZVOUS_TIMEOUT) if reduction == "ring" else None
         if config.gradient_compression in TYPES:
             groups = create_process_groups(world, device=device, timeout=timeout)
+    collective = Collective(world_size=dp.world_size, ring=ring, groups=groups)
     settings = StepSettings(
         learning_rate=learning_rate,
         momentum=config.momentum,
@@ -60,16 +60,26 @@ def create_backend(config: TrainConfig, *, world: World, dp: DataParallelGroup, 
         compression=config.gradient_compression if groups is not None else "none",
         is_deferred=device.type == "cuda",
     )
-    local_settings = replace(settings, ddp=False, compression="none")
-    make_backend = partial(TorchBackend, settings=settings, device=device, dp=dp, ring=ring, groups=groups)
-    autotune = make_autotuner(
-        config,
-        configured,
+    autotune = None
+    if config.needs_autotune:
+        # Only restore() measures, once the ranks know whether their checkpoint already has a mode.
+        autotune = Autotuner(
+            config=config,
+            settings=settings,
+            configured=configured,
+            model=copy.deepcopy(model),
+            device=device,
+            world=world,
+            dp=dp,
+            collective=collective,
+        ).pick_mode
+    return TorchBackend(
         model,
-        make_local_backend=partial(TorchBackend, settings=local_settings, device=device, dp=DataParallelGroup()),
-        make_distributed_backend=make_backend,
-        collective=Collective(world_size=dp.world_size, ring=ring, groups=groups),
-        world=world,
+        settings,
         device=device,
+        dp=dp,
+        collective=collective,
+        mode=configured,
+        autotune=autotune,
+        flops_per_sample=flops_per_sample,
     )
-    return make_backend(model, mode=configured, autotune=autotune, flops_per_sample=flops_per_sample)

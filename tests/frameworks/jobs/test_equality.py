@@ -60,7 +60,7 @@ from trainer.mxnet_backend.models import build
 from mxnet import nd
 for network in "lenet", "resnet20", "resnet110", "resnext110":
     shape = (1, 28, 28) if network == "lenet" else (3, 32, 32)
-    model = build(network, classes=10, image_shape=shape)
+    model = build(network, num_classes=10, image_shape=shape)
     trained = [each for each in named_parameters(model).values() if each.grad_req != "null"]
     scores = model(nd.zeros((2, *shape))).asnumpy()
     assert scores.shape == (2, 10) and numpy.isfinite(scores).all()

@@ -9,22 +9,22 @@ FOLDER = "/home/ubuntu/own"
 NETWORKS = """
 from mxnet.gluon import nn
 
-def build(classes, image_shape):
+def build(num_classes, image_shape):
     channels, height, width = image_shape
     network = nn.HybridSequential()
     network.add(nn.Flatten(), nn.Dense(100, in_units=channels * height * width, activation="relu"))
-    network.add(nn.Dense(classes, in_units=100))
+    network.add(nn.Dense(num_classes, in_units=100))
     network.initialize()
     return network
 
-def lazy(classes):
+def lazy(num_classes):
     network = nn.HybridSequential()
-    network.add(nn.Dense(classes))
+    network.add(nn.Dense(num_classes))
     network.initialize()
     return network
 
-def new(classes, image_shape):
-    return nn.Dense(classes, in_units=4)
+def new(num_classes, image_shape):
+    return nn.Dense(num_classes, in_units=4)
 
 def few(image_shape):
     channels, height, width = image_shape

@@ -42,7 +42,7 @@ def test_network_and_num_layers_select_resnext110() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shape", "classes"),
+    ("arguments", "shape", "num_classes"),
     [
         ([], (1, 28, 28), 10),
         (["--network", "resnet20"], (1, 28, 28), 10),
@@ -58,10 +58,10 @@ def test_network_and_num_layers_select_resnext110() -> None:
     ],
 )
 def test_input_shape_and_classes_follow_the_dataset(
-    arguments: list[str], shape: tuple[int, int, int], classes: int
+    arguments: list[str], shape: tuple[int, int, int], num_classes: int
 ) -> None:
     config = parse(arguments)
-    assert (config.input_shape, config.classes) == (shape, classes)
+    assert (config.input_shape, config.resolved_num_classes) == (shape, num_classes)
 
 
 @pytest.mark.parametrize("arguments", [["--gpus", "--network", "lenet"], ["--gpus", ""], ["--gpus="], []])

@@ -18,7 +18,7 @@ BOTH = Augmentation(random_crop=True, random_mirror=True, seed=3)
 def data() -> Dataset:
     pixels = np.random.default_rng(0).integers(256, size=(COUNT, 3, 8, 8), dtype=np.uint8)
     samples = InMemory(pixels=pixels, labels=np.arange(COUNT))
-    return make_dataset(samples, samples, classes=COUNT, source="test")
+    return make_dataset(samples, samples, num_classes=COUNT, source="test")
 
 
 def test_dataset_is_normalized_by_its_mean_and_deviation(data: Dataset) -> None:
@@ -31,7 +31,7 @@ def test_dataset_is_normalized_by_its_mean_and_deviation(data: Dataset) -> None:
 
 def test_constant_channel_becomes_zero() -> None:
     samples = InMemory(pixels=np.full((2, 1, 4, 4), 9, np.uint8), labels=np.zeros(2, np.int64))
-    images, _ = load_and_transform(make_dataset(samples, samples, classes=1, source="test"), samples, np.arange(2))
+    images, _ = load_and_transform(make_dataset(samples, samples, num_classes=1, source="test"), samples, np.arange(2))
     assert not images.any()
 
 

@@ -16,7 +16,7 @@ def make_labeled(*labels: int) -> Dataset:
     train, validation = (
         InMemory(pixels=np.zeros((len(own), 1, 2, 2), np.uint8), labels=np.array(own)) for own in (labels, (0, 1))
     )
-    return make_dataset(train, validation, classes=10, source="test")
+    return make_dataset(train, validation, num_classes=10, source="test")
 
 
 class OtherRanks:
@@ -70,9 +70,11 @@ def test_other_samples_on_one_rank_are_reported(other: tuple[int, ...], ranks: i
 
 def test_other_class_name_on_one_rank_is_reported() -> None:
     own = make_labeled(0, 1, 0)
-    others = OtherRanks(replace(own, names=("cat", "dog")))
+    others = OtherRanks(replace(own, class_names=("cat", "dog")))
     with pytest.raises(TrainerError, match="folder is not the same on all ranks"):
-        check_same_data(others, replace(own, names=("cat", "fox")), dp=DataParallelGroup(world_size=2), source="folder")
+        check_same_data(
+            others, replace(own, class_names=("cat", "fox")), dp=DataParallelGroup(world_size=2), source="folder"
+        )
 
 
 def test_other_file_in_s3_on_one_rank_is_reported() -> None:

@@ -11,7 +11,7 @@ SHAPE = (1, 28, 28)
 
 def test_digits_match_scikit_learn() -> None:
     data = load_digits(SHAPE)
-    assert (len(data.train.labels), len(data.validation.labels), data.classes) == (1437, 360, 10)
+    assert (len(data.train.labels), len(data.validation.labels), data.num_classes) == (1437, 360, 10)
     labels = np.concatenate([data.train.labels, data.validation.labels])
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 

@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> Path:
 def test_classes_are_the_sorted_directories(directory: Path) -> None:
     (directory / "train" / "red" / "notes.txt").write_text("no image")
     data = load_folder(directory, SHAPE)
-    assert (data.classes, data.image_shape) == (2, SHAPE)
+    assert (data.num_classes, data.image_shape) == (2, SHAPE)
     assert data.train.labels.tolist() == [0, 0, 1, 1]
     assert data.validation.labels.tolist() == [0, 0, 1, 1]
 

@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_training_and_validation_files_are_read(directory: Path) -> None:
     data = load_mnist(directory, name="mnist")
-    assert (data.image_shape, data.classes) == ((1, 28, 28), 10)
+    assert (data.image_shape, data.num_classes) == ((1, 28, 28), 10)
     assert data.train.read(np.array([4, 1]))[:, 0, 0, 0].tolist() == [4, 1]
     assert data.train.labels.tolist() == [3, 4, 5, 6, 7]
     assert data.validation.labels.tolist() == [3, 4]

@@ -43,9 +43,9 @@ def test_training_reads_the_images_of_both_files(record_paths: dict[str, Path], 
     config = parse(options.split())
     assert config.augmented == ("resized-crop", "mirror")
     data = open_data(config)
-    assert (data.classes, len(data.train.labels), len(data.validation.labels)) == (2, 6, 6)
+    assert (data.num_classes, len(data.train.labels), len(data.validation.labels)) == (2, 6, 6)
     images, labels = load_and_transform(
-        data, data.train, np.arange(6), Augmentation.of(config).draw(epoch=0, samples=6)
+        data, data.train, np.arange(6), Augmentation.from_config(config).draw(epoch=0, samples=6)
     )
     mean, std = np.array(data.mean), np.array(data.std)
     for image, label in zip(images, labels, strict=True):

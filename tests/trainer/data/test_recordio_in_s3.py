@@ -49,7 +49,7 @@ def open_in_s3(options: str = OPTIONS) -> Dataset:
 def test_batches_equal_those_of_the_local_file_bit_for_bit(files: Path) -> None:
     config = parse(f"--data-train {files}/train.rec --data-val {files}/val.rec {OPTIONS}".split())
     local = open_data(config)
-    params = Augmentation.of(config).draw(epoch=3, samples=6)
+    params = Augmentation.from_config(config).draw(epoch=3, samples=6)
     indices = np.array([4, 1, 5, 0])
     images, labels = load_and_transform(local, local.train, indices, params)
 

@@ -24,10 +24,10 @@ def test_synthetic_sample_count_is_the_requested_one_or_fits_in_memory(
     monkeypatch: pytest.MonkeyPatch, asked: int | None, memory: int, samples: int
 ) -> None:
     monkeypatch.setattr("trainer.data.synthetic.MEMORY", memory)
-    data = make_synthetic(SHAPE, classes=3, samples=asked)
+    data = make_synthetic(SHAPE, num_classes=3, samples=asked)
     assert (len(data.train.labels), len(data.validation.labels)) == (samples, samples // 5)
     assert set(data.train.labels.tolist()) <= {0, 1, 2}
-    assert data.classes == 3
+    assert data.num_classes == 3
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_sync_bn_ranks_match_one_process_with_their_batches(tmp_path: Path) -> N
 
 def backend() -> TorchBackend:
     torch.manual_seed(0)
-    model = build("tests.trainer.networks:batch_norm_network", classes=2, image_shape=(1, 12, 12))
+    model = build("tests.trainer.networks:batch_norm_network", num_classes=2, image_shape=(1, 12, 12))
     settings = StepSettings(learning_rate=0.1, momentum=0.9, weight_decay=0)
     return TorchBackend(model, settings, device=torch.device("cpu"), dp=DataParallelGroup())
 

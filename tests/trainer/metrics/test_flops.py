@@ -11,7 +11,7 @@ from trainer.models import ImageShape, build
 
 
 @pytest.mark.parametrize(
-    ("network", "shape", "classes", "forward"),
+    ("network", "shape", "num_classes", "forward"),
     [
         # 4.09 G multiplications and additions: torchvision, "Models and pre-trained weights", ResNet50's GFLOPS.
         ("resnet50", (3, 224, 224), 1000, 2 * 4.09e9),
@@ -19,9 +19,9 @@ from trainer.models import ImageShape, build
         ("resnet20", (3, 32, 32), 10, 2 * 40.8e6),
     ],
 )
-def test_flop_counts_match_the_literature(network: str, shape: ImageShape, classes: int, forward: float) -> None:
+def test_flop_counts_match_the_literature(network: str, shape: ImageShape, num_classes: int, forward: float) -> None:
     with torch.device("meta"):
-        model = build(network, classes=classes, image_shape=shape)
+        model = build(network, num_classes=num_classes, image_shape=shape)
     found = count_flops(model, shape)
     # Backward takes twice as many, except in the first layer, whose input needs no gradient.
     assert found == pytest.approx(3 * forward, rel=0.02)

@@ -1,5 +1,6 @@
 """Test the networks against the literature, and what is accepted as a user's own."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def count(model: nn.Module) -> int:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_weight_count_matches_the_literature(network: str) -> None:
     with torch.device("meta"):
-        model = build(network, classes=NETWORKS[network].default_classes, image_shape=NETWORKS[network].image_shape)
+        model = build(network, num_classes=NETWORKS[network].num_classes, image_shape=NETWORKS[network].image_shape)
     found = {stage: count(model if stage == "whole" else model.get_submodule(stage)) for stage in WEIGHTS[network]}
     assert found == WEIGHTS[network]
 
@@ -53,14 +54,14 @@ def test_network_accepts_its_own_and_its_smallest_size(network: str, smallest: b
     if smallest:
         channels, height, width = 2, NETWORKS[network].min_image_size, NETWORKS[network].min_image_size
     with torch.device("meta"):
-        model = build(network, classes=7, image_shape=(channels, height, width))
+        model = build(network, num_classes=7, image_shape=(channels, height, width))
         assert model(torch.empty(2, channels, height, width)).shape == (2, 7)
 
 
 @pytest.mark.parametrize(("network", "layers"), [("resnet20", 20), ("resnet110", 110), ("resnext110", 110)])
 def test_depth_matches_the_name(network: str, layers: int) -> None:
     with torch.device("meta"):
-        model = build(network, classes=10, image_shape=(3, 32, 32))
+        model = build(network, num_classes=10, image_shape=(3, 32, 32))
     deep = [
         m for m in model.modules() if isinstance(m, nn.Linear) or (isinstance(m, nn.Conv2d) and m.padding != (0, 0))
     ]
@@ -68,17 +69,21 @@ def test_depth_matches_the_name(network: str, layers: int) -> None:
 
 
 def test_resnet50_blocks_start_as_identity() -> None:
-    block = build("resnet50", classes=2, image_shape=(3, 64, 64)).get_submodule("1.1").eval()
+    block = build("resnet50", num_classes=2, image_shape=(3, 64, 64)).get_submodule("1.1").eval()
     images = torch.rand(1, 256, 4, 4)
     assert torch.equal(block(images), images)
 
 
-def test_users_network_gets_the_keywords_that_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ("from torch import nn", "def narrow(classes): return nn.Linear(5, classes)")
+@pytest.mark.parametrize("keyword", ["num_classes", "classes"])
+def test_users_network_gets_the_keywords_that_it_takes(
+    keyword: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("from torch import nn", f"def narrow({keyword}): return nn.Linear(5, {keyword})")
     (tmp_path / "own_networks.py").write_text("\n".join(lines))
+    monkeypatch.delitem(sys.modules, "own_networks", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", ["/nowhere"])
-    model = build("own_networks:narrow", classes=3, image_shape=IMAGE)
+    model = build("own_networks:narrow", num_classes=3, image_shape=IMAGE)
     assert isinstance(model, nn.Linear)
     assert model.out_features == 3
 
@@ -99,7 +104,7 @@ def test_users_network_gets_the_keywords_that_it_takes(tmp_path: Path, monkeypat
         (
             "tests.trainer.networks:extra_arguments",
             "extra_arguments takes width and dropout, "
-            "a network gets only classes, image_shape, num_classes, in_chans: give",
+            "a network gets only num_classes, classes, image_shape, in_chans: give",
         ),
         (
             "tests.trainer.networks:wrong_class_count",
@@ -120,15 +125,15 @@ def test_users_network_gets_the_keywords_that_it_takes(tmp_path: Path, monkeypat
 def test_invalid_users_network_is_reported(network: str, message: str) -> None:
     check_network(network)
     with pytest.raises(UsageError, match=message):
-        build(network, classes=10, image_shape=IMAGE)
+        build(network, num_classes=10, image_shape=IMAGE)
 
 
 def test_checking_a_users_network_does_not_change_it() -> None:
     torch.manual_seed(0)
-    Counting(classes=10, image_shape=IMAGE)
+    Counting(num_classes=10, image_shape=IMAGE)
     undisturbed = torch.get_rng_state()
     torch.manual_seed(0)
-    model = build("tests.trainer.networks:Counting", classes=10, image_shape=IMAGE)
+    model = build("tests.trainer.networks:Counting", num_classes=10, image_shape=IMAGE)
     assert torch.equal(torch.get_rng_state(), undisturbed)
     assert isinstance(model, Counting)
     assert model.calls == 0
@@ -139,7 +144,7 @@ def test_checking_a_users_network_does_not_change_it() -> None:
     ("function", "channels"), [("as_in_torchvision", 3), ("as_in_timm", 3), ("as_in_timm", 1), ("Classifier", 1)]
 )
 def test_library_function_is_called_with_its_own_keywords(function: str, channels: int) -> None:
-    network = build(f"tests.trainer.networks:{function}", classes=7, image_shape=(channels, 8, 8))
+    network = build(f"tests.trainer.networks:{function}", num_classes=7, image_shape=(channels, 8, 8))
     assert network(torch.zeros(2, channels, 8, 8)).shape == (2, 7)
 
 
@@ -147,4 +152,4 @@ def test_missing_import_of_a_users_network_keeps_its_traceback(tmp_path: Path, m
     (tmp_path / "lacking.py").write_text("import surely_not_installed")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):
-        build("lacking:build", classes=10, image_shape=IMAGE)
+        build("lacking:build", num_classes=10, image_shape=IMAGE)

@@ -52,7 +52,7 @@ def pick_and_count(*arguments: Any, **options: Any) -> ComputeMode:
 if __name__ == "__main__":
     all_reduce, pick_mode = Ring.all_reduce, autotune.pick_mode
     with (
-        patch("trainer.torch_backend.connect.TorchBackend", TimedBackend),
+        patch("trainer.torch_backend.autotune.TorchBackend", TimedBackend),
         patch.object(Ring, "all_reduce", count_and_sum),
         patch("trainer.torch_backend.autotune.pick_mode", pick_and_count),
         patch(

@@ -3,8 +3,8 @@
 import json
 import logging
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +18,22 @@ from trainer.config.choices import COMPILE_LEVELS
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
 from trainer.distributed.reduce.reducers import Collective
+from trainer.distributed.rendezvous import RENDEZVOUS_TIMEOUT, STEP_TIMEOUT
 from trainer.distributed.world import World
 from trainer.models import build
-from trainer.timeouts import RENDEZVOUS_TIMEOUT_S, STEP_TIMEOUT_S
+from trainer.timeouts import STEP_TIMEOUT_S
 from trainer.torch_backend.autotune import (
     BUDGET_S,
-    MODE_KEY,
     TIMED_STEPS,
     TIMINGS,
     WARMUP_STEPS,
+    Autotuner,
     Candidates,
-    decode,
-    encode,
     find_candidates,
-    make_autotuner,
-    measure_step,
     pick_mode,
 )
 from trainer.torch_backend.backend import StepSettings, TorchBackend
-from trainer.torch_backend.compute_mode import DEFAULT_MODE, ComputeMode
+from trainer.torch_backend.compute_mode import DEFAULT_MODE, MODE_KEY, ComputeMode, decode, encode
 from trainer.torch_backend.connect import create_backend
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
@@ -109,7 +106,7 @@ def test_measuring_does_not_change_the_run(caplog: pytest.LogCaptureFixture) -> 
     output = next(message for message in caplog.messages if message.startswith("picked "))
     assert all(name in output for name in ("float32 ", "bfloat16 ", "channels_last "))
     torch.manual_seed(0)
-    model = build(network, classes=10, image_shape=(1, 12, 12))
+    model = build(network, num_classes=10, image_shape=(1, 12, 12))
     assert all(np.array_equal(value, model.state_dict()[name].numpy()) for name, value in backend.weights().items())
 
 
@@ -117,7 +114,7 @@ def test_resumed_run_keeps_its_mode_without_measuring(monkeypatch: pytest.Monkey
     picked = ComputeMode(dtype="bfloat16", channels_last=True)
     first, second = (
         TorchBackend(
-            build("tests.trainer.networks:batch_norm_network", classes=10, image_shape=(3, 12, 12)),
+            build("tests.trainer.networks:batch_norm_network", num_classes=10, image_shape=(3, 12, 12)),
             SETTINGS,
             device=CPU,
             dp=DataParallelGroup(),
@@ -159,7 +156,7 @@ def test_all_ranks_use_the_mode_that_one_picked(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(TorchBackend, "broadcast_object", lambda *_, **__: encode(picked))
     monkeypatch.setattr("torch.distributed.broadcast", lambda *_, **__: None)
     backend = TorchBackend(
-        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        build("lenet", num_classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
         dp=DataParallelGroup(rank=1, world_size=2),
@@ -188,24 +185,47 @@ def test_two_ranks_measure_with_the_ring_and_the_slowest_counts(tmp_path: Path) 
     assert sums == [3 * (WARMUP_STEPS + TIMINGS * TIMED_STEPS)] * 2
 
 
-def test_measuring_leaves_the_next_mode_as_long_as_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    timeouts: list[float] = []
-    monkeypatch.setattr(Collective, "set_timeout", lambda _, timeout: timeouts.append(timeout.total_seconds()))
-    monkeypatch.setattr(Collective, "all_reduce", lambda *_, **__: None)
-    shape = (1, 12, 12)
-    network = build("tests.trainer.networks:perceptron", classes=10, image_shape=shape)
-    seconds = measure_step(
-        DEFAULT_MODE,
-        make=lambda: TorchBackend(network, SETTINGS, device=CPU, dp=DataParallelGroup(world_size=2)),
-        timings=1,
-        samples=4,
-        image_shape=shape,
-        device=CPU,
+def autotuner(network: nn.Module, collective: Collective) -> Autotuner:
+    config = TrainConfig(
+        fast="auto",
+        compile="0",
+        network="tests.trainer.networks:perceptron",
+        image_shape=(1, 12, 12),
+        batch_size_per_node=4,
     )
-    assert 0 < seconds < math.inf
+    return Autotuner(
+        config=config,
+        settings=SETTINGS,
+        configured=DEFAULT_MODE,
+        model=network,
+        device=CPU,
+        world=World(),
+        dp=DataParallelGroup(world_size=2),
+        collective=collective,
+    )
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_measuring_leaves_the_next_mode_as_long_as_a_start(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    timeouts: list[timedelta] = []
+    monkeypatch.setattr(Collective, "set_timeout", lambda _, timeout: timeouts.append(timeout))
+    monkeypatch.setattr(Collective, "all_reduce", lambda *_, **__: None)
+    monkeypatch.setattr(Collective, "all_reduce_max", lambda _, seconds, **__: seconds)
+    if fails:
+        monkeypatch.setattr("trainer.torch_backend.autotune._mean_step_seconds", fail)
+    network = build("tests.trainer.networks:perceptron", num_classes=10, image_shape=(1, 12, 12))
+    collective = Collective(world_size=2)
+    seconds = autotuner(network, collective)._measure(
+        DEFAULT_MODE, SETTINGS, dp=DataParallelGroup(world_size=2), collective=collective, timings=1
+    )
+    assert math.isinf(seconds) == fails
     # A step of one rank may take no longer than that of the others, but compiling for the next mode may.
-    assert {*timeouts[:-1]} == {STEP_TIMEOUT_S}
-    assert timeouts[-1] == RENDEZVOUS_TIMEOUT_S
+    assert {*timeouts[:-1]} == {STEP_TIMEOUT}
+    assert timeouts[-1] == RENDEZVOUS_TIMEOUT
+
+
+def fail(*_: object) -> float:
+    raise RuntimeError("out of memory")
 
 
 class WithASlowRank(Collective):
@@ -224,32 +244,21 @@ class WithASlowRank(Collective):
 def test_ranks_measure_with_all_reduce_and_the_slowest_counts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    collective = WithASlowRank()
-    made: list[str] = []
+    slow = WithASlowRank()
+    measured: list[str] = []
 
-    def measured(mode: ComputeMode, *, make: Callable[[], None], **_: object) -> float:
-        collective.mode = mode
-        make()
+    def measure(_: Autotuner, mode: ComputeMode, __: StepSettings, *, collective: Collective, **___: object) -> float:
+        slow.mode = mode
+        measured.append(str(mode) if collective.is_distributed else f"{mode} local")
         return 1.0 if mode == DEFAULT_MODE else 0.5
 
-    monkeypatch.setattr("trainer.torch_backend.autotune.measure_step", measured)
+    monkeypatch.setattr(Autotuner, "_measure", measure)
     monkeypatch.setattr(
         "trainer.torch_backend.autotune.find_candidates", lambda *_, **__: replace(ALL, channels_last=[False])
     )
-    autotune = make_autotuner(
-        TrainConfig(fast="auto", compile="0"),
-        DEFAULT_MODE,
-        CONVOLUTIONS,
-        make_local_backend=lambda _, *, mode: made.append(f"{mode} local"),  # type: ignore[arg-type, return-value]  # nobody uses it
-        make_distributed_backend=lambda _, *, mode: made.append(str(mode)),  # type: ignore[arg-type, return-value]  # as above
-        collective=collective,
-        world=World(),
-        device=CPU,
-    )
-    assert autotune is not None
     with caplog.at_level(logging.INFO):
-        assert autotune().dtype == "float32"
-    # Where the local backend of one rank fails, no rank begins a distributed step.
-    assert made[:5] == ["float32 local", "float32", "bfloat16 local", "bfloat16", "float16 local"]
-    assert "float16" not in made
+        assert autotuner(CONVOLUTIONS, slow).pick_mode().dtype == "float32"
+    # Where the local step of one rank fails, no rank begins a distributed step.
+    assert measured[:5] == ["float32 local", "float32", "bfloat16 local", "bfloat16", "float16 local"]
+    assert "float16" not in measured
     assert "bfloat16 5000.00 ms; float16 fails" in caplog.messages[0]

@@ -37,7 +37,7 @@ def make_backend(*, seed: int = 0, label_smoothing: float = 0.0) -> TorchBackend
 def test_step_matches_plain_torch(label_smoothing: float) -> None:
     backend = make_backend(label_smoothing=label_smoothing)
     torch.manual_seed(0)
-    model = build("lenet", classes=10, image_shape=(1, 28, 28))
+    model = build("lenet", num_classes=10, image_shape=(1, 28, 28))
     weights, biases = (
         [parameter for parameter in model.parameters() if (parameter.dim() > 1) is many] for many in (True, False)
     )
@@ -62,7 +62,7 @@ def test_users_network_gets_contiguous_images() -> None:
     config = TrainConfig(network="tests.trainer.networks:Viewing", image_shape=(1, 28, 28))
     backend = create_backend(config, world=World(), dp=DataParallelGroup(), learning_rate=0.1)
     assert backend.forward_backward(IMAGES, LABELS).loss_sum > 0
-    model = Viewing(classes=10)
+    model = Viewing(num_classes=10)
     model.load_state_dict({name: torch.from_numpy(value) for name, value in backend.weights().items()})
     predictions = model(torch.from_numpy(IMAGES)).argmax(dim=1).numpy()
     assert backend.count_correct(IMAGES, predictions) == len(IMAGES)
@@ -92,7 +92,7 @@ def test_every_rank_starts_from_rank_0s_weights(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("torch.distributed.broadcast", receive)
     dp = DataParallelGroup(rank=1, world_size=2)
     backend = TorchBackend(
-        build("lenet", classes=10, image_shape=(1, 28, 28)),
+        build("lenet", num_classes=10, image_shape=(1, 28, 28)),
         SETTINGS,
         device=CPU,
         dp=dp,
@@ -119,7 +119,7 @@ def test_restored_backend_takes_the_same_steps() -> None:
 def batch_norm_backend() -> TorchBackend:
     """Return the backend of a network whose forward pass changes a buffer that a checkpoint needs."""
     torch.manual_seed(0)
-    model = resnet8(classes=10, image_shape=(1, 28, 28))
+    model = resnet8(num_classes=10, image_shape=(1, 28, 28))
     return TorchBackend(model, SETTINGS, device=CPU, dp=DataParallelGroup())
 
 

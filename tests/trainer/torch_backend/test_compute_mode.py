@@ -42,7 +42,7 @@ def make(**options: Any) -> TorchBackend:
     mode = options.pop("mode", DEFAULT_MODE)
     network = options.pop("network", PERCEPTRON if mode == HALF else CONVOLUTIONS)
     settings = StepSettings(learning_rate=0.05, momentum=0.9, weight_decay=0.001, **options)
-    model = build(network, classes=10, image_shape=SHAPE)
+    model = build(network, num_classes=10, image_shape=SHAPE)
     return TorchBackend(model, settings, device=CPU, dp=DataParallelGroup(), mode=mode)
 
 
@@ -222,5 +222,5 @@ def test_gpus_use_channels_last_if_the_network_supports_it(caplog: pytest.LogCap
     gpu, config = torch.device("cuda:0"), TrainConfig(network="mine:build", image_shape=(1, 28, 28))
     assert configured_mode(config, torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1)), gpu).channels_last
     with caplog.at_level(logging.INFO):
-        assert configured_mode(config, Viewing(classes=10), gpu) == DEFAULT_MODE
+        assert configured_mode(config, Viewing(num_classes=10), gpu) == DEFAULT_MODE
     assert caplog.messages[0].startswith("the network does not take images with channels last: view size")

@@ -92,7 +92,7 @@ class EncodedSamples(ABC):
 
 
 def make_dataset_of_images(
-    train: EncodedSamples, validation: EncodedSamples, *, classes: int, names: tuple[str, ...] = ()
+    train: EncodedSamples, validation: EncodedSamples, *, num_classes: int, class_names: tuple[str, ...] = ()
 ) -> Dataset:
     """Return both parts as a dataset, normalized as ImageNet."""
     color = train.image_shape[0] == len(MEAN)
@@ -100,8 +100,8 @@ def make_dataset_of_images(
         train=train,
         validation=validation,
         image_shape=train.image_shape,
-        classes=classes,
-        names=names,
+        num_classes=num_classes,
+        class_names=class_names,
         mean=MEAN if color else (sum(MEAN) / len(MEAN),),
         std=STD if color else (sum(STD) / len(STD),),
     )

@@ -31,8 +31,8 @@ def load_folder(directory: Path, image_shape: ImageShape) -> Dataset:
     return make_dataset_of_images(
         _list(directory / "train", labels, image_shape),
         _list(directory / "val", {name: labels[name] for name in validation}, image_shape),
-        classes=len(names),
-        names=tuple(names),
+        num_classes=len(names),
+        class_names=tuple(names),
     )
 
 

@@ -82,14 +82,16 @@ class Records(EncodedSamples):
 class RecordsInS3(Records):
     """Records of an object in S3, each of which is a request; reading a record sets its label."""
 
-    classes: int
+    num_classes: int
 
     def open(self, sample: int) -> io.BytesIO:
         """Read the encoded image and the label of a sample. Raises TrainerError if there is no such class."""
         place = f"the record {self.describe(sample)}"
         label, image = parse_image(self.file.record(sample), place=place)
-        if label >= self.classes:
-            raise TrainerError(f"{place} has the label {label}, must be below {self.classes}, the number of classes")
+        if label >= self.num_classes:
+            raise TrainerError(
+                f"{place} has the label {label}, must be below {self.num_classes}, the number of classes"
+            )
         self.labels[sample] = label
         return io.BytesIO(image)
 
@@ -105,18 +107,20 @@ def load_recordio(
     if train.in_s3 and num_classes is None:
         raise UsageError("--num-classes must be given with --data-train in S3, where labels are read with their images")
     readers = S3Readers.start() if train.in_s3 or validation.in_s3 else None
-    first = _open(train, image_shape, readers, classes=num_classes or 0)
-    classes = (num_classes or 0) if train.in_s3 else int(first.labels.max()) + 1
-    second = _open(validation, image_shape, readers, classes=classes)
-    if (highest := int(second.labels.max())) >= classes:
-        limit = f"--num-classes is {classes}" if train.in_s3 else f"the highest of {train.records} is {classes - 1}"
+    first = _open(train, image_shape, readers, num_classes=num_classes or 0)
+    num_classes = (num_classes or 0) if train.in_s3 else int(first.labels.max()) + 1
+    second = _open(validation, image_shape, readers, num_classes=num_classes)
+    if (highest := int(second.labels.max())) >= num_classes:
+        limit = (
+            f"--num-classes is {num_classes}" if train.in_s3 else f"the highest of {train.records} is {num_classes - 1}"
+        )
         raise TrainerError(f"{validation.records} has the label {highest}, {limit}")
-    data = make_dataset_of_images(first, second, classes=classes)
+    data = make_dataset_of_images(first, second, num_classes=num_classes)
     return replace(data, versions=first.file.versions + second.file.versions)
 
 
-def _open(paths: RecordPaths, image_shape: ImageShape, readers: S3Readers | None, *, classes: int) -> Records:
-    """Open a file; ``classes`` limits the labels of records in S3."""
+def _open(paths: RecordPaths, image_shape: ImageShape, readers: S3Readers | None, *, num_classes: int) -> Records:
+    """Open a file; ``num_classes`` limits the labels of records in S3."""
     if readers is None or not paths.in_s3:
         index = Path(paths.index).expanduser() if paths.index else None
         file = open_records(Path(paths.records).expanduser(), index)
@@ -126,6 +130,6 @@ def _open(paths: RecordPaths, image_shape: ImageShape, readers: S3Readers | None
         file=file,
         labels=np.full(len(file.begins), NOT_READ, np.int64),
         image_shape=image_shape,
-        classes=classes,
+        num_classes=num_classes,
         threads=readers.threads,
     )

@@ -22,7 +22,7 @@ NETWORKS: Final[Mapping[str, str]] = {
 """Function that builds each, as module:function."""
 
 
-def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "HybridBlock":
+def build(network: str, *, num_classes: int, image_shape: tuple[int, int, int]) -> "HybridBlock":
     """Build a network for images of (channels, height, width), with new weights from MXNet's random numbers.
 
     Raises UsageError when MXNet does not have the network, or when it is not ready to be trained.
@@ -35,7 +35,7 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     # Imported here: only MXNet's own environment has it.
     from mxnet.gluon import HybridBlock
 
-    model = models.call(NETWORKS.get(network, network), classes=classes, image_shape=image_shape)
+    model = models.call(NETWORKS.get(network, network), num_classes=num_classes, image_shape=image_shape)
     if not isinstance(model, HybridBlock):
         raise UsageError(f"--network {network} must return a gluon.HybridBlock, got {type(model).__name__}")
     parameters = list(model.collect_params().values())
@@ -47,7 +47,7 @@ def build(network: str, *, classes: int, image_shape: tuple[int, int, int]) -> "
     if all(parameter.grad_req == "null" for parameter in parameters):
         raise UsageError(f"--network {network} must have parameters to train, it has none")
     if network not in NETWORKS:
-        models.check_logits(_logits_of_one(model, image_shape), network=network, classes=classes)
+        models.check_logits(_logits_of_one(model, image_shape), network=network, num_classes=num_classes)
     return model
 
 

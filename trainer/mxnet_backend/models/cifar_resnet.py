@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 WIDTHS: Final = (16, 32, 64)
 
 
-def resnet20(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
+def resnet20(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build ResNet-20."""
-    return build(20, classes=classes, image_shape=image_shape)
+    return build(20, num_classes=num_classes, image_shape=image_shape)
 
 
-def resnet110(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
+def resnet110(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build ResNet-110."""
-    return build(110, classes=classes, image_shape=image_shape)
+    return build(110, num_classes=num_classes, image_shape=image_shape)
 
 
-def build(layers: int, *, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
+def build(layers: int, *, num_classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build the network of 6n+2 ``layers`` for images of (channels, height, width), weights as in He et al. (2015b)."""
     blocks = (layers - 2) // 6
     stem = sequence(convolution(image_shape[0], WIDTHS[0]), _batch_norm(WIDTHS[0]), nn.Activation("relu"))
     stages = [_stage(*channels, blocks) for channels in pairwise((WIDTHS[0], *WIDTHS))]
-    last = nn.Dense(classes, in_units=WIDTHS[-1])
+    last = nn.Dense(num_classes, in_units=WIDTHS[-1])
     network = sequence(stem, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
     # As torch's kaiming_normal_ with fan_out: variance 2 / outputs.
     network.initialize(init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2))

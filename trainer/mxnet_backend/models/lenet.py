@@ -7,7 +7,7 @@ from mxnet import init
 from mxnet.gluon import nn
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build LeNet. Weights as from torch's xavier_normal_: variance 2 / (inputs + outputs)."""
     channels, height, width = image_shape
     network = nn.HybridSequential()
@@ -21,7 +21,7 @@ def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
         nn.Flatten(),
         nn.Dense(500, in_units=50 * _remaining(height) * _remaining(width)),
         nn.Activation("tanh"),
-        nn.Dense(classes, in_units=500),
+        nn.Dense(num_classes, in_units=500),
     )
     network.initialize(init.Xavier(rnd_type="gaussian", factor_type="avg", magnitude=1))
     return network

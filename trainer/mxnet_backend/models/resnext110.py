@@ -21,12 +21,12 @@ BLOCKS: Final = 18
 EPSILON: Final = 2e-5
 
 
-def build(*, classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
+def build(*, num_classes: int, image_shape: tuple[int, int, int]) -> nn.HybridBlock:
     """Build the network for images of (channels, height, width)."""
     input_norm = nn.BatchNorm(in_channels=image_shape[0], epsilon=EPSILON, scale=False)
     stem = sequence(input_norm, convolution(image_shape[0], WIDTHS[0]))
     stages = (_stage(WIDTHS[0], 16, stride=1), _stage(16, 32, stride=2), _stage(32, 64, stride=2))
-    last = nn.Dense(classes, in_units=WIDTHS[-1])
+    last = nn.Dense(num_classes, in_units=WIDTHS[-1])
     network = sequence(stem, *stages, nn.GlobalAvgPool2D(), nn.Flatten(), last)
     network.initialize(init.Xavier(rnd_type="gaussian", factor_type="in", magnitude=2))
     return network

@@ -103,7 +103,7 @@ def test_ddp_matches_the_ring_with_sync_bn_in_float16(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("single_process_group")
 def test_step_sums_the_gradients_and_one_small_tensor() -> None:
-    model = batch_norm_network(classes=10, image_shape=(1, 12, 12))
+    model = batch_norm_network(num_classes=10, image_shape=(1, 12, 12))
     gradients = sum(parameter.numel() for parameter in model.parameters())
     running_statistics = sum(2 * module.num_features for module in batch_norms(model))
     backend = TorchBackend(model, DDP_SETTINGS, device=CPU, dp=DataParallelGroup(world_size=RANKS))
@@ -152,7 +152,7 @@ def test_gradients_are_views_of_the_bucket() -> None:
 
 @pytest.mark.usefixtures("single_process_group")
 def test_skipped_layer_is_reported() -> None:
-    ddp = make_ddp(Skipping(classes=3, image_shape=(1, 4, 4)))
+    ddp = make_ddp(Skipping(num_classes=3, image_shape=(1, 4, 4)))
     ddp.begin()
     with ddp.backward_pass(is_last=True):
         torch.autograd.backward(ddp.module(torch.ones(2, 1, 4, 4)).sum())
