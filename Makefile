@@ -23,7 +23,7 @@ SHELL := /bin/bash
 
 export NODES ?= 3
 export RUN
-ALONE := $(wildcard tests/local/test_*.py) tests/local/run tests/test_machine.py
+ALONE := $(wildcard tests/local/test_*.py) tests/local/run tests/test_leak_check.py
 FAULTS ?= 65
 ROUNDS ?= 50
 SEED ?= 1
@@ -35,7 +35,7 @@ LIVE_PYTEST := python -m pytest --timeout 1500
 CHECKS ?= 20
 PYTHON ?= $(firstword $(wildcard /opt/pytorch/bin/python) python3)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deeplearning-cdk
-# Inside a marked run TMPDIR is the directory that tests/machine.py checks afterwards.
+# Inside a marked run TMPDIR is the directory that tests/leak_check.py checks afterwards.
 TMP := $(if $(LOCAL_AWS_MARK),$(TMPDIR),$(CACHE)/tmp)
 # The tools keep their caches outside the checkout.
 export PYTHONPYCACHEPREFIX := $(CACHE)/pycache
@@ -70,7 +70,7 @@ enter end status:
 
 # Compare the machine before and after, apart from the set-up: nothing may be left on it.
 test: root setup
-	@$(ENTER) exec python -m tests.machine "$(MAKE)" --no-print-directory gate
+	@$(ENTER) exec python -m tests.leak_check "$(MAKE)" --no-print-directory gate
 
 # The tests in `alone` compare the machine, which neither the lint nor the other unit tests change, and mostly wait.
 gate:

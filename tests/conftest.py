@@ -1,4 +1,18 @@
-"""Provide fixtures for all tests."""
+"""Provide fixtures for all tests.
+
+Each part of the product is tested on its own stand-in for a cluster:
+
+SimulatedCluster (tests/bootstrap)       agents, in this process: AWS is moto, and a clock is simulated
+SshCluster (tests/launcher)              the launcher, on three loopback addresses, two of them behind sshd
+ClusterWithHomes (tests/launcher/sync)   the same for copies of files: each node has a home directory
+MotoCluster (tests/cli)                  dlcluster, with a stack and a table in moto and no nodes
+SshdCluster (tests/cli/ssh)              the same for logins: its two nodes are sshd processes
+FakeCluster (tests/cli/sizes)            pause, resume and resize, on a local control plane without nodes
+UpCluster (tests/cli/up)                 the same for dlcluster up, with three candidate zones
+FakeCloud (tests/local)                  the local AWS's data plane, with an inventory and no nodes
+RoleCluster (tests/security)             what the roles allow, with the product's template on a local control plane
+DeployedCluster (tests/e2e)              all of it end to end, on real nodes of the local AWS
+"""
 
 import functools
 import shutil
@@ -33,7 +47,7 @@ last."""
 EXIT_TIMEOUT_S = 120
 """Timeout for the end of a test process and of what it has started."""
 pytest.register_assert_rewrite(
-    "tests.cli.fleet",
+    "tests.cli.moto_cluster",
     "tests.cli.preflight.stubbed_account",
     "tests.e2e",
     "tests.launcher.ssh_cluster",

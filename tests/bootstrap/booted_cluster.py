@@ -12,7 +12,7 @@ def launch_nodes(cluster: SimulatedCluster, *, workers: int = 2) -> list[Simulat
     """Launch a master and its workers, whose agents have not run yet."""
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
-    return [cluster.node("master"), *(cluster.node("worker", number) for number in range(workers))]
+    return [cluster.boot_node("master"), *(cluster.boot_node("worker", number) for number in range(workers))]
 
 
 def all_ready(nodes: list[SimulatedNode]) -> Callable[[], bool]:

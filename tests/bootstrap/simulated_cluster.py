@@ -139,14 +139,14 @@ class SimulatedCluster:
         }
         return [(instance_id, addresses[instance_id]) for instance_id in ids]
 
-    def replacement(self, node_type: str, *, of: "list[SimulatedNode]", **settings: Any) -> SimulatedNode:
+    def boot_replacement(self, node_type: str, *, of: "list[SimulatedNode]", **settings: Any) -> SimulatedNode:
         """Boot the group's only instance that is not an old node."""
         old = {node.instance_id for node in of}
         ids = [instance_id for instance_id, _ in self.instances(node_type)]
         [number] = [number for number, instance_id in enumerate(ids) if instance_id not in old]
-        return self.node(node_type, number, **settings)
+        return self.boot_node(node_type, number, **settings)
 
-    def node(
+    def boot_node(
         self, node_type: str, number: int = 0, *, settings: Mapping[str, object] | None = None, **dependencies: Any
     ) -> SimulatedNode:
         """Boot the node of one of the group's instances, on its existing disk if there is one."""

@@ -101,7 +101,7 @@ def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCl
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
     head = {"master_trains": False, "worker_gpu_count": 8}
-    nodes = [cluster.node("master", settings=head), cluster.node("worker"), cluster.node("worker", 1)]
+    nodes = [cluster.boot_node("master", settings=head), cluster.boot_node("worker"), cluster.boot_node("worker", 1)]
     cluster.run(nodes, until=all_ready(nodes))
     for node in nodes:
         # Names and keys of all nodes, because any of them may log in to the master.
@@ -111,7 +111,7 @@ def test_master_outside_training_is_not_in_the_workers_file(cluster: SimulatedCl
     gpus = [node.system.environment["DEEPLEARNING_WORKER_GPU_COUNT"] for node in nodes]
     assert gpus == ["8", "0", "0"]
     # A deploy made it train, so the next master's record changes every list.
-    restarted = cluster.node("master", settings={"master_trains": True})
+    restarted = cluster.boot_node("master", settings={"master_trains": True})
     cluster.run([restarted, *nodes[1:]], until=lambda: nodes[2].text(contract.WORKERS_FILE).count("\n") == 3)
 
 
@@ -142,7 +142,7 @@ def test_node_is_ready_with_the_minimum_of_the_deploy(
 ) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
-    nodes = [cluster.node(node_type, settings={"min_nodes": min_nodes}) for node_type in ("master", "worker")]
+    nodes = [cluster.boot_node(node_type, settings={"min_nodes": min_nodes}) for node_type in ("master", "worker")]
     for _ in range(4):
         for node in nodes[:present]:
             node.agent.run_pass()
@@ -164,7 +164,7 @@ def test_quiet_passes_and_restarted_agents_change_no_file(cluster: SimulatedClus
     for node in nodes:
         node.agent.run_pass()
     cluster.clock.now += 60.0
-    for node in (cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)):
+    for node in (cluster.boot_node("master"), cluster.boot_node("worker", 0), cluster.boot_node("worker", 1)):
         node.agent.run_pass()
         assert node.agent.is_signal_settled
         assert not node.system.calls
@@ -176,7 +176,7 @@ def test_replaced_worker_is_known_to_all_without_disturbing_the_others(cluster: 
     nodes = form_cluster(cluster)
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
-    replacement = cluster.replacement("worker", of=nodes)
+    replacement = cluster.boot_replacement("worker", of=nodes)
     alive = [master, replacement, kept]
     cluster.run(alive, until=lambda: all(n.text(contract.HOSTS_FILE) == hosts_file(alive) for n in alive))
     assert lost.host_key not in master.text(contract.KNOWN_HOSTS_FILE)
@@ -216,7 +216,7 @@ def test_cluster_survives_the_loss_of_its_table_rows(cluster: SimulatedCluster, 
     by_index = cluster.by_index()
     for item in cluster.clients.dynamodb.scan(TableName=TABLE)["Items"]:
         cluster.clients.dynamodb.delete_item(TableName=TABLE, Key={contract.TABLE_KEY: item[contract.TABLE_KEY]})
-    again = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
+    again = [cluster.boot_node("master"), cluster.boot_node("worker", 0), cluster.boot_node("worker", 1)]
     for number in restarted:
         nodes[number] = again[number]
     cluster.run(nodes, until=lambda: len(cluster.by_index()) == 3 and all(shows(n, cluster) for n in nodes), passes=60)
@@ -260,7 +260,7 @@ def test_worker_reads_the_membership_only_when_its_generation_has_moved(
 def test_delays_are_jittered(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", jitter=lambda: 1.5)
+    node = cluster.boot_node("master", jitter=lambda: 1.5)
     assert node.agent.run_pass() == agent_module.PASS_INTERVAL_S * 1.5
     [jitter] = [field.default for field in fields(AgentDependencies) if field.name == "jitter"]
     assert callable(jitter)

@@ -78,7 +78,7 @@ def test_failure_names_the_step_that_it_ended(
 ) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    master = cluster.node("master", settings={"address": "203.0.113.2", "address_allocation": "eipalloc-1"})
+    master = cluster.boot_node("master", settings={"address": "203.0.113.2", "address_allocation": "eipalloc-1"})
 
     def break_(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
@@ -142,11 +142,11 @@ def test_unknown_user_fails_at_once(cluster: SimulatedCluster, monkeypatch: pyte
 def test_restarted_agent_gets_no_new_deadline(cluster: SimulatedCluster) -> None:
     launch_nodes(cluster)
     cluster.clock.now += 599.0
-    worker = cluster.node("worker", 0)
+    worker = cluster.boot_node("worker", 0)
     worker.agent.run_pass()
     assert not cluster.signals
     cluster.clock.now += 2.0
-    cluster.node("worker", 0).agent.run_pass()
+    cluster.boot_node("worker", 0).agent.run_pass()
     assert cluster.signals == [("WorkerGroup", "FAILURE", f"{worker.instance_id} no-membership")]
 
 
@@ -170,7 +170,7 @@ def test_failures_are_logged_at_start_and_end_and_slow_the_agent(
             raise credentials.pop()
         return cluster.clients
 
-    node = cluster.node("master", identify=identify, connect=connect)
+    node = cluster.boot_node("master", identify=identify, connect=connect)
     with caplog.at_level("INFO", logger="bootstrap"):
         waits = [node.agent.run_pass() for _ in range(5)]
     assert node.agent.is_signal_settled
@@ -231,7 +231,7 @@ def test_trouble_is_in_the_log_group_before_the_failure_signal(
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
     monkeypatch.setattr("pwd.getpwnam", no_such_user)
-    cluster.node("master", shipper=shipper).agent.run_pass()
+    cluster.boot_node("master", shipper=shipper).agent.run_pass()
     assert any(words.startswith("bad-config: default_user must be a user") for words in words_before_signal)
 
 
@@ -241,6 +241,6 @@ def test_missing_log_group_does_not_stop_the_agent(cluster: SimulatedCluster) ->
     cluster.add_group("worker", size=0)
     shipper = LogShipper(monotonic=cluster.clock)
     shipper.handle(logging.makeLogRecord({"msg": "a line that cannot be shipped"}))
-    nodes = [cluster.node("master", shipper=shipper)]
+    nodes = [cluster.boot_node("master", shipper=shipper)]
     cluster.run(nodes, until=all_ready(nodes))
     assert nodes[0].agent.run_pass() == agent_module.PASS_INTERVAL_S

@@ -147,11 +147,11 @@ def test_agent_killed_before_any_write_leaves_complete_files_and_its_index(
     lived = False
     allowed = 0
     while not lived:
-        nodes = [cluster.node(node_type) for node_type in NODE_TYPES]
+        nodes = [cluster.boot_node(node_type) for node_type in NODE_TYPES]
         dead, writes = with_key_of_its_image(nodes[place_of]), Writes(cluster, allowed=allowed)
         lived = form(cluster, nodes, victim=dead, writes=writes)
         check_files_are_whole(dead, nodes)
-        nodes[place_of] = next_agent = cluster.node(victim)
+        nodes[place_of] = next_agent = cluster.boot_node(victim)
         cluster.run(nodes, until=partial(is_formed, next_agent, nodes))
         cluster.clock.now += 20.0
         for node in nodes:

@@ -22,7 +22,11 @@ def releases(cluster: SimulatedCluster) -> dict[int, str]:
 def test_membership_names_each_nodes_release(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
-    nodes = [cluster.node("master", release=NEW), cluster.node("worker", release=OLD), cluster.node("worker", 1)]
+    nodes = [
+        cluster.boot_node("master", release=NEW),
+        cluster.boot_node("worker", release=OLD),
+        cluster.boot_node("worker", 1),
+    ]
     cluster.run(nodes, until=lambda: len(releases(cluster)) == 3)
     found = releases(cluster)
     assert (found[1], sorted(found.values())) == (NEW, ["", OLD, NEW])
@@ -31,20 +35,20 @@ def test_membership_names_each_nodes_release(cluster: SimulatedCluster) -> None:
 def test_changed_release_alone_causes_no_new_membership(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    cluster.run([cluster.node("master", release=NEW)], until=lambda: releases(cluster) == {1: NEW})
+    cluster.run([cluster.boot_node("master", release=NEW)], until=lambda: releases(cluster) == {1: NEW})
     generation = cluster.table.read_membership().generation
-    master = cluster.node("master", release=OLD)
+    master = cluster.boot_node("master", release=OLD)
     for _ in range(5):
         master.agent.run_pass()
         cluster.clock.now += 20.0
     assert (cluster.table.read_membership().generation, releases(cluster)) == (generation, {1: NEW})
-    cluster.run([master, cluster.node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})
+    cluster.run([master, cluster.boot_node("worker", release=OLD)], until=lambda: releases(cluster) == {1: OLD, 2: OLD})
 
 
 def test_membership_without_releases_causes_no_writes(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", release=NEW)
+    node = cluster.boot_node("master", release=NEW)
     cluster.run([node], until=lambda: releases(cluster) == {1: NEW})
     membership = cluster.table.read_membership()
     earlier = replace(membership, members=tuple(replace(member, release="") for member in membership.members))

@@ -16,8 +16,8 @@ from moto.server import ThreadedMotoServer
 
 from cli.aws.clients import Clients
 from cli.cluster_lock import Lock
-from tests.cli.fleet import KEY, REGION, Deploy, Fleet, put_membership, run_instances, template
 from tests.cli.json_page import undocumented_keys
+from tests.cli.moto_cluster import KEY, REGION, Deploy, MotoCluster, put_membership, run_instances, template
 from tests.cli.up.up_cluster import DEAD_PID, SETTINGS, UpCluster, note_changes
 from tests.local.control_plane.harness import REGION as LOCAL_REGION
 from tests.local.control_plane.harness import AccountLimits, Aws, Stacks, serving
@@ -94,14 +94,14 @@ def deploy(aws: dict[str, str]) -> Deploy:
         is_private: bool = False,
         private: Sequence[str] = ("10.0.0.10", "10.0.1.20", "10.0.1.30"),
         host_keys: Sequence[str] = (KEY, KEY, KEY),
-    ) -> Fleet:
+    ) -> MotoCluster:
         cloudformation = boto3.client("cloudformation", region_name=REGION)
         cloudformation.create_stack(StackName=f"{name}-stack", TemplateBody=template(name, user, is_private=is_private))
         outputs = cloudformation.describe_stacks(StackName=f"{name}-stack")["Stacks"][0]["Outputs"]
         table = next(out["OutputValue"] for out in outputs if out["OutputKey"] == "ClusterTable")
         ids = run_instances(name, private, None if is_private else public)
         put_membership(table, ids, private=private, host_keys=host_keys)
-        return Fleet(name=name, table=table, instance_ids=ids)
+        return MotoCluster(name=name, table=table, instance_ids=ids)
 
     return deploy
 

@@ -14,7 +14,7 @@ from cli.commands.completion import CHANGES, SHELLS
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.seen_clusters import FILE, SeenCluster, forget, read_seen, remember
-from tests.cli.fleet import REGION, Deploy
+from tests.cli.moto_cluster import REGION, Deploy
 from tests.local.terminal import Terminal
 
 BIN = Path(__file__).parents[2] / "bin"

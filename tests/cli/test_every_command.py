@@ -11,7 +11,7 @@ from cli.command_group import COMMANDS
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError, CredentialsError
 from cli.main import main
 from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, ON_MASTER, words_of
-from tests.cli.fleet import KEY, REGION, Deploy, error_line, put_members
+from tests.cli.moto_cluster import KEY, REGION, Deploy, error_line, put_members
 
 
 @pytest.fixture(autouse=True)
@@ -169,9 +169,9 @@ def test_several_clusters_are_looked_up_in_the_settings(
 def test_each_command_on_the_master_reports_a_missing_master(
     command: str, deploy: Deploy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = deploy("two")
-    row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
-    put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
+    moto_cluster = deploy("two")
+    row = {"instance_id": moto_cluster.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
+    put_members(moto_cluster.table, [{"node_index": 2, **row}], desired_nodes=3)
     assert main(words_of(command, region=REGION)) == EXIT_FAILED
     assert error_line(capsys) == "the cluster has no master now: it may be starting or being replaced"
 
@@ -179,9 +179,9 @@ def test_each_command_on_the_master_reports_a_missing_master(
 def test_paused_cluster_is_named_where_the_master_is_looked_for(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet = deploy()
-    row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
-    put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
+    moto_cluster = deploy()
+    row = {"instance_id": moto_cluster.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
+    put_members(moto_cluster.table, [{"node_index": 2, **row}], desired_nodes=3)
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
     monkeypatch.setattr("cli.sizes.paused_error.find_groups", lambda *_: paused)
     assert main(LINES["logs"].split()) == EXIT_FAILED

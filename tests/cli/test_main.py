@@ -11,7 +11,7 @@ from bootstrap.contract import VERSION
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
 from stacks.missing_package import missing_message
-from tests.cli.fleet import KEY, REGION, Deploy, error_line, put_membership, set_addresses
+from tests.cli.moto_cluster import KEY, REGION, Deploy, error_line, put_membership, set_addresses
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 
@@ -34,10 +34,10 @@ def test_status_lists_the_nodes_in_index_order(deploy: Deploy, capsys: pytest.Ca
 
 
 def test_instance_unknown_to_ec2_is_reported_as_terminated(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
+    moto_cluster = deploy()
     put_membership(
-        fleet.table,
-        [fleet.instance_ids[0], "i-0123456789abcdef0"],
+        moto_cluster.table,
+        [moto_cluster.instance_ids[0], "i-0123456789abcdef0"],
         private=["10.0.0.10", "10.0.1.9"],
         host_keys=[KEY, KEY],
     )
@@ -63,22 +63,24 @@ def test_region_of_the_option_is_searched_and_named(deploy: Deploy, capsys: pyte
 
 
 def test_master_that_has_not_started_is_reported(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
-    boto3.client("dynamodb", region_name=REGION).delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}})
+    moto_cluster = deploy()
+    boto3.client("dynamodb", region_name=REGION).delete_item(
+        TableName=moto_cluster.table, Key={"id": {"S": "membership"}}
+    )
     assert main(["status"]) == 1
     assert error_line(capsys) == "cluster demo has no members yet: its master has not started"
 
 
 def test_newer_agents_record_is_read(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
-    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=3)
+    moto_cluster = deploy()
+    put_membership(moto_cluster.table, moto_cluster.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=3)
     assert main(["status"]) == 0
-    assert fleet.instance_ids[0] in capsys.readouterr().out
+    assert moto_cluster.instance_ids[0] in capsys.readouterr().out
 
 
 def test_record_of_an_older_version_is_refused(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
-    put_membership(fleet.table, fleet.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=1)
+    moto_cluster = deploy()
+    put_membership(moto_cluster.table, moto_cluster.instance_ids[:1], private=["10.0.0.10"], host_keys=[KEY], version=1)
     assert main(["status"]) == 1
     assert "record version must be a whole number from 2 to 1000000000, got '1'" in error_line(capsys)
 
@@ -91,10 +93,10 @@ def test_unknown_node_is_reported_with_the_known_ones(deploy: Deploy, capsys: py
 
 
 def test_master_without_public_address_is_reported(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
-    set_addresses(fleet.instance_ids[0], private="10.0.0.10", public=None)
+    moto_cluster = deploy()
+    set_addresses(moto_cluster.instance_ids[0], private="10.0.0.10", public=None)
     assert main(["ssh-config"]) == 1
-    assert error_line(capsys) == f"the master {fleet.instance_ids[0]} has no public address"
+    assert error_line(capsys) == f"the master {moto_cluster.instance_ids[0]} has no public address"
 
 
 @pytest.mark.parametrize(

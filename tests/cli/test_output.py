@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.contract import VERSION
 from cli.main import main
-from tests.cli.fleet import KEY, REGION, RELEASE, Deploy, put_membership
+from tests.cli.moto_cluster import KEY, REGION, RELEASE, Deploy, put_membership
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "dlcluster"
 GREEN = "\x1b[32m"
@@ -26,9 +26,9 @@ def printed_json(words: list[str], capsys: pytest.CaptureFixture[str], *, code: 
 
 
 def test_status_as_json(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
-    ids = fleet.instance_ids[:2]
-    put_membership(fleet.table, ids, private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY] * 2, desired_nodes=3)
+    moto_cluster = deploy()
+    ids = moto_cluster.instance_ids[:2]
+    put_membership(moto_cluster.table, ids, private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY] * 2, desired_nodes=3)
     boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[ids[1]])
     found = printed_json(["status", "--json"], capsys)
     nodes = found.pop("nodes")

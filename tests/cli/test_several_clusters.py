@@ -6,7 +6,7 @@ import pytest
 
 from cli.errors import EXIT_NO_CLUSTER, EXIT_USAGE
 from cli.main import main
-from tests.cli.fleet import KEY, Deploy, error_line
+from tests.cli.moto_cluster import KEY, Deploy, error_line
 
 
 def test_cluster_chooses_among_several(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:

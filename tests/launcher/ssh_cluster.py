@@ -176,11 +176,11 @@ def copy_launcher(directory: Path) -> Path:
     return directory / "launcher"
 
 
-def change_constants(launcher: Path, values: Mapping[str, float]) -> None:
+def change_constants(launcher: Path, values: Mapping[str, object]) -> None:
     """Change constants in a copy of the launcher; a key is a module's path, a dot, and the constant's name."""
     for place, value in values.items():
         module, _, name = place.rpartition(".")
         path = launcher / f"{module}.py"
         text = path.read_text()
-        (line,) = re.findall(rf"^{name} = .*$", text, re.MULTILINE)
-        path.write_text(text.replace(line, f"{name} = {value}"))
+        (line,) = re.findall(rf"^{name}(?:: Final)? = .*$", text, re.MULTILINE)
+        path.write_text(text.replace(line, f"{name} = {value!r}"))

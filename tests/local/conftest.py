@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local.cache import cache_dir
-from tests import machine
+from tests import leak_check
 from tests.local.fake_cloud import cloud, unknown
 
 __all__ = ["clean_machine", "cloud", "own_runs", "unknown"]
@@ -30,11 +30,11 @@ def own_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def clean_machine(own_runs: None) -> Iterator[machine.Snapshot]:
+def clean_machine(own_runs: None) -> Iterator[leak_check.Snapshot]:
     """Check that the test leaves nothing on the machine."""
     assert own_runs is None
-    machine.prepare()
-    with machine.marked():
-        before = machine.take_snapshot()
+    leak_check.prepare()
+    with leak_check.marked():
+        before = leak_check.take_snapshot()
         yield before
-        assert machine.settled_difference(before) == []
+        assert leak_check.settled_difference(before) == []

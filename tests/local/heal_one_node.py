@@ -37,7 +37,7 @@ meta() {
 }
 value() { [ "$(meta "$1" /tmp/value)" = 200 ] && cat /tmp/value || echo none; }
 id=$(value instance-id)
-aws ec2 associate-address --allow-reassociation --allocation-id ${Own.AllocationId} --instance-id "$id"
+aws ec2 associate-address --allow-reassociation --allocation-id ${ElasticIp.AllocationId} --instance-id "$id"
 name=$(aws autoscaling describe-auto-scaling-instances --instance-ids "$id" \\
     --query 'AutoScalingInstances[0].AutoScalingGroupName' --output text)
 (
@@ -76,11 +76,11 @@ def template() -> dict[str, Any]:
     script = NODE.replace("DRAIN_S", str(DRAIN_S)).replace("USER_ADDRESS PORT", f"{USER_ADDRESS} {PORT}")
     user_data = {"Fn::Base64": {"Fn::Sub": script}}
     made = cluster(Group=templates.group(1, "Public", LifecycleHookSpecificationList=[hook(120)]))
-    made["Outputs"] = {"Address": {"Value": attribute("PublicIp", "Own")}}
+    made["Outputs"] = {"Address": {"Value": attribute("PublicIp", "ElasticIp")}}
     resources: dict[str, Any] = made["Resources"]
     statements: list[dict[str, Any]] = resources["Policy"]["Properties"]["PolicyDocument"]["Statement"]
     statements.append({"Effect": "Allow", "Action": NODE_ACTIONS, "Resource": "*"})
-    resources["Own"] = {"Type": "AWS::EC2::EIP", "DependsOn": "Attachment", "Properties": {"Domain": "vpc"}}
+    resources["ElasticIp"] = {"Type": "AWS::EC2::EIP", "DependsOn": "Attachment", "Properties": {"Domain": "vpc"}}
     resources["Template"] = launch_template(UserData=user_data, InstanceType="g6.12xlarge")
     # Like the CDK: nodes that are ending still need their permissions.
     resources["Template"]["DependsOn"] = "Policy"
@@ -106,7 +106,7 @@ class HealingGroup:
 
     aws: Aws
     stacks: Stacks
-    members: Group
+    asg: Group
     address: str
     reports: NodeReports
 
@@ -122,8 +122,8 @@ def create_group(aws: Aws) -> HealingGroup:
     reports, stacks = NodeReports(), Stacks(aws=aws)
     reports.listen()
     stacks.create(template())
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    return HealingGroup(aws=aws, stacks=stacks, members=members, address=stacks.outputs()["Address"], reports=reports)
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    return HealingGroup(aws=aws, stacks=stacks, asg=asg, address=stacks.outputs()["Address"], reports=reports)
 
 
 def announce_notice(group: HealingGroup, run_dir: Path, instance_id: str) -> None:
@@ -133,12 +133,12 @@ def announce_notice(group: HealingGroup, run_dir: Path, instance_id: str) -> Non
 
 def heal_by_health_check(group: HealingGroup, first: str) -> str:
     """Replace an unhealthy node, which completes its hook first; return the second node."""
-    members = group.members
-    members.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
-    (second,) = members.in_service()
-    assert members.waiting() == {first}
+    asg = group.asg
+    asg.autoscaling.set_instance_health(InstanceId=first, HealthStatus="Unhealthy")
+    (second,) = asg.in_service()
+    assert asg.waiting() == {first}
     assert state(group.aws, first) == "running"
-    wait_for_step(lambda: not members.waiting(), "the first node to complete its hook")
+    wait_for_step(lambda: not asg.waiting(), "the first node to complete its hook")
     assert state(group.aws, first) == "terminated"
     group.wait_for_address(second, "second")
     assert ssh_banner(group.address).startswith("SSH-2.0")
@@ -148,8 +148,8 @@ def heal_by_health_check(group: HealingGroup, first: str) -> str:
 def heal_after_power_cut(group: HealingGroup, second: str) -> str:
     """Cut a node's power, and return the third node, which takes its place."""
     next(Path("/sys/fs/cgroup").rglob(f"{second}/cgroup.kill")).write_text("1")
-    wait_for_step(lambda: second not in group.members.members(), "the group to miss the node whose power was cut")
-    (third,) = group.members.in_service()
+    wait_for_step(lambda: second not in group.asg.members(), "the group to miss the node whose power was cut")
+    (third,) = group.asg.in_service()
     group.wait_for_address(third, "third")
     return third
 
@@ -165,7 +165,7 @@ def delete_stack(group: HealingGroup, third: str) -> None:
 
 def main() -> None:
     group = create_group(Aws(url=os.environ["AWS_ENDPOINT_URL"], request_log=Path()))
-    (first,) = group.members.in_service()
+    (first,) = group.asg.in_service()
     group.wait_for_address(first, "first")
     assert ssh_banner(group.address).startswith("SSH-2.0")
     announce_notice(group, Path(os.environ["LOCAL_AWS_DIR"]), first)

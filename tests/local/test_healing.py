@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.machine import REPOSITORY
+from tests.leak_check import REPOSITORY
 
 TIMEOUT_S = 400.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.machine import REPOSITORY
+from tests.leak_check import REPOSITORY
 
 WHERE = 'docs/local-aws.md, "On another machine"'
 DEBIAN = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'

@@ -16,7 +16,7 @@ from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.master_connection import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.fleet import KEY, error_line, put_members
+from tests.cli.moto_cluster import KEY, error_line, put_members
 from tests.local.control_plane.harness import REGION, user_with_policy
 from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 

@@ -36,7 +36,7 @@ def address(cluster: SimulatedCluster) -> Address:
 
 @pytest.fixture
 def master(cluster: SimulatedCluster, address: Address) -> SimulatedNode:
-    return cluster.node("master", settings=address.settings)
+    return cluster.boot_node("master", settings=address.settings)
 
 
 def run_passes(cluster: SimulatedCluster, node: SimulatedNode, *, seconds: float) -> None:
@@ -81,7 +81,7 @@ def test_new_master_takes_the_address_from_the_last_one(
     cluster.run([master], until=all_ready([master]))
     cluster.set_lifecycle_state(master.instance_id, "Terminating:Wait")
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName="digits-master", DesiredCapacity=1)
-    new = cluster.replacement("master", of=[master], settings=address.settings)
+    new = cluster.boot_replacement("master", of=[master], settings=address.settings)
     run_passes(cluster, new, seconds=5)
     # As long as the old one may still work, it keeps the address.
     assert address.holder == master.instance_id
@@ -144,6 +144,6 @@ def test_master_keeps_the_address_while_groups_are_unavailable(
 def test_cluster_without_an_address_associates_none(cluster: SimulatedCluster, calls: Counter[str]) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    master = cluster.node("master")
+    master = cluster.boot_node("master")
     cluster.run([master], until=all_ready([master]))
     assert calls["AssociateAddress"] == 0

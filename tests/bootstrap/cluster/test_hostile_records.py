@@ -149,7 +149,7 @@ def texts(nodes: list[SimulatedNode]) -> list[str]:
 def nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=2)
-    found = [cluster.node("master"), cluster.node("worker", 0), cluster.node("worker", 1)]
+    found = [cluster.boot_node("master"), cluster.boot_node("worker", 0), cluster.boot_node("worker", 1)]
     cluster.run(found, until=lambda: all(node.agent.is_signal_settled for node in found))
     return found
 
@@ -200,13 +200,13 @@ def test_node_indexes_stay_when_the_coordinator_began_after_the_forgery(
 ) -> None:
     # A restarted agent knows the indexes from its node's state; one on a new machine, from the valid members.
     cluster.terminate(cluster.by_index()[2])
-    nodes[1] = cluster.replacement("worker", of=nodes[1:])
+    nodes[1] = cluster.boot_replacement("worker", of=nodes[1:])
     cluster.run(nodes, until=lambda: nodes[1].instance_id in cluster.by_index().values())
     by_index = cluster.by_index()
     forge(cluster, address="$(touch marker)")
     if not restarted:
         (nodes[0].root / contract.NODE_STATE.lstrip("/")).unlink()
-    nodes[0] = cluster.node("master")
+    nodes[0] = cluster.boot_node("master")
     cluster.run(nodes, until=lambda: cluster.table.read_stored().error is None and len(cluster.by_index()) == 3)
     assert cluster.by_index() == by_index
 
@@ -229,7 +229,7 @@ def test_bad_generation_record_does_not_stop_a_replacement(
 ) -> None:
     put(cluster, {"id": {"S": contract.GENERATION_ID}, "version": {"N": "2"}, "generation": value})
     cluster.terminate(cluster.by_index()[2])
-    nodes[1] = cluster.replacement("worker", of=nodes[1:])
+    nodes[1] = cluster.boot_replacement("worker", of=nodes[1:])
     cluster.clock.now += 20.0
     cluster.run(nodes, until=lambda: nodes[1].agent.is_signal_settled)
     assert cluster.table.read_generation() == cluster.table.read_membership().generation

@@ -106,11 +106,11 @@ def test_second_new_instance_restarts_eager_polling() -> None:
 def test_ready_master_polls_often_only_while_an_instance_arrives(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    master = cluster.node("master", settings={"min_nodes": 1})
+    master = cluster.boot_node("master", settings={"min_nodes": 1})
     cluster.run([master], until=all_ready([master]))
     cluster.clock.now += FAST_RECONCILE_INTERVAL_S
     assert master.agent.run_pass() == FAST_RECONCILE_INTERVAL_S
-    worker = cluster.node("worker", settings={"min_nodes": 1})
+    worker = cluster.boot_node("worker", settings={"min_nodes": 1})
     cluster.run([worker, master], until=all_ready([worker]))
     cluster.clock.now += RECONCILE_INTERVAL_S
     assert master.agent.run_pass() == 6.0
@@ -129,7 +129,7 @@ def test_new_node_is_found_in_one_interval_then_polled_often(
     nodes = form_cluster(cluster, workers=1)
     schedule.run_minute(nodes)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
-    nodes.append(cluster.replacement("worker", of=nodes))
+    nodes.append(cluster.boot_replacement("worker", of=nodes))
     for _ in range(int(RECONCILE_INTERVAL_S + FAST_RECONCILE_INTERVAL_S)):
         schedule.run_second(nodes)
     assert nodes[-1].agent.is_signal_settled

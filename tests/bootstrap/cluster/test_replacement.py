@@ -41,7 +41,7 @@ def test_all_nodes_trust_the_new_master_instead_of_the_old_one(cluster: Simulate
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
-    new = cluster.replacement("master", of=nodes)
+    new = cluster.boot_replacement("master", of=nodes)
     alive = [*workers, new]
     cluster.run(alive, until=all_ready(alive))
     run_until_agreed(cluster, [new, *workers])
@@ -61,7 +61,7 @@ def test_master_counts_the_instances_that_have_not_joined_yet(cluster: Simulated
     assert not any(under_root(node.root, contract.ARRIVING_NODES_FILE).exists() for node in (lost, other))
     cluster.terminate(lost.instance_id)
     cluster.run([master, other], until=lambda: master.text(contract.ARRIVING_NODES_FILE) == "1\n")
-    new = cluster.replacement("worker", of=nodes)
+    new = cluster.boot_replacement("worker", of=nodes)
     run_until_agreed(cluster, [master, new, other])
     assert master.text(contract.ARRIVING_NODES_FILE) == "0\n"
 
@@ -74,7 +74,7 @@ def test_no_ssh_key_is_authorized_without_a_master(cluster: SimulatedCluster) ->
     assert [authorized_keys(node) for node in nodes] == ["", "", ""]
     assert "deeplearning-master" not in workers[0].text(contract.HOSTS_FILE)
     cluster.terminate(old.instance_id)
-    new = cluster.replacement("master", of=nodes)
+    new = cluster.boot_replacement("master", of=nodes)
     run_until_agreed(cluster, [new, *workers])
     assert [authorized_keys(node) for node in (new, *workers)] == [key_of(new)] * 3
 
@@ -84,7 +84,7 @@ def test_second_master_is_trusted_only_after_the_end_of_the_first(cluster: Simul
     old, *workers = nodes
     cluster.set_lifecycle_state(old.instance_id, "Terminating:Wait")
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-master", DesiredCapacity=1)
-    new = cluster.replacement("master", of=nodes)
+    new = cluster.boot_replacement("master", of=nodes)
     for _ in range(5):
         for node in [new, *nodes]:
             node.agent.run_pass()
@@ -101,7 +101,7 @@ def test_worker_from_a_masters_image_has_no_key(cluster: SimulatedCluster) -> No
     nodes = form_cluster(cluster)
     master, lost, kept = nodes
     cluster.terminate(lost.instance_id)
-    worker = cluster.replacement("worker", of=nodes)
+    worker = cluster.boot_replacement("worker", of=nodes)
     brought = under_root(worker.root, contract.CLUSTER_KEY_DIR)
     shutil.copytree(under_root(master.root, contract.CLUSTER_KEY_DIR), brought)
     run_until_agreed(cluster, [master, worker, kept])
@@ -113,7 +113,7 @@ def test_master_from_a_masters_image_generates_its_own_key(cluster: SimulatedClu
     nodes = form_cluster(cluster)
     old, *workers = nodes
     cluster.terminate(old.instance_id)
-    new = cluster.replacement("master", of=nodes)
+    new = cluster.boot_replacement("master", of=nodes)
     shutil.copytree(under_root(old.root, contract.CLUSTER_KEY_DIR), under_root(new.root, contract.CLUSTER_KEY_DIR))
     run_until_agreed(cluster, [new, *workers])
     assert new.text(contract.CLUSTER_KEY_FILE) == f"private half of {new.instance_id}\n"
@@ -124,7 +124,7 @@ def test_master_and_worker_lost_at_once_are_both_replaced(cluster: SimulatedClus
     nodes = form_cluster(cluster)
     for lost in nodes[:2]:
         cluster.terminate(lost.instance_id)
-    alive = [cluster.replacement("master", of=nodes), cluster.replacement("worker", of=nodes), nodes[2]]
+    alive = [cluster.boot_replacement("master", of=nodes), cluster.boot_replacement("worker", of=nodes), nodes[2]]
     cluster.run(alive, until=all_ready(alive))
     run_until_agreed(cluster, alive)
     assert {*cluster.by_index().values()} == {node.instance_id for node in alive}
@@ -133,7 +133,7 @@ def test_master_and_worker_lost_at_once_are_both_replaced(cluster: SimulatedClus
 def test_cluster_grows_by_nodes_that_join_by_themselves(cluster: SimulatedCluster) -> None:
     nodes = form_cluster(cluster, workers=1)
     cluster.clients.autoscaling.set_desired_capacity(AutoScalingGroupName=f"{CLUSTER}-worker", DesiredCapacity=2)
-    nodes.append(cluster.replacement("worker", of=nodes))
+    nodes.append(cluster.boot_replacement("worker", of=nodes))
     run_until_agreed(cluster, nodes)
     cluster.run(nodes, until=all_ready(nodes))
     assert "DEEPLEARNING_WORKERS_COUNT=3\n" in nodes[0].text(contract.ENVIRONMENT_FILE)

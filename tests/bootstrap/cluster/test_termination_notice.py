@@ -72,7 +72,7 @@ def test_replacement_takes_the_index_of_the_draining_node(cluster: SimulatedClus
     draining_node.metadata.notice = TERMINATING
     run_seconds(cluster, nodes, 40, until=lambda: bool(cluster.completed))
     cluster.terminate(draining_node.instance_id)
-    alive = [master, cluster.replacement("worker", of=nodes), other]
+    alive = [master, cluster.boot_replacement("worker", of=nodes), other]
     cluster.run(alive, until=lambda: all(node.text(contract.HOSTS_FILE) == hosts_file(alive) for node in alive))
     assert cluster.by_index() == {number: node.instance_id for number, node in enumerate(alive, 1)}
 
@@ -118,8 +118,8 @@ def test_standby_node_does_not_report_ready(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     answering: list[str] = []
-    master = cluster.node("master", settings={"min_nodes": 1})
-    worker = cluster.node("worker", settings={"min_nodes": 1}, answers_ssh=answering.__contains__)
+    master = cluster.boot_node("master", settings={"min_nodes": 1})
+    worker = cluster.boot_node("worker", settings={"min_nodes": 1}, answers_ssh=answering.__contains__)
     cluster.run([worker, master], until=lambda: len(cluster.by_index()) == 2)
     cluster.set_lifecycle_state(worker.instance_id, "Standby")
     run_seconds(cluster, [master, worker], FEW_POLLS_S)
@@ -245,7 +245,7 @@ def test_restarted_agent_without_the_table_does_not_end_its_hook(
     def unreachable(*_: object) -> None:
         raise EndpointConnectionError(endpoint_url="https://dynamodb")
 
-    restarted = cluster.node("worker", 0)
+    restarted = cluster.boot_node("worker", 0)
     assert restarted.instance_id == draining_node.instance_id
     restarted.metadata.notice = TERMINATING
     monkeypatch.setattr(cluster.clients.dynamodb, "_make_api_call", unreachable)

@@ -19,7 +19,7 @@ class Gpus:
 def master_with(cluster: SimulatedCluster, gpus: Gpus, *, workers: int = 0, **settings: object) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=workers)
-    return cluster.node("master", settings={"gpu_count": 4} | settings, nvidia_smi=gpus)
+    return cluster.boot_node("master", settings={"gpu_count": 4} | settings, nvidia_smi=gpus)
 
 
 def run_passes(cluster: SimulatedCluster, node: SimulatedNode, count: int, *, every: float = 2.0) -> None:

@@ -56,7 +56,7 @@ def test_missing_gpu_fails_the_deploy_without_a_replacement(cluster: SimulatedCl
 def test_silent_master_fails_the_deploy(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    master = cluster.node("master", answers_ssh=lambda _address: False)
+    master = cluster.boot_node("master", answers_ssh=lambda _address: False)
     run_past_the_deadline(cluster, master)
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{master.instance_id} deeplearning-master silent")]
     assert cluster.unhealthy == []
@@ -103,7 +103,7 @@ def test_nvidia_smi_failure_does_not_replace_ready_node(cluster: SimulatedCluste
     def mismatch() -> str:
         raise CommandError("nvidia-smi -L exited 18: Driver/library version mismatch")
 
-    restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
+    restarted = cluster.boot_node("master", settings={"gpu_count": 4}, nvidia_smi=mismatch)
     run_minutes(cluster, restarted, FAILURES_BEFORE_REPLACEMENT + 2)
     assert cluster.unhealthy == []
 
@@ -117,7 +117,7 @@ def test_failed_replacement_request_is_retried_after_restart(
     with monkeypatch.context() as outage:
         outage.setattr(cluster.clients.autoscaling, "set_instance_health", throttled)
         run_past_the_deadline(cluster, master)
-    restarted = cluster.node("master", settings={"gpu_count": 4}, nvidia_smi=gpus)
+    restarted = cluster.boot_node("master", settings={"gpu_count": 4}, nvidia_smi=gpus)
     run_passes(cluster, restarted, 3, every=20.0)
     assert cluster.unhealthy == [master.instance_id]
 
@@ -144,13 +144,13 @@ def waits_for_a_peer(cluster: SimulatedCluster) -> SimulatedNode:
 def waits_for_a_master(cluster: SimulatedCluster) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    return cluster.node("worker")
+    return cluster.boot_node("worker")
 
 
 def waits_for_the_masters_ssh(cluster: SimulatedCluster) -> SimulatedNode:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    return cluster.node("master", answers_ssh=lambda _address: False)
+    return cluster.boot_node("master", answers_ssh=lambda _address: False)
 
 
 WAITING = (waits_for_a_peer, waits_for_a_master, waits_for_the_masters_ssh)

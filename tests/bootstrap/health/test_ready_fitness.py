@@ -79,7 +79,7 @@ def test_ready_node_does_not_check_its_peers_or_master(cluster: SimulatedCluster
         asked.append(address)
         return True
 
-    nodes = [cluster.node(node_type, answers_ssh=answers) for node_type in ("master", "worker")]
+    nodes = [cluster.boot_node(node_type, answers_ssh=answers) for node_type in ("master", "worker")]
     cluster.run(nodes, until=all_ready(nodes))
     assert asked == [nodes[0].address] * 2
     under_root(nodes[1].root, "/etc/hosts").write_text("127.0.0.1 localhost\n")

@@ -56,7 +56,7 @@ def record(cluster: SimulatedCluster) -> PauseRecord:
 def nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    found = [cluster.node("master"), cluster.node("worker")]
+    found = [cluster.boot_node("master"), cluster.boot_node("worker")]
     for node in found:
         write_counters(node.root)
     return found

@@ -12,7 +12,7 @@ SETTINGS = {"mxnet_environment": "horovod"}
 def test_node_is_ready_when_its_environment_is(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", settings=SETTINGS)
+    node = cluster.boot_node("master", settings=SETTINGS)
     for state in ("building", "storing"):
         write_progress(node.root, EnvironmentProgress(state=state))
         for _ in range(3):
@@ -26,7 +26,7 @@ def test_node_is_ready_when_its_environment_is(cluster: SimulatedCluster) -> Non
 def test_hostname_resolves_to_the_reachable_address(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", settings=SETTINGS)
+    node = cluster.boot_node("master", settings=SETTINGS)
     node.agent.run_pass()
     assert f"{node.address} deeplearning-master deeplearning-worker1 {socket.gethostname()}\n" in node.text(HOSTS_FILE)
 
@@ -34,7 +34,7 @@ def test_hostname_resolves_to_the_reachable_address(cluster: SimulatedCluster) -
 def test_failing_build_fails_the_deploy_at_once(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    node = cluster.node("master", settings=SETTINGS)
+    node = cluster.boot_node("master", settings=SETTINGS)
     write_progress(
         node.root,
         EnvironmentProgress(
@@ -48,7 +48,7 @@ def test_failing_build_fails_the_deploy_at_once(cluster: SimulatedCluster) -> No
 def test_deadline_signal_names_what_the_worker_waits_for(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    master, worker = cluster.node("master"), cluster.node("worker", settings=SETTINGS)
+    master, worker = cluster.boot_node("master"), cluster.boot_node("worker", settings=SETTINGS)
     write_progress(worker.root, EnvironmentProgress(state="waiting-for-master"))
     cluster.run([master, worker], until=lambda: master.agent.is_signal_settled)
     cluster.clock.now += 600.0
@@ -60,7 +60,7 @@ def test_replaced_masters_failing_build_does_not_stop_the_cluster(cluster: Simul
     # A running cluster is better off with a master without MXNet than without a master.
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    node, worker = cluster.node("master", settings=SETTINGS), cluster.node("worker")
+    node, worker = cluster.boot_node("master", settings=SETTINGS), cluster.boot_node("worker")
     write_progress(node.root, EnvironmentProgress(state="failed", failure="no pip", detail="no pip"))
     cluster.run([node, worker], until=lambda: len(cluster.by_index()) == 2 and node.agent.is_signal_settled)
     assert worker.agent.is_signal_settled

@@ -25,7 +25,7 @@ def setups(cluster: SimulatedCluster) -> dict[int, str]:
 def test_node_joins_once_its_setup_has_succeeded(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    master, worker = (cluster.node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))
+    master, worker = (cluster.boot_node(node_type, settings=SETTINGS) for node_type in ("master", "worker"))
     succeed(master)
     write_progress(worker.root, SetupProgress(state="running", sha256=HASH))
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE})
@@ -42,7 +42,7 @@ def test_node_joins_once_its_setup_has_succeeded(cluster: SimulatedCluster) -> N
 def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", settings=SETTINGS)
+    node = cluster.boot_node("master", settings=SETTINGS)
     fail(node)
     node.agent.run_pass()
     assert cluster.signals == [("MasterGroup", "FAILURE", f"{node.instance_id} setup: E: no package foo")]
@@ -51,7 +51,7 @@ def test_setup_failure_fails_the_deploy_with_its_last_line(cluster: SimulatedClu
 def test_failure_signal_at_the_deadline_names_a_running_setup(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", settings=SETTINGS)
+    node = cluster.boot_node("master", settings=SETTINGS)
     node.agent.run_pass()
     cluster.clock.now += 600.0
     node.agent.run_pass()
@@ -62,7 +62,7 @@ def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Simulated
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
     spared = {"fails_deploy": False, "min_nodes": 1}
-    master, worker = (cluster.node(node_type, settings=SETTINGS | spared) for node_type in ("master", "worker"))
+    master, worker = (cluster.boot_node(node_type, settings=SETTINGS | spared) for node_type in ("master", "worker"))
     succeed(master)
     fail(worker)
     cluster.run([master, worker], until=lambda: setups(cluster) == {1: DONE, 2: FAILED})
@@ -79,11 +79,11 @@ def test_node_with_a_failed_setup_stays_a_member_without_jobs(cluster: Simulated
 def test_rebooted_member_keeps_its_index_during_setup(cluster: SimulatedCluster) -> None:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=0)
-    node = cluster.node("master", settings=SETTINGS)
+    node = cluster.boot_node("master", settings=SETTINGS)
     succeed(node)
     cluster.run([node], until=lambda: node.agent.is_signal_settled)
     write_progress(node.root, SetupProgress(state="running", sha256=HASH))
-    again = cluster.node("master", settings=SETTINGS)
+    again = cluster.boot_node("master", settings=SETTINGS)
     for _ in range(3):
         again.agent.run_pass()
     assert setups(cluster) == {1: DONE}

@@ -33,7 +33,7 @@ def deploy(cluster: SimulatedCluster, tags: Mapping[str, str], *, without: Mappi
 def nodes(cluster: SimulatedCluster) -> list[SimulatedNode]:
     cluster.add_group("master", size=1)
     cluster.add_group("worker", size=1)
-    nodes = [cluster.node("master"), cluster.node("worker")]
+    nodes = [cluster.boot_node("master"), cluster.boot_node("worker")]
     cluster.run(nodes, until=lambda: all(team_keys_of(node) == "" for node in nodes))
     return nodes
 

@@ -8,7 +8,7 @@ from botocore.session import Session
 
 from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED
 from cli.main import main
-from tests.cli.fleet import Deploy, error_line
+from tests.cli.moto_cluster import Deploy, error_line
 
 FIX = "aws configure, aws sso login, or set AWS_PROFILE"
 ANY = "--region, AWS_ENDPOINT_URL and its like, the profile"

@@ -25,7 +25,7 @@ from cli.aws.nodes import (
 )
 from cli.errors import ClusterError
 from tests.bootstrap.identities import NETWORKS, instance_id, public_key
-from tests.cli.fleet import REGION, Deploy
+from tests.cli.moto_cluster import REGION, Deploy
 
 MEMBERS = tuple(
     ClusterNode(

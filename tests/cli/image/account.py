@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from cli.aws.nodes import ClusterNode
 from cli.ssh.master_connection import CommandResult
-from tests.cli.fleet import KEY
+from tests.cli.moto_cluster import KEY
 
 SHA256 = "0123456789abcdef" * 4
 DONE = f"done:{SHA256[:12]}"

@@ -8,7 +8,7 @@ from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
 from cli.files.upload import Upload
 from cli.ssh.master_connection import CommandResult
-from tests.cli.fleet import KEY, RELEASE
+from tests.cli.moto_cluster import KEY, RELEASE
 
 JOB = "20260101-000000-abcdef0"
 

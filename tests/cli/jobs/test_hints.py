@@ -8,8 +8,8 @@ import pytest
 from cli.aws.scaling import ScalingGroups
 from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED
 from cli.main import main
-from tests.cli.fleet import KEY, REGION, Deploy, error_line, put_members
 from tests.cli.jobs.master import JOB, Master, record, set_job_answers
+from tests.cli.moto_cluster import KEY, REGION, Deploy, error_line, put_members
 
 CHOSEN = ("--cluster", "vision", "--region", REGION)
 DLCLUSTER = f"dlcluster --cluster vision --region {REGION}"
@@ -55,9 +55,9 @@ def test_advice_to_stop_a_running_job_repeats_the_given_options(
 def test_advice_to_resume_a_paused_cluster_repeats_the_given_options(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet = deploy("vision")
-    row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
-    put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
+    moto_cluster = deploy("vision")
+    row = {"instance_id": moto_cluster.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
+    put_members(moto_cluster.table, [{"node_index": 2, **row}], desired_nodes=3)
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
     monkeypatch.setattr("cli.sizes.paused_error.find_groups", lambda *_: paused)
     assert main([*CHOSEN, "logs"]) == EXIT_FAILED

@@ -11,8 +11,8 @@ from cli.main import main
 from cli.shared_options import Selection
 from cli.sizes import confirm
 from cli.ssh.master_connection import CommandResult, kill_on_disconnect
-from tests.cli.fleet import error_line
 from tests.cli.jobs.master import JOB, Master, record
+from tests.cli.moto_cluster import error_line
 
 
 def test_jobs_as_lines_and_as_json(master: Master, capsys: pytest.CaptureFixture[str]) -> None:

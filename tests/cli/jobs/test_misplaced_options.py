@@ -4,7 +4,7 @@ import pytest
 
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.fleet import error_line
+from tests.cli.moto_cluster import error_line
 
 PROCESSES = "--nproc-per-node is the number of processes on each node"
 

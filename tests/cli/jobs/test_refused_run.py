@@ -6,8 +6,8 @@ import pytest
 
 from cli.errors import EXIT_USAGE
 from cli.main import main
-from tests.cli.fleet import error_line
 from tests.cli.jobs.master import Master, record, set_job_answers
+from tests.cli.moto_cluster import error_line
 
 
 def test_job_name_is_checked_before_sending(master: Master, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ import pytest
 from bootstrap.contract import VERSION
 from cli.jobs import start as start_module
 from cli.main import main
-from tests.cli.fleet import error_line
 from tests.cli.jobs.master import JOB, SENT, Master, record, set_job_answers
+from tests.cli.moto_cluster import error_line
 
 
 def test_run_sends_the_directory_starts_the_job_and_follows_it(

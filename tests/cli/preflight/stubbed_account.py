@@ -10,7 +10,7 @@ from cli.aws.clients import Clients
 from cli.preflight.finding import Finding
 from cli.preflight.target import Check, PreflightTarget
 from stacks.settings.props import ClusterProps
-from tests.cli.fleet import REGION
+from tests.cli.moto_cluster import REGION
 
 ACCOUNT = "123456789012"
 CALLER = f"arn:aws:iam::{ACCOUNT}:user/ann"

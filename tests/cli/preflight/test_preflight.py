@@ -12,7 +12,7 @@ from cli.main import main
 from cli.preflight import checks
 from cli.preflight.finding import Finding, ok, problem, warning
 from cli.preflight.target import Check, PreflightTarget
-from tests.cli.fleet import REGION
+from tests.cli.moto_cluster import REGION
 from tests.cli.preflight.stubbed_account import Account
 
 

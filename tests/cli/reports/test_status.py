@@ -19,7 +19,7 @@ from bootstrap.idle.pause_record import PauseRecord, render_pause
 from cli.aws.clients import Clients
 from cli.main import main
 from cli.reports.status import MOUNT_REASONS
-from tests.cli.fleet import KEY, REGION, Deploy, Fleet, put_membership
+from tests.cli.moto_cluster import KEY, REGION, Deploy, MotoCluster, put_membership
 
 GROUP = {
     "AutoScalingGroupName": "workers", "MinSize": 4, "MaxSize": 4, "DesiredCapacity": 4, "DefaultCooldown": 1,
@@ -40,7 +40,7 @@ def activity(minute: int, reason: str = "") -> dict[str, Any]:
 
 
 @pytest.fixture
-def fleet(deploy: Deploy) -> Fleet:
+def moto_cluster(deploy: Deploy) -> MotoCluster:
     """Return a cluster of three, whose record requests no more."""
     return deploy()
 
@@ -53,9 +53,9 @@ def fleet(deploy: Deploy) -> Fleet:
     ],
 )
 def test_lost_nodes_are_named(
-    fleet: Fleet, lost: tuple[int, ...], line: str, capsys: pytest.CaptureFixture[str]
+    moto_cluster: MotoCluster, lost: tuple[int, ...], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ids = [fleet.instance_ids[at] for at in lost]
+    ids = [moto_cluster.instance_ids[at] for at in lost]
     boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=ids)
     assert main(["status"]) == 0
     *_, numbers, named = capsys.readouterr().out.splitlines()
@@ -63,25 +63,27 @@ def test_lost_nodes_are_named(
     assert named == line
 
 
-def ask_for_four(fleet: Fleet) -> None:
+def ask_for_four(moto_cluster: MotoCluster) -> None:
     """Write the record of a master whose groups want four nodes."""
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
-    put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=4)
+    put_membership(
+        moto_cluster.table, moto_cluster.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=4
+    )
 
 
 @contextmanager
-def edited_members(fleet: Fleet, **attributes: str) -> Iterator[list[dict[str, Any]]]:
+def edited_members(moto_cluster: MotoCluster, **attributes: str) -> Iterator[list[dict[str, Any]]]:
     """Yield the members of the cluster's record to edit, and write them back together with these attributes."""
     table = boto3.client("dynamodb", region_name=REGION)
-    item = table.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
+    item = table.get_item(TableName=moto_cluster.table, Key={"id": {"S": "membership"}})["Item"]
     members = json.loads(item["members"]["S"])
     yield members
     edited = {"members": json.dumps(members), **attributes}
-    table.put_item(TableName=fleet.table, Item={**item, **{name: {"S": text} for name, text in edited.items()}})
+    table.put_item(TableName=moto_cluster.table, Item={**item, **{name: {"S": text} for name, text in edited.items()}})
 
 
 @pytest.fixture
-def stub(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Stubber:
+def stub(moto_cluster: MotoCluster, monkeypatch: pytest.MonkeyPatch) -> Stubber:
     """Set the answer of Auto Scaling."""
     client = boto3.client("autoscaling", region_name=REGION)
     monkeypatch.setattr(Clients, "autoscaling", client)
@@ -100,20 +102,24 @@ def answer(stub: Stubber, *activities: dict[str, Any]) -> None:
     stub.add_response("describe_scaling_activities", {"Activities": list(activities)})
 
 
-def test_surplus_nodes_are_reported_as_terminating(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_surplus_nodes_are_reported_as_terminating(
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     addresses = ["10.0.0.10", "10.0.1.20", "10.0.1.30"]
-    put_membership(fleet.table, fleet.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2)
+    put_membership(
+        moto_cluster.table, moto_cluster.instance_ids, private=addresses, host_keys=[KEY] * 3, desired_nodes=2
+    )
     assert main(["status"]) == 0
     assert capsys.readouterr().out.startswith("demo: 3 nodes running, 2 desired: 1 is terminating, generation ")
 
 
 def test_worker_that_a_bake_has_left_is_named_with_the_command_that_ends_it(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of three instances that were chosen for an image, one is in its group, and one has ended."""
     ec2, backend = boto3.client("ec2", region_name=REGION), ec2_backends[DEFAULT_ACCOUNT_ID][REGION]
-    left, node, ended = fleet.instance_ids
-    ec2.create_tags(Resources=[*fleet.instance_ids], Tags=[{"Key": SETUP_TAG, "Value": "0" * 64}])
+    left, node, ended = moto_cluster.instance_ids
+    ec2.create_tags(Resources=[*moto_cluster.instance_ids], Tags=[{"Key": SETUP_TAG, "Value": "0" * 64}])
     backend.create_tags([node], {GROUP_TAG: "demo-worker"})
     ec2.terminate_instances(InstanceIds=[ended])
     assert main(["status", "--json"]) == 0
@@ -163,29 +169,33 @@ def test_status_shows_the_count_without_permission_for_activities(
 
 
 def test_status_shows_the_record_without_permission_for_groups(
-    stub: Stubber, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    stub: Stubber, moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with stub:
         stub.add_client_error("describe_auto_scaling_groups", "AccessDenied", "no")
         assert below_the_table(capsys) == []
-        ask_for_four(fleet)
+        ask_for_four(moto_cluster)
         stub.add_client_error("describe_auto_scaling_groups", "AccessDenied", "no")
         assert below_the_table(capsys) == [MISSING, "AWS refused DescribeAutoScalingGroups: AccessDenied: no"]
 
 
 def test_without_groups_the_membership_gives_the_desired_nodes(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ask_for_four(fleet)
+    ask_for_four(moto_cluster)
     assert below_the_table(capsys) == [MISSING]
 
 
-def test_complete_cluster_needs_no_activities_call(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_cluster_needs_no_activities_call(
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert below_the_table(capsys) == []
 
 
-def test_status_shows_mounts_of_shared_storage_and_failures(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    with edited_members(fleet, shared_storage="efs:fs-0123456789abcdef0") as members:
+def test_status_shows_mounts_of_shared_storage_and_failures(
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with edited_members(moto_cluster, shared_storage="efs:fs-0123456789abcdef0") as members:
         for member, state in zip(members, ("mounted", "unreachable", "mounted"), strict=True):
             member["mount"] = state
     assert below_the_table(capsys) == [
@@ -202,8 +212,10 @@ def test_each_state_of_a_mount_has_an_explanation() -> None:
     assert {*MOUNT_REASONS} == {*MOUNT_STATES} - {MOUNTED}
 
 
-def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    with edited_members(fleet) as members:
+def test_node_with_notice_of_its_end_is_shown_as_draining(
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with edited_members(moto_cluster) as members:
         members[1].update(draining=True)
     assert main(["status"]) == 0
     assert re.findall(r"^\d +(\w+) .*running, draining$", capsys.readouterr().out, re.MULTILINE) == ["worker2"]
@@ -211,9 +223,9 @@ def test_node_with_notice_of_its_end_is_shown_as_draining(fleet: Fleet, capsys: 
     assert [node["draining"] for node in json.loads(capsys.readouterr().out)["nodes"]] == [False, True, False]
 
 
-def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_which_setup_each_node_ran(moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]) -> None:
     setups = ("done:0123456789ab", "failed:0123456789ab", "done:0123456789ab")
-    with edited_members(fleet) as members:
+    with edited_members(moto_cluster) as members:
         for member, setup in zip(members, setups, strict=True):
             member.update(setup=setup, draining=setup.startswith("failed"))
     assert main(["status"]) == 0
@@ -229,21 +241,21 @@ def test_status_shows_which_setup_each_node_ran(fleet: Fleet, capsys: pytest.Cap
     assert [node["draining"] for node in nodes] == [False, False, False]
 
 
-def test_status_shows_idle_time_and_pause_time(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_idle_time_and_pause_time(moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]) -> None:
     table, now = boto3.client("dynamodb", region_name=REGION), datetime.now(timezone.utc)
     idle_since = now.replace(microsecond=0) - timedelta(minutes=12, seconds=5)
     pauses_at = idle_since + timedelta(minutes=30)
-    record = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(fleet.instance_ids[2],))
-    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(record)})
+    record = PauseRecord(idle_stop_s=1800, idle_since=idle_since, silent=(moto_cluster.instance_ids[2],))
+    table.put_item(TableName=moto_cluster.table, Item={"id": {"S": "pause"}, **render_pause(record)})
     unhealthy = "worker3 is unhealthy: its agent reports nothing, so it no longer counts as busy"
     assert below_the_table(capsys) == [
         f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC if it stays idle",
         unhealthy,
     ]
     announced = replace(record, pauses_at=pauses_at)
-    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, **render_pause(announced)})
+    table.put_item(TableName=moto_cluster.table, Item={"id": {"S": "pause"}, **render_pause(announced)})
     assert below_the_table(capsys) == [f"idle for 12 min; pauses at {pauses_at:%H:%M} UTC", unhealthy]
     assert main(["status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["idle_pauses_at"] == f"{pauses_at:%Y-%m-%dT%H:%M:%SZ}"
-    table.put_item(TableName=fleet.table, Item={"id": {"S": "pause"}, "pause": {"S": "forged"}})
+    table.put_item(TableName=moto_cluster.table, Item={"id": {"S": "pause"}, "pause": {"S": "forged"}})
     assert below_the_table(capsys) == []

@@ -18,7 +18,7 @@ from cli.aws.stack_history import StackState
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
 from cli.reports.why import why_text
-from tests.cli.fleet import KEY, NETWORKS, REGION, Deploy, put_membership
+from tests.cli.moto_cluster import KEY, NETWORKS, REGION, Deploy, put_membership
 
 LOG_GROUP = "demo-ClusterLogs"
 BROKEN = "i-0123456789abcdef0"
@@ -223,22 +223,28 @@ def test_denied_call_is_reported(clients: Clients, stubs: tuple[Stubber, Stubber
 def test_missing_node_is_shown_with_its_last_log_lines(
     clients: Clients, stubs: tuple[Stubber, Stubber], deploy: Deploy
 ) -> None:
-    fleet = deploy()
+    moto_cluster = deploy()
     put_membership(
-        fleet.table, fleet.instance_ids[:2], private=["10.0.0.10", "10.0.1.20"], host_keys=[KEY, KEY], desired_nodes=3
+        moto_cluster.table,
+        moto_cluster.instance_ids[:2],
+        private=["10.0.0.10", "10.0.1.20"],
+        host_keys=[KEY, KEY],
+        desired_nodes=3,
     )
     stub_events(stubs[0], [*BEGUN, ("demo", STACK, "CREATE_COMPLETE", "")])
-    stub_groups(stubs[1], *fleet.instance_ids)
+    stub_groups(stubs[1], *moto_cluster.instance_ids)
     stub_activities(stubs[1], "", "an old failure")
-    write_log(fleet.instance_ids[2], "waiting for the table")
-    write_log(fleet.instance_ids[0], "fine")
-    cluster = Cluster(name="demo", stack_name="demo", table=fleet.table, login_user="ubuntu", networks_text=NETWORKS)
+    write_log(moto_cluster.instance_ids[2], "waiting for the table")
+    write_log(moto_cluster.instance_ids[0], "fine")
+    cluster = Cluster(
+        name="demo", stack_name="demo", table=moto_cluster.table, login_user="ubuntu", networks_text=NETWORKS
+    )
     text = report(clients, status="CREATE_COMPLETE", cluster=cluster)
     assert text.startswith("stack demo is CREATE_COMPLETE, 1 of 3 nodes missing\n")
-    assert f"last log lines of {fleet.instance_ids[2]}" in text
+    assert f"last log lines of {moto_cluster.instance_ids[2]}" in text
     assert "waiting for the table" in text
     assert "an old failure" in text
-    assert fleet.instance_ids[0] not in text
+    assert moto_cluster.instance_ids[0] not in text
 
 
 # ---- the command ----

@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap.aws.group_sizes import PAUSED, ClusterSizes, GroupSize
 from bootstrap.contract import CLUSTER_TAG, MASTER, NODE_TYPES, WORKER, group_name
 from stacks.settings.nodes import declared_sizes
-from tests.cli.fleet import KEY, put_members
+from tests.cli.moto_cluster import KEY, put_members
 from tests.local.control_plane.harness import REGION, Aws, Stacks
 from tests.local.control_plane.templates import cluster, group, launch_template, reference, resource
 

@@ -11,7 +11,7 @@ from bootstrap.contract import MEMBERSHIP_ID, NODE_TYPES, TABLE_KEY, group_name
 from cli.aws.clients import Clients
 from cli.errors import EXIT_FAILED
 from cli.main import main
-from tests.cli.fleet import error_line
+from tests.cli.moto_cluster import error_line
 from tests.cli.sizes.fake_cluster import DECLARED, NAME, FakeCluster, template
 from tests.local.control_plane.templates import resource
 

@@ -21,7 +21,7 @@ from cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from cli.main import main
 from cli.sizes.waiting import still_starting
 from stacks.settings.nodes import declared_sizes
-from tests.cli.fleet import error_line
+from tests.cli.moto_cluster import error_line
 from tests.cli.sizes.fake_cluster import CDK_JSON, DECLARED, STATES, FakeCluster, hold, in_state
 
 THREE = declared_sizes(worker_count=3, needed_workers=3)

@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import EXIT_FAILED, EXIT_USAGE
 from cli.main import main
-from tests.cli.fleet import error_line
+from tests.cli.moto_cluster import error_line
 from tests.cli.sizes.fake_cluster import FakeCluster, in_state
 from tests.cli.sizes.schedule_calls import expire
 

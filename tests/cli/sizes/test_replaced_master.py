@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.contract import MASTER, WORKER
 from cli.main import main
-from tests.cli.fleet import KEY, put_members
+from tests.cli.moto_cluster import KEY, put_members
 from tests.cli.sizes.fake_cluster import NAME, FakeCluster
 from tests.local.control_plane.harness import REGION
 

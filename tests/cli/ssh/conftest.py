@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.fleet import Deploy
-from tests.cli.ssh.site import MASTER, WORKER, Site
+from tests.cli.moto_cluster import Deploy
+from tests.cli.ssh.sshd_cluster import MASTER, WORKER, SshdCluster
 from tests.launcher.sshd import Node, make_key, sshd_nodes
 
 
@@ -40,11 +40,11 @@ def agent(servers: tuple[Path, int, list[Node]], tmp_path: Path) -> Iterator[Pat
 
 
 @pytest.fixture
-def site(
+def sshd_cluster(
     servers: tuple[Path, int, list[Node]], agent: Path, aws: dict[str, str], deploy: Deploy, tmp_path: Path
-) -> Site:
+) -> SshdCluster:
     directory, port, nodes = servers
-    fleet = deploy(
+    moto_cluster = deploy(
         user=getpass.getuser(),
         public=MASTER,
         private=["10.0.0.10", WORKER],
@@ -57,8 +57,8 @@ def site(
     wrapper.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {tmp_path}/ssh_config "$@"\n')
     wrapper.chmod(0o755)
     environment = aws | {"PATH": f"{wrapper.parent}:{os.defpath}", "SSH_AUTH_SOCK": str(agent)}
-    return Site(
-        fleet=fleet,
+    return SshdCluster(
+        moto_cluster=moto_cluster,
         identity=directory / "identity",
         port=port,
         nodes=tuple(nodes),

@@ -21,14 +21,23 @@ from cli.ssh.config import LoginSettings, config_text, known_hosts_text, ssh_arg
 from cli.ssh.master_connection import SshTarget
 from tests.bootstrap.forged_records import forged_items
 from tests.bootstrap.identities import NETWORKS
-from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members, put_membership, set_addresses
+from tests.cli.moto_cluster import (
+    KEY,
+    REGION,
+    Deploy,
+    MotoCluster,
+    error_line,
+    put_members,
+    put_membership,
+    set_addresses,
+)
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 COMMANDS = (["ssh", "worker2"], ["ssh-config"], ["known-hosts"], ["run", "--", "true"])
 REFUSAL = r"cluster demo has a membership record that cannot be used: .* \(its master replaces it within a minute\)"
 
 
-def rows(fleet: Fleet, **forged: Any) -> list[dict[str, Any]]:
+def rows(moto_cluster: MotoCluster, **forged: Any) -> list[dict[str, Any]]:
     """Return a master and a worker; the worker's row is the one to forge."""
     master, worker, _ = (
         {
@@ -38,7 +47,7 @@ def rows(fleet: Fleet, **forged: Any) -> list[dict[str, Any]]:
             "node_type": "worker",
             "host_key": KEY,
         }
-        for node_index, name in enumerate(fleet.instance_ids, 1)
+        for node_index, name in enumerate(moto_cluster.instance_ids, 1)
     )
     return [master | {"node_type": "master"}, worker | forged]
 
@@ -63,10 +72,13 @@ FORGED: dict[str, dict[str, Any]] = {
 }
 
 
-def put_forged(fleet: Fleet, forged: dict[str, Any], marker: Path) -> None:
+def put_forged(moto_cluster: MotoCluster, forged: dict[str, Any], marker: Path) -> None:
     put_members(
-        fleet.table,
-        rows(fleet, **{k: v.replace("MARKER", str(marker)) if isinstance(v, str) else v for k, v in forged.items()}),
+        moto_cluster.table,
+        rows(
+            moto_cluster,
+            **{k: v.replace("MARKER", str(marker)) if isinstance(v, str) else v for k, v in forged.items()},
+        ),
     )
 
 
@@ -120,9 +132,9 @@ def test_forged_membership_is_refused_in_one_line(
 def test_record_of_another_form_is_refused_in_one_line(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], attributes: dict[str, Any]
 ) -> None:
-    fleet, client = deploy(), boto3.client("dynamodb", region_name=REGION)
-    item = client.get_item(TableName=fleet.table, Key={"id": {"S": "membership"}})["Item"]
-    client.put_item(TableName=fleet.table, Item=item | attributes)
+    moto_cluster, client = deploy(), boto3.client("dynamodb", region_name=REGION)
+    item = client.get_item(TableName=moto_cluster.table, Key={"id": {"S": "membership"}})["Item"]
+    client.put_item(TableName=moto_cluster.table, Item=item | attributes)
     assert main(["status"]) == 1
     assert re.fullmatch(REFUSAL, error_line(capsys))
 
@@ -136,33 +148,33 @@ def test_why_explains_a_bad_record(deploy: Deploy, capsys: pytest.CaptureFixture
 # ---- a master that is not the cluster's: the record is well-formed, but EC2 disagrees ----
 
 
-def elsewhere(fleet: Fleet, deploy: Deploy) -> str:
+def elsewhere(moto_cluster: MotoCluster, deploy: Deploy) -> str:
     """Return the id of another cluster's master."""
     return deploy("other", public="198.51.100.9").instance_ids[0]
 
 
-def untagged(fleet: Fleet, deploy: Deploy) -> str:
+def untagged(moto_cluster: MotoCluster, deploy: Deploy) -> str:
     """Return the id of an instance of the account that belongs to no cluster."""
-    name = elsewhere(fleet, deploy)
+    name = elsewhere(moto_cluster, deploy)
     boto3.client("ec2", region_name=REGION).delete_tags(Resources=[name], Tags=[{"Key": CLUSTER_TAG, "Value": "other"}])
     return name
 
 
-def tagged_alike(fleet: Fleet, deploy: Deploy) -> str:
+def tagged_alike(moto_cluster: MotoCluster, deploy: Deploy) -> str:
     """Return the id of an instance with the cluster's tag and an address of its own."""
-    name = elsewhere(fleet, deploy)
+    name = elsewhere(moto_cluster, deploy)
     set_addresses(name, private="10.9.9.9", public="198.51.100.9")
     boto3.client("ec2", region_name=REGION).create_tags(Resources=[name], Tags=[{"Key": CLUSTER_TAG, "Value": "demo"}])
     return name
 
 
-def stopped(fleet: Fleet, deploy: Deploy) -> str:
+def stopped(moto_cluster: MotoCluster, deploy: Deploy) -> str:
     """Return the id of the master, which is not running."""
-    boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[fleet.instance_ids[0]])
-    return fleet.instance_ids[0]
+    boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[moto_cluster.instance_ids[0]])
+    return moto_cluster.instance_ids[0]
 
 
-def forgotten(fleet: Fleet, deploy: Deploy) -> str:
+def forgotten(moto_cluster: MotoCluster, deploy: Deploy) -> str:
     return "i-0123456789abcdef0"
 
 
@@ -182,16 +194,16 @@ def test_record_of_a_foreign_master_is_refused(
     deploy: Deploy,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    another: Callable[[Fleet, Deploy], str],
+    another: Callable[[MotoCluster, Deploy], str],
     message: str,
     words: list[str],
 ) -> None:
     monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("ssh was run"))
     monkeypatch.setattr("cli.jobs.start.run_command", lambda *_, **__: pytest.fail("the command was run"))
-    fleet = deploy()
-    name = another(fleet, deploy)
-    ids = [name, *fleet.instance_ids[1:]]
-    put_membership(fleet.table, ids, private=["10.0.0.10", "10.0.1.20", "10.0.1.30"], host_keys=[KEY] * 3)
+    moto_cluster = deploy()
+    name = another(moto_cluster, deploy)
+    ids = [name, *moto_cluster.instance_ids[1:]]
+    put_membership(moto_cluster.table, ids, private=["10.0.0.10", "10.0.1.20", "10.0.1.30"], host_keys=[KEY] * 3)
     assert main([words[0], "--cluster", "demo", *words[1:]]) == 1
     assert error_line(capsys) == message.format(name)
 

@@ -22,7 +22,7 @@ from cli.errors import EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAGE, ClusterError
 from cli.main import main
 from cli.ssh.master_connection import SshTarget, run_command
 from cli.ssh.session_manager import PluginCall, PluginSession
-from tests.cli.fleet import REGION, Deploy, Fleet, error_line, put_members
+from tests.cli.moto_cluster import REGION, Deploy, MotoCluster, error_line, put_members
 from tests.launcher.sshd import make_key, sshd_nodes
 
 TOKEN = "a-secret-token"
@@ -30,7 +30,7 @@ CLUSTER = Cluster(name="demo", stack_name="demo", table="t-1", login_user="ubunt
 
 
 @pytest.fixture
-def fleet(deploy: Deploy) -> Fleet:
+def cluster(deploy: Deploy) -> MotoCluster:
     return deploy(is_private=True)
 
 
@@ -76,10 +76,10 @@ def session_answer(_parameters: dict[str, Any]) -> dict[str, Any]:
     return {"SessionId": "me-1", "TokenValue": TOKEN, "StreamUrl": "wss://example/me-1"}
 
 
-def test_printed_block_leads_each_login_through_a_session(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_block_leads_each_login_through_a_session(cluster: MotoCluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ssh-config"]) == 0
     block = capsys.readouterr().out
-    assert not any(instance_id in block for instance_id in fleet.instance_ids)
+    assert not any(instance_id in block for instance_id in cluster.instance_ids)
     assert "ProxyJump" not in block
     assert "10.0.0.10" not in block
     hosts = [line.split()[1] for line in block.splitlines() if line.startswith("Host ")]
@@ -93,7 +93,7 @@ def test_printed_block_leads_each_login_through_a_session(fleet: Fleet, capsys: 
 
 @pytest.mark.parametrize(("node", "index"), [("master", 0), ("demo-master", 0), ("worker2", 1), ("3", 2)])
 def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
-    fleet: Fleet, plugin: Path, monkeypatch: pytest.MonkeyPatch, node: str, index: int
+    cluster: MotoCluster, plugin: Path, monkeypatch: pytest.MonkeyPatch, node: str, index: int
 ) -> None:
     asked: list[dict[str, Any]] = []
     became: list[tuple[Any, ...]] = []
@@ -109,9 +109,9 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
     answer_start_session(monkeypatch, answer)
     monkeypatch.setattr("os.execve", become)
     with pytest.raises(SystemExit):
-        main(["ssm-proxy", "--table", fleet.table, "--networks", "10.0.0.0/8", "demo", node])
+        main(["ssm-proxy", "--table", cluster.table, "--networks", "10.0.0.0/8", "demo", node])
     request = {
-        "Target": fleet.instance_ids[index],
+        "Target": cluster.instance_ids[index],
         "DocumentName": "AWS-StartSSHSession",
         "Parameters": {"portNumber": ["22"]},
     }
@@ -126,7 +126,7 @@ def test_ssm_proxy_becomes_the_plugin_and_hides_the_token(
 
 @pytest.mark.usefixtures("plugin")
 def test_unknown_cluster_and_node_are_reported_with_the_known_ones(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+    cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ssm-proxy", "other", "master"]) == EXIT_NO_CLUSTER
     assert error_line(capsys) == "no cluster 'other' in eu-west-1; clusters there: demo"
@@ -137,22 +137,22 @@ def test_unknown_cluster_and_node_are_reported_with_the_known_ones(
 @pytest.mark.parametrize("node", ["master", "worker2", "worker9"])
 @pytest.mark.parametrize("state", ["removed", "ended"])
 def test_paused_cluster_is_reported_with_the_command_to_resume(
-    fleet: Fleet, node: str, state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: MotoCluster, node: str, state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if state == "removed":
-        put_members(fleet.table, [])
+        put_members(cluster.table, [])
     else:
-        boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=list(fleet.instance_ids))
+        boto3.client("ec2", region_name=REGION).terminate_instances(InstanceIds=list(cluster.instance_ids))
     paused = ScalingGroups(names=("g",), instance_ids=(), desired=0, since=datetime.now(timezone.utc))
     monkeypatch.setattr("cli.sizes.paused_error.find_groups", lambda *_: paused)
-    known = ["--table", fleet.table, "--networks", "10.0.0.0/8"]
+    known = ["--table", cluster.table, "--networks", "10.0.0.0/8"]
     assert main(["ssm-proxy", *known, "demo", node]) == EXIT_FAILED
     assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
     assert main(["jobs"]) == EXIT_FAILED
     assert error_line(capsys) == "the cluster is paused: dlcluster resume brings its nodes back"
 
 
-@pytest.mark.usefixtures("plugin", "fleet")
+@pytest.mark.usefixtures("plugin", "cluster")
 @pytest.mark.parametrize(
     ("code", "message", "shown"),
     [
@@ -178,7 +178,7 @@ def test_reason_why_no_session_starts_is_printed(
     assert shown in error_line(capsys)
 
 
-@pytest.mark.usefixtures("fleet")
+@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("line", ["ssm-proxy demo master", "jobs"])
 def test_no_session_starts_with_a_missing_or_old_plugin(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
@@ -195,14 +195,14 @@ def test_no_session_starts_with_a_missing_or_old_plugin(
 
 @pytest.mark.usefixtures("plugin")
 def test_forged_record_leads_no_session_to_another_instance(
-    fleet: Fleet, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: MotoCluster, deploy: Deploy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Anybody who is root on the master can write the record, so EC2 must confirm it."""
     other = deploy("other", private=["10.9.0.4"], host_keys=["ssh-ed25519 AAAA"])
     answer_start_session(monkeypatch, lambda _parameters: pytest.fail("a session was started"))
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k"
     row = {"node_index": 1, "instance_id": other.instance_ids[0], "address": "10.9.0.4", "node_type": "master"}
-    put_members(fleet.table, [{**row, "host_key": key}])
+    put_members(cluster.table, [{**row, "host_key": key}])
     assert main(["ssm-proxy", "demo", "master"]) == EXIT_FAILED
     assert "which is not the cluster's: its tag deeplearning:cluster must be demo, EC2 says 'other'" in error_line(
         capsys

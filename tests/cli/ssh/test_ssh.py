@@ -11,31 +11,31 @@ import pytest
 from bootstrap.contract import NodeType
 from cli.aws.nodes import ClusterNode
 from cli.ssh.config import LoginSettings, known_hosts_text, ssh_arguments
-from tests.cli.fleet import put_membership
-from tests.cli.ssh.site import MASTER, WORKER, Site
+from tests.cli.moto_cluster import put_membership
+from tests.cli.ssh.sshd_cluster import MASTER, WORKER, SshdCluster
 
 
-def swap_keys(site: Site) -> None:
+def swap_keys(sshd_cluster: SshdCluster) -> None:
     """Swap the nodes' keys in the table."""
     put_membership(
-        site.fleet.table,
-        site.fleet.instance_ids,
+        sshd_cluster.moto_cluster.table,
+        sshd_cluster.moto_cluster.instance_ids,
         private=["10.0.0.10", WORKER],
-        host_keys=[node.host_key for node in reversed(site.nodes)],
+        host_keys=[node.host_key for node in reversed(sshd_cluster.nodes)],
     )
 
 
 SHOW = 'echo "$SSH_CONNECTION" | cut -d" " -f3; ssh-add -l | grep -c ED25519'
 
 
-def test_ssh_logs_in_to_the_master_with_the_agent(site: Site) -> None:
-    done = site.dlcluster("ssh", "--", SHOW)
+def test_ssh_logs_in_to_the_master_with_the_agent(sshd_cluster: SshdCluster) -> None:
+    done = sshd_cluster.dlcluster("ssh", "--", SHOW)
     assert (done.returncode, done.stdout) == (0, f"{MASTER}\n1\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", ["worker2", "2", "deeplearning-worker2"])
-def test_ssh_reaches_a_worker_through_the_master(site: Site, name: str) -> None:
-    done = site.dlcluster("ssh", name, "--", SHOW + '; echo "$SSH_CONNECTION" | cut -d" " -f1')
+def test_ssh_reaches_a_worker_through_the_master(sshd_cluster: SshdCluster, name: str) -> None:
+    done = sshd_cluster.dlcluster("ssh", name, "--", SHOW + '; echo "$SSH_CONNECTION" | cut -d" " -f1')
     assert done.returncode == 0, done.stderr
     address, keys, _ = done.stdout.splitlines()
     assert (address, keys) == (WORKER, "0"), "the agent goes to the master and no further"
@@ -53,46 +53,46 @@ def test_agent_is_not_forwarded_to_workers() -> None:
     assert ssh_arguments(access, master).count("ForwardAgent=yes") == 1
 
 
-def test_ssh_keeps_arguments_and_the_exit_code(site: Site) -> None:
-    done = site.dlcluster("ssh", "--", "sh", "-c", 'printf "%s|" "$@"; exit 7', "x", "a b", "$HOME", "it's")
+def test_ssh_keeps_arguments_and_the_exit_code(sshd_cluster: SshdCluster) -> None:
+    done = sshd_cluster.dlcluster("ssh", "--", "sh", "-c", 'printf "%s|" "$@"; exit 7', "x", "a b", "$HOME", "it's")
     assert (done.returncode, done.stdout) == (7, "a b|$HOME|it's|")
 
 
 @pytest.mark.parametrize("node", ["master", "worker2"])
-def test_host_key_that_is_not_the_tables_is_refused(site: Site, node: str) -> None:
-    swap_keys(site)
-    done = site.dlcluster("ssh", node, "--", "echo in")
+def test_host_key_that_is_not_the_tables_is_refused(sshd_cluster: SshdCluster, node: str) -> None:
+    swap_keys(sshd_cluster)
+    done = sshd_cluster.dlcluster("ssh", node, "--", "echo in")
     assert done.returncode == 255
     assert done.stdout == ""
     assert "Host key verification failed." in done.stderr
 
 
-def test_worker_with_a_wrong_key_is_refused(site: Site) -> None:
-    master = site.nodes[0]
+def test_worker_with_a_wrong_key_is_refused(sshd_cluster: SshdCluster) -> None:
+    master = sshd_cluster.nodes[0]
     put_membership(
-        site.fleet.table,
-        site.fleet.instance_ids,
+        sshd_cluster.moto_cluster.table,
+        sshd_cluster.moto_cluster.instance_ids,
         private=["10.0.0.10", WORKER],
         host_keys=[master.host_key, master.host_key],
     )
-    assert site.dlcluster("ssh", "--", "true").returncode == 0
-    done = site.dlcluster("ssh", "worker2", "--", "echo in")
+    assert sshd_cluster.dlcluster("ssh", "--", "true").returncode == 0
+    done = sshd_cluster.dlcluster("ssh", "worker2", "--", "echo in")
     assert (done.returncode, done.stdout) == (255, "")
 
 
 @pytest.mark.parametrize(
     ("host", "address"), [("demo-master", MASTER), ("demo-worker1", MASTER), ("demo-worker2", WORKER)]
 )
-def test_printed_block_works_with_plain_ssh(site: Site, tmp_path: Path, host: str, address: str) -> None:
-    block = site.dlcluster("ssh-config", "-i", str(site.identity))
+def test_printed_block_works_with_plain_ssh(sshd_cluster: SshdCluster, tmp_path: Path, host: str, address: str) -> None:
+    block = sshd_cluster.dlcluster("ssh-config", "-i", str(sshd_cluster.identity))
     assert block.returncode == 0, block.stderr
     # The master resolves a worker's name with its hosts file, and this machine is not a master.
     resolved = block.stdout.replace("HostName deeplearning-worker2\n", f"HostName {WORKER}\n")
     config = tmp_path / "config"
-    config.write_text(f"{resolved}\nHost *\n  Port {site.port}\n  BatchMode yes\n")
+    config.write_text(f"{resolved}\nHost *\n  Port {sshd_cluster.port}\n  BatchMode yes\n")
     plain = subprocess.run(
         ["/usr/bin/ssh", "-F", config, host, SHOW],
-        env=site.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env=sshd_cluster.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     # grep's exit code is that number; the agent is forwarded only to the master.
     expected = (0, f"{address}\n1\n") if address == MASTER else (1, f"{address}\n0\n")
@@ -105,7 +105,7 @@ ODD = ["a b", "50%h%%p", "it's", 'say "x"', "back\\slash \\'", "$(touch marker)`
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("node", [0, 1])
 def test_paths_with_special_characters_reach_ssh(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, node: int
+    sshd_cluster: SshdCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, node: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     odd = tmp_path / name
@@ -115,10 +115,12 @@ def test_paths_with_special_characters_reach_ssh(
         ClusterNode(
             node_index=node_index, instance_id="", address=address, node_type=node_type, host_key=server.host_key
         )
-        for node_index, address, node_type, server in zip((1, 2), (MASTER, WORKER), node_types, site.nodes, strict=True)
+        for node_index, address, node_type, server in zip(
+            (1, 2), (MASTER, WORKER), node_types, sshd_cluster.nodes, strict=True
+        )
     ]
     (odd / "known").write_text(known_hosts_text(members, None))
-    shutil.copy(site.identity, odd / "identity")
+    shutil.copy(sshd_cluster.identity, odd / "identity")
     access = LoginSettings(
         cluster_name="demo",
         login_user=getpass.getuser(),
@@ -131,23 +133,28 @@ def test_paths_with_special_characters_reach_ssh(
     (tmp_path / "bin" / "ssh").write_text(f'#!/bin/sh\nexec /usr/bin/ssh {shlex.join(config)} "$@"\n')
     done = subprocess.run(
         ["ssh", *ssh_arguments(access, members[node]), 'echo "$SSH_CONNECTION" | cut -d" " -f3'],
-        env={"PATH": site.environment["PATH"]}, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env={"PATH": sshd_cluster.environment["PATH"]}, capture_output=True, text=True, timeout=60,
+        stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, f"{(MASTER, WORKER)[node]}\n"), done.stderr
     assert not list(tmp_path.rglob("marker"))
 
 
-def test_printed_block_has_no_address_that_a_replacement_changes(site: Site) -> None:
-    names = [line.split()[1] for line in site.dlcluster("ssh-config").stdout.splitlines() if "HostName " in line]
+def test_printed_block_has_no_address_that_a_replacement_changes(sshd_cluster: SshdCluster) -> None:
+    names = [
+        line.split()[1] for line in sshd_cluster.dlcluster("ssh-config").stdout.splitlines() if "HostName " in line
+    ]
     assert names == [MASTER, "deeplearning-worker2"]
 
 
-def test_printed_block_refuses_another_key(site: Site, tmp_path: Path) -> None:
+def test_printed_block_refuses_another_key(sshd_cluster: SshdCluster, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.write_text(f"{site.dlcluster('ssh-config').stdout}\nHost *\n  Port {site.port}\n  BatchMode yes\n")
-    swap_keys(site)
+    config.write_text(
+        f"{sshd_cluster.dlcluster('ssh-config').stdout}\nHost *\n  Port {sshd_cluster.port}\n  BatchMode yes\n"
+    )
+    swap_keys(sshd_cluster)
     plain = subprocess.run(
         ["/usr/bin/ssh", "-F", config, "demo-master", "echo in"],
-        env=site.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env=sshd_cluster.environment, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert (plain.returncode, plain.stdout) == (255, "")

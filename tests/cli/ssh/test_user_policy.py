@@ -10,14 +10,14 @@ import pytest
 from cli.aws.clusters import Cluster
 from cli.main import main
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.fleet import Deploy, Fleet
+from tests.cli.moto_cluster import Deploy, MotoCluster
 
 PAGE = Path(__file__).parents[3] / "docs/use/log-in.md"
 CLUSTER = Cluster(name="demo", stack_name="demo", table="t-1", login_user="ubuntu", networks_text="", is_private=True)
 
 
 @pytest.fixture
-def fleet(deploy: Deploy) -> Fleet:
+def moto_cluster(deploy: Deploy) -> MotoCluster:
     return deploy(is_private=True)
 
 
@@ -50,10 +50,12 @@ def test_user_policy_allows_reading_the_table() -> None:
     )
 
 
-def test_policy_command_names_account_table_and_cluster(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_policy_command_names_account_table_and_cluster(
+    moto_cluster: MotoCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["policy"]) == 0
     printed = capsys.readouterr().out
-    assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{fleet.table}"' in printed
+    assert f'"arn:aws:dynamodb:eu-west-1:123456789012:table/{moto_cluster.table}"' in printed
     assert '"ssm:resourceTag/deeplearning:cluster": "demo"' in printed
 
 

@@ -19,8 +19,8 @@ from cli.main import main
 from cli.ssh.master_connection import CommandResult
 from cli.watch import loop, snapshot
 from cli.watch.node_checks import Gpu, NodeCheck, parse_answers
-from tests.cli.fleet import KEY, REGION, Deploy, Fleet, error_line, put_members
 from tests.cli.jobs.master import JOB, record
+from tests.cli.moto_cluster import KEY, REGION, Deploy, MotoCluster, error_line, put_members
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
 GPU = Gpu(busy_percent=1, used_mib=2, total_mib=3)
@@ -100,20 +100,20 @@ def test_with_json_each_snapshot_is_one_line(
     assert [(node["agent"], node["sshd"], node["gpus"]) for node in second["nodes"]] == [(None, None, [])] * 3
 
 
-def without_master(fleet: Fleet) -> None:
-    row = {"instance_id": fleet.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
-    put_members(fleet.table, [{"node_index": 2, **row}], desired_nodes=3)
+def without_master(moto_cluster: MotoCluster) -> None:
+    row = {"instance_id": moto_cluster.instance_ids[1], "address": "10.0.1.20", "node_type": "worker", "host_key": KEY}
+    put_members(moto_cluster.table, [{"node_index": 2, **row}], desired_nodes=3)
 
 
 def test_watch_continues_while_the_master_is_replaced(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = deploy()
+    moto_cluster = deploy()
     rows = [
         {"node_index": i, "instance_id": name, "address": f"10.0.{i > 1:d}.{i}0", "node_type": kind, "host_key": KEY}
-        for i, (name, kind) in enumerate(zip(fleet.instance_ids, ["master", "worker", "worker"], strict=True), 1)
+        for i, (name, kind) in enumerate(zip(moto_cluster.instance_ids, ["master", "worker", "worker"], strict=True), 1)
     ]
-    between_snapshots(monkeypatch, lambda: without_master(fleet), lambda: put_members(fleet.table, rows))
+    between_snapshots(monkeypatch, lambda: without_master(moto_cluster), lambda: put_members(moto_cluster.table, rows))
     assert main(["status", "--watch"]) == EXIT_INTERRUPTED
     out = capsys.readouterr().out
     assert out.count("nodes and jobs are not known: the cluster has no master now: it may be starting") == 1
@@ -134,9 +134,11 @@ def test_watch_ends_when_the_cluster_is_destroyed(
 def test_watch_continues_after_a_failed_call(
     deploy: Deploy, master: Master, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = deploy()
+    moto_cluster = deploy()
     dynamodb = boto3.client("dynamodb", region_name=REGION)
-    between_snapshots(monkeypatch, lambda: dynamodb.delete_item(TableName=fleet.table, Key={"id": {"S": "membership"}}))
+    between_snapshots(
+        monkeypatch, lambda: dynamodb.delete_item(TableName=moto_cluster.table, Key={"id": {"S": "membership"}})
+    )
     assert main(["status", "--watch"]) == EXIT_INTERRUPTED
     reason = "cluster demo has no members yet: its master has not started"
     assert capsys.readouterr().err.strip() == f"dlcluster: {reason}; trying again"

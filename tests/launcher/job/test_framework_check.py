@@ -1,16 +1,12 @@
 """Test jobs on nodes that have, or lack, the MXNet environment of the setting ``frameworks``."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.launcher.ssh_cluster import ADDRESSES, LAUNCHER, SshCluster
-
-DIRECTORY = 'PRODUCT_DIRECTORY: Final = "/opt/deeplearning"'
-CONFIG = 'NODE_CONFIG: Final = "/etc/deeplearning/node.json"'
+from tests.launcher.ssh_cluster import ADDRESSES, SshCluster, change_constants, copy_launcher
 
 
 @pytest.fixture
@@ -18,16 +14,10 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
     """Create a cluster whose launcher takes these machines for nodes with these frameworks."""
 
     def make(frameworks: list[str]) -> SshCluster:
-        release, root, config = tmp_path / "release", tmp_path / "opt", tmp_path / "node.json"
-        for package in ("launcher", "bootstrap"):
-            shutil.copytree(LAUNCHER.parent / package, release / package, ignore=shutil.ignore_patterns("__pycache__"))
-        contract = release / "bootstrap/contract.py"
-        text = contract.read_text()
-        assert DIRECTORY in text
-        assert CONFIG in text
-        text = text.replace(DIRECTORY, f'PRODUCT_DIRECTORY: Final = "{root}"')
-        text = text.replace(CONFIG, f'NODE_CONFIG: Final = "{config}"')
-        contract.write_text(text)
+        root, config = tmp_path / "opt", tmp_path / "node.json"
+        launcher = copy_launcher(tmp_path / "release")
+        paths = {"PRODUCT_DIRECTORY": str(root), "NODE_CONFIG": str(config)}
+        change_constants(launcher, {f"../bootstrap/contract.{name}": path for name, path in paths.items()})
         config.write_text("{}")
         if frameworks:
             programs = root / "mxnet/current/bin"
@@ -36,7 +26,7 @@ def cluster_with(cluster: SshCluster, tmp_path: Path) -> Callable[[list[str]], S
                 (programs / name).write_text(f'#!/bin/sh\necho "{name} of the environment"\n')
                 (programs / name).chmod(0o755)
             (root / "mxnet/current/frameworks").write_text("".join(f"{framework}\n" for framework in frameworks))
-        return replace(cluster, launcher=release / "launcher")
+        return replace(cluster, launcher=launcher)
 
     return make
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.launcher.ssh_cluster import ADDRESSES
 from tests.launcher.sshd import client_config, make_key, sshd_nodes
-from tests.launcher.sync.site import Site
+from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def cluster(tmp_path: Path) -> Iterator[ClusterWithHomes]:
     directory, homes = tmp_path / "nodes", {address: tmp_path / f"home-{address}" for address in ADDRESSES}
     for path in (directory, tmp_path / "source", *homes.values()):
         path.mkdir()
@@ -25,8 +25,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
         client_config(config, port=port, identity=directory / "identity", known_hosts=known)
         environment = {"HOME": str(homes[ADDRESSES[0]]), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
         environment["XDG_RUNTIME_DIR"] = str(tmp_path / "none")
-        site = Site(directory=tmp_path, environment=environment, homes=homes, source=tmp_path / "source")
-        ssh = site.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
+        cluster = ClusterWithHomes(directory=tmp_path, environment=environment, homes=homes, source=tmp_path / "source")
+        ssh = cluster.program("ssh", f'exec /usr/bin/ssh -F {config} "$@"')
         environment["PATH"] = f"{ssh.parent}:{environment['PATH']}"
-        yield site
-        assert site.ranks() == []
+        yield cluster
+        assert cluster.ranks() == []

@@ -15,7 +15,7 @@ from launcher.sync.manifest import scan
 from launcher.sync.request import KEEP, OVERWRITE, REFUSE
 from launcher.sync.stream import SourceStream
 from tests.launcher.ssh_cluster import ADDRESSES
-from tests.launcher.sync.site import Site
+from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
 NOTHING = Ignore([])
 
@@ -101,45 +101,45 @@ def test_node_refuses_keeps_or_overwrites_changed_files(
     assert result.read_text() == "newer, of a job"
 
 
-def test_job_starts_over_a_newer_result_only_on_request(site: Site) -> None:
-    site.write("runs/result", "pulled")
+def test_job_starts_over_a_newer_result_only_on_request(cluster: ClusterWithHomes) -> None:
+    cluster.write("runs/result", "pulled")
     # On its restart, the job finds what it wrote.
     job = "[ $RANK != 0 ] || grep -q newer runs/result || { echo newer > runs/result; exit 1; }"
-    assert site.run("--max-restarts", "1", "--sync-dst-dir", "code", job, cwd=site.source).code == 0
-    refused = site.run("--sync-dst-dir", "code", "true", cwd=site.source)
+    assert cluster.run("--max-restarts", "1", "--sync-dst-dir", "code", job, cwd=cluster.source).code == 0
+    refused = cluster.run("--sync-dst-dir", "code", "true", cwd=cluster.source)
     assert (refused.code, refused.reason) == (
         1,
         "launch: nothing started: the copy to code would overwrite files that were changed there: "
         f"'runs/result' on {ADDRESSES[0]}; pull them into this directory, exclude them in .launchignore, or give "
         "--sync-overwrite",
     )
-    assert (site.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "newer\n"
-    assert site.run("--sync-dst-dir", "code", "--sync-exclude", "runs", "true", cwd=site.source).code == 0
-    assert site.run("--sync-dst-dir", "code", "--sync-overwrite", "true", cwd=site.source).code == 0
-    assert (site.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "pulled"
+    assert (cluster.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "newer\n"
+    assert cluster.run("--sync-dst-dir", "code", "--sync-exclude", "runs", "true", cwd=cluster.source).code == 0
+    assert cluster.run("--sync-dst-dir", "code", "--sync-overwrite", "true", cwd=cluster.source).code == 0
+    assert (cluster.homes[ADDRESSES[0]] / "code/runs/result").read_text() == "pulled"
 
 
-def test_results_in_the_source_directory_stay_on_each_node(site: Site) -> None:
-    source = site.homes[ADDRESSES[0]] / "code"
+def test_results_in_the_source_directory_stay_on_each_node(cluster: ClusterWithHomes) -> None:
+    source = cluster.homes[ADDRESSES[0]] / "code"
     source.mkdir()
     (source / "train.py").write_text("1")
     # The sizes differ between ranks, because files of the same size and time would count as equal.
     job = "mkdir -p out; seq 0 $RANK >> out/log; [ $RANK != 0 ] || cat out/log > out/best"
     for times in (1, 2, 3):
-        started = site.run("-n", "3", "--sync-dst-dir", "code", job, cwd=source)
+        started = cluster.run("-n", "3", "--sync-dst-dir", "code", job, cwd=source)
         assert started.code == 0, started.stderr
-        logs = [(home / "code/out/log").read_text() for home in site.homes.values()]
+        logs = [(home / "code/out/log").read_text() for home in cluster.homes.values()]
         assert logs == ["".join(f"{line}\n" for line in range(rank + 1)) * times for rank in range(3)]
         assert (b"results of earlier jobs stay" in started.stderr) == (times > 1)
     # Before the first sync, it may be source code, which must not stay outdated.
-    for home in [*site.homes.values()][:2]:
+    for home in [*cluster.homes.values()][:2]:
         (home / "copied").mkdir()
         (home / "copied/train.py").write_text(f"of {home}")
-    first = site.run("-n", "2", "--sync-dst-dir", "copied", "true", cwd=source.with_name("copied"))
+    first = cluster.run("-n", "2", "--sync-dst-dir", "copied", "true", cwd=source.with_name("copied"))
     assert f"would overwrite files that were changed there: 'train.py' on {ADDRESSES[1]};" in first.reason
     # What only the first node wrote is copied like any other file.
-    assert (site.far[0] / "code/out/best").read_text() == "0\n" * 2
-    for node in (source, site.far[0] / "code"):
+    assert (cluster.far[0] / "code/out/best").read_text() == "0\n" * 2
+    for node in (source, cluster.far[0] / "code"):
         (node / "train.py").write_text(f"edited in {node}")
-    refused = site.run("-n", "3", "--sync-dst-dir", "code", "true", cwd=source)
+    refused = cluster.run("-n", "3", "--sync-dst-dir", "code", "true", cwd=source)
     assert f"would overwrite files that were changed there: 'train.py' on {ADDRESSES[1]};" in refused.reason

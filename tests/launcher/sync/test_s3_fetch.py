@@ -18,7 +18,7 @@ from launcher.runner.s3.ranged_file import RANGE_SIZE
 from launcher.runner.sync.s3_fetch import fetch
 from tests.launcher.s3_server import MODIFIED_S, Answer, Bucket, running_bucket
 from tests.launcher.ssh_cluster import parent, variables
-from tests.launcher.sync.site import Site, tree
+from tests.launcher.sync.cluster_with_homes import ClusterWithHomes, tree
 from tests.waiting import wait_until
 
 DENIED = Answer(403, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
@@ -226,12 +226,12 @@ def test_fetching_processes_end_with_their_parent(bucket: Bucket, tmp_path: Path
         assert str(fetching.exception(50)) == "s3://bucket/set: the download ended without a result"
 
 
-def test_launch_says_how_much_came_and_how_fast(bucket: Bucket, site: Site) -> None:
+def test_launch_says_how_much_came_and_how_fast(bucket: Bucket, cluster: ClusterWithHomes) -> None:
     bucket.objects = {"set/x": b"words\n"}
     line = ("--sync-s3", "s3://bucket/set", "data", "cat ~/data/x")
     # A session on a node has no variables of the launcher's shell.
-    bucket.write_settings(site.homes["127.0.0.1"])
-    first, again = (site.run(*line, hosts=["127.0.0.1"]) for _ in range(2))
+    bucket.write_settings(cluster.homes["127.0.0.1"])
+    first, again = (cluster.run(*line, hosts=["127.0.0.1"]) for _ in range(2))
     assert (first.code, first.stdout) == (0, b"127.0.0.1 [0] words\n")
     assert first.reason.startswith("launch: 1 file, 0.0 MB, fetched by 1 node in ")
     assert first.reason.endswith(" MB/s")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.launcher.ssh_cluster import ADDRESSES, SHORT_HEARTBEAT_TIMEOUT_S, copy_launcher, wait_until_gone
-from tests.launcher.sync.site import Site
+from tests.launcher.sync.cluster_with_homes import ClusterWithHomes
 
 FIRST, SECOND, THIRD = ADDRESSES
 LARGE = 64 << 20
@@ -31,64 +31,64 @@ def small_disk(path: Path) -> Iterator[None]:
         subprocess.run(["umount", str(path)], check=True, timeout=10)
 
 
-def fail(site: Site, directory: str = "code", *options: str) -> str:
+def fail(cluster: ClusterWithHomes, directory: str = "code", *options: str) -> str:
     """Launch a job that must not start; return its last line."""
-    result = site.run("--sync-dst-dir", directory, *options, "echo started", cwd=site.source)
+    result = cluster.run("--sync-dst-dir", directory, *options, "echo started", cwd=cluster.source)
     assert (result.code, result.stdout) == (1, b"")
     assert b"Traceback" not in result.stderr
     return result.reason
 
 
-def test_nothing_starts_if_one_node_cannot_replace_a_directory(site: Site) -> None:
-    site.write("train.py", "old")
-    assert site.run("--sync-dst-dir", "code", "true", cwd=site.source).code == 0
-    site.write("train.py", "new and longer")
-    place = site.homes[THIRD] / "code"
+def test_nothing_starts_if_one_node_cannot_replace_a_directory(cluster: ClusterWithHomes) -> None:
+    cluster.write("train.py", "old")
+    assert cluster.run("--sync-dst-dir", "code", "true", cwd=cluster.source).code == 0
+    cluster.write("train.py", "new and longer")
+    place = cluster.homes[THIRD] / "code"
     (place / "train.py").unlink()
     (place / "train.py").mkdir()
     (place / "train.py/checkpoint").write_text("c")
-    assert fail(site) == (
+    assert fail(cluster) == (
         f"launch: nothing started: 1 of 3 nodes: {THIRD}: {place}/train.py: "
         "is a directory, and a file at the source: Directory not empty"
     )
 
 
-def test_nothing_starts_if_the_destination_is_a_file(site: Site) -> None:
+def test_nothing_starts_if_the_destination_is_a_file(cluster: ClusterWithHomes) -> None:
     for address in (SECOND, THIRD):
-        (site.homes[address] / "code").write_text("")
-    assert fail(site) == "launch: nothing started: 2 of 3 nodes: " + "; ".join(
-        f"{address}: {site.homes[address]}/code: is not a directory" for address in (SECOND, THIRD)
+        (cluster.homes[address] / "code").write_text("")
+    assert fail(cluster) == "launch: nothing started: 2 of 3 nodes: " + "; ".join(
+        f"{address}: {cluster.homes[address]}/code: is not a directory" for address in (SECOND, THIRD)
     )
 
 
-def test_nothing_starts_if_the_destination_is_not_writable(site: Site) -> None:
-    site.write("a", "a")
-    (site.homes[SECOND] / "code").symlink_to("/proc")
-    reason = fail(site)
-    assert reason.startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: {site.homes[SECOND]}/code")
+def test_nothing_starts_if_the_destination_is_not_writable(cluster: ClusterWithHomes) -> None:
+    cluster.write("a", "a")
+    (cluster.homes[SECOND] / "code").symlink_to("/proc")
+    reason = fail(cluster)
+    assert reason.startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: {cluster.homes[SECOND]}/code")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
-def test_nothing_starts_if_a_disk_has_no_room(site: Site) -> None:
-    (site.source / "large").write_bytes(bytes(3 << 20))
-    with small_disk(site.homes[THIRD] / "code"):
-        reason = fail(site)
-    place = site.homes[THIRD] / "code"
+def test_nothing_starts_if_a_disk_has_no_room(cluster: ClusterWithHomes) -> None:
+    (cluster.source / "large").write_bytes(bytes(3 << 20))
+    with small_disk(cluster.homes[THIRD] / "code"):
+        reason = fail(cluster)
+    place = cluster.homes[THIRD] / "code"
     assert reason.startswith(
         f"launch: nothing started: 1 of 3 nodes: {THIRD}: {place}: not enough space: 3145728 bytes"
     )
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
-def test_disk_that_fills_up_during_the_sync_is_reported_with_its_node(site: Site) -> None:
+def test_disk_that_fills_up_during_the_sync_is_reported_with_its_node(cluster: ClusterWithHomes) -> None:
     """Use up the inodes, which the check of free space does not see; the node in the middle of the chain reports it."""
     for number in range(2000):
-        site.write(f"{number}", "x")
-    place = site.homes[SECOND] / "code"
+        cluster.write(f"{number}", "x")
+    place = cluster.homes[SECOND] / "code"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=100", "tmpfs", str(place)], check=True, timeout=10)
     try:
-        reason = fail(site)
+        reason = fail(cluster)
     finally:
         subprocess.run(["umount", str(place)], check=True, timeout=10)
     assert reason.startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: {place}/")
@@ -112,30 +112,30 @@ def stall(launcher: Path) -> None:
     sender.write_text(text.replace(sent, sent + wait))
 
 
-def test_nothing_starts_if_a_node_dies_while_it_receives(site: Site, stalling_launcher: Path) -> None:
-    (site.source / "large").write_bytes(os.urandom(LARGE))
+def test_nothing_starts_if_a_node_dies_while_it_receives(cluster: ClusterWithHomes, stalling_launcher: Path) -> None:
+    (cluster.source / "large").write_bytes(os.urandom(LARGE))
     options = ("--sync-dst-dir", "code", "echo started")
-    with replace(site, launcher=stalling_launcher).start(*options, cwd=site.source) as launcher:
-        wait_for_part(site.homes[SECOND], launcher)
-        send_signal(runners(site.homes[SECOND]), signal.SIGKILL)
+    with replace(cluster, launcher=stalling_launcher).start(*options, cwd=cluster.source) as launcher:
+        wait_for_part(cluster.homes[SECOND], launcher)
+        send_signal(runners(cluster.homes[SECOND]), signal.SIGKILL)
         stdout, stderr = launcher.communicate(timeout=60)
     assert (launcher.returncode, stdout) == (1, b"")
     assert stderr.decode().splitlines()[-1].startswith(f"launch: nothing started: 1 of 3 nodes: {SECOND}: connection")
-    site.write("large", "small")
-    assert site.run(*options, cwd=site.source).code == 0
-    assert [[path.name for path in (home / "code").iterdir()] for home in site.homes.values()] == [["large"]] * 3
+    cluster.write("large", "small")
+    assert cluster.run(*options, cwd=cluster.source).code == 0
+    assert [[path.name for path in (home / "code").iterdir()] for home in cluster.homes.values()] == [["large"]] * 3
 
 
 def test_nothing_starts_if_a_node_hangs_while_it_receives(
-    site: Site, short_timeout_launcher: Path, tmp_path: Path
+    cluster: ClusterWithHomes, short_timeout_launcher: Path, tmp_path: Path
 ) -> None:
-    (site.source / "large").write_bytes(os.urandom(LARGE))
+    (cluster.source / "large").write_bytes(os.urandom(LARGE))
     launcher_copy = Path(shutil.copytree(short_timeout_launcher.parent, tmp_path / "copy")) / "launcher"
     stall(launcher_copy)
-    short_timeout_site = replace(site, launcher=launcher_copy)
-    with short_timeout_site.start("--sync-dst-dir", "code", "echo started", cwd=site.source) as launcher:
-        wait_for_part(site.homes[SECOND], launcher)
-        frozen = runners(site.homes[SECOND])
+    short_timeout_cluster = replace(cluster, launcher=launcher_copy)
+    with short_timeout_cluster.start("--sync-dst-dir", "code", "echo started", cwd=cluster.source) as launcher:
+        wait_for_part(cluster.homes[SECOND], launcher)
+        frozen = runners(cluster.homes[SECOND])
         try:
             send_signal(frozen, signal.SIGSTOP)
             stdout, stderr = launcher.communicate(timeout=60)
@@ -156,11 +156,13 @@ def wait_for_part(home: Path, launcher: "subprocess.Popen[bytes]") -> None:
         time.sleep(0.01)
 
 
-def test_launcher_killed_during_the_sync_leaves_no_process(site: Site, stalling_launcher: Path) -> None:
-    (site.source / "large").write_bytes(os.urandom(LARGE))
-    with replace(site, launcher=stalling_launcher).start("--sync-dst-dir", "code", "true", cwd=site.source) as launcher:
-        wait_for_part(site.homes[THIRD], launcher)
-        left = [pid for home in site.homes.values() for pid in runners(home)]
+def test_launcher_killed_during_the_sync_leaves_no_process(cluster: ClusterWithHomes, stalling_launcher: Path) -> None:
+    (cluster.source / "large").write_bytes(os.urandom(LARGE))
+    with replace(cluster, launcher=stalling_launcher).start(
+        "--sync-dst-dir", "code", "true", cwd=cluster.source
+    ) as launcher:
+        wait_for_part(cluster.homes[THIRD], launcher)
+        left = [pid for home in cluster.homes.values() for pid in runners(home)]
         launcher.kill()
     assert left
     wait_until_gone(left, seconds=60)
@@ -187,47 +189,49 @@ def is_runner(entry: Path, home: Path) -> bool:
     return any(b"launcher/runner/" in word for word in words[1:]) and f"HOME={home}".encode() in environment
 
 
-def test_unreadable_source_is_a_usage_error(site: Site) -> None:
-    (site.source / ".launchignore").write_bytes(b"\xff\xfe")
-    result = site.run("--sync-dst-dir", "code", "true", cwd=site.source)
-    assert (result.code, result.reason) == (2, f"launch: cannot read {site.source}/.launchignore: not a text file")
+def test_unreadable_source_is_a_usage_error(cluster: ClusterWithHomes) -> None:
+    (cluster.source / ".launchignore").write_bytes(b"\xff\xfe")
+    result = cluster.run("--sync-dst-dir", "code", "true", cwd=cluster.source)
+    assert (result.code, result.reason) == (2, f"launch: cannot read {cluster.source}/.launchignore: not a text file")
 
 
-def test_destination_above_the_source_is_a_usage_error(site: Site) -> None:
-    result = site.run("--sync-dst-dir", str(site.directory), "true", cwd=site.source)
+def test_destination_above_the_source_is_a_usage_error(cluster: ClusterWithHomes) -> None:
+    result = cluster.run("--sync-dst-dir", str(cluster.directory), "true", cwd=cluster.source)
     assert result.code == 2
     assert result.reason.startswith("launch: --sync-dst-dir must not be above the current directory, got '/")
 
 
-def test_second_sync_to_the_same_directory_is_refused(site: Site, stalling_launcher: Path) -> None:
-    (site.source / "large").write_bytes(os.urandom(LARGE))
-    with replace(site, launcher=stalling_launcher).start("--sync-dst-dir", "code", "true", cwd=site.source) as first:
-        wait_for_part(site.homes[SECOND], first)
-        reason = fail(site)
+def test_second_sync_to_the_same_directory_is_refused(cluster: ClusterWithHomes, stalling_launcher: Path) -> None:
+    (cluster.source / "large").write_bytes(os.urandom(LARGE))
+    with replace(cluster, launcher=stalling_launcher).start(
+        "--sync-dst-dir", "code", "true", cwd=cluster.source
+    ) as first:
+        wait_for_part(cluster.homes[SECOND], first)
+        reason = fail(cluster)
         first.kill()
-    assert f"{SECOND}: {site.homes[SECOND]}/code: another launch is sending files to it" in reason
+    assert f"{SECOND}: {cluster.homes[SECOND]}/code: another launch is sending files to it" in reason
 
 
-def test_sync_that_takes_too_long_starts_nothing(site: Site) -> None:
-    site.program("python3", "exec sleep 60")
-    result = site.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
+def test_sync_that_takes_too_long_starts_nothing(cluster: ClusterWithHomes) -> None:
+    cluster.program("python3", "exec sleep 60")
+    result = cluster.run("--sync-s3", "s3://bucket/p", "data", "--sync-timeout", "1", "echo started", hosts=[FIRST])
     assert (result.code, result.stdout) == (1, b"")
     assert result.reason.startswith("launch: nothing started")
     assert FIRST in result.reason
     assert "(--sync-timeout)" in result.reason
 
 
-def test_restart_whose_sync_fails_is_repeated(site: Site) -> None:
-    (site.source / "train.sh").write_text("[ $TORCHELASTIC_RESTART_COUNT -ge 2 ]\n")
+def test_restart_whose_sync_fails_is_repeated(cluster: ClusterWithHomes) -> None:
+    (cluster.source / "train.sh").write_text("[ $TORCHELASTIC_RESTART_COUNT -ge 2 ]\n")
     swap = "[ $RANK != 1 ] || { cd; mv code away; touch code; exit 1; }"
     block = f"[ $TORCHELASTIC_RESTART_COUNT != 0 ] || {{ {swap}; sleep 1000; }}; sh train.sh"
     heard = []
     # Any number of restarts may fail before the node is repaired.
-    with site.start("--max-restarts", "1000", "--sync-dst-dir", "code", block, cwd=site.source) as launcher:
+    with cluster.start("--max-restarts", "1000", "--sync-dst-dir", "code", block, cwd=cluster.source) as launcher:
         assert launcher.stderr is not None
         for line in iter(launcher.stderr.readline, b""):
             heard.append(line.decode())
             if "nothing started" in heard[-1]:
-                (site.homes[SECOND] / "code").unlink(missing_ok=True)
+                (cluster.homes[SECOND] / "code").unlink(missing_ok=True)
         assert launcher.wait(60) == 0, heard
     assert any(f"nothing started: 1 of 3 nodes: {SECOND}: " in line for line in heard), heard

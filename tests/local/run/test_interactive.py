@@ -14,8 +14,8 @@ import pytest
 from local.run.interactive import first_steps
 from local.run.local_aws import LocalAws, list_local_aws
 from local.run.sandbox import sweep
+from tests.leak_check import REPOSITORY, Snapshot
 from tests.local.terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
-from tests.machine import REPOSITORY, Snapshot
 
 LOCAL = (sys.executable, "-m", "local")
 PROMPT = r"\[local-aws \w+\] .+ # $"

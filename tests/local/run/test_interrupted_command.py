@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.leak_check import REPOSITORY
 from tests.local.terminal import CTRL_C, Terminal
-from tests.machine import REPOSITORY
 
 ENTER = """
 import os, pathlib, sys

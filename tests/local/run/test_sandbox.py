@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from local.run.local_aws import runs_dir
-from tests.machine import REPOSITORY, Snapshot
+from tests.leak_check import REPOSITORY, Snapshot
 
 TIMEOUT_S = 300.0
 # Launch an instance, so that there is a node, then print the line that tells the test it is running.

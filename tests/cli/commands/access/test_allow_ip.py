@@ -17,7 +17,7 @@ from cli.main import main
 from cli.ssh.expired_addresses import remove_expired_addresses
 from local.network import check_ip
 from stacks.settings.parsing import format_utc
-from tests.cli.fleet import error_line, put_members
+from tests.cli.moto_cluster import error_line, put_members
 from tests.local.control_plane.harness import REGION, Aws, Stacks, serving
 from tests.local.control_plane.templates import attribute, reference, resource
 

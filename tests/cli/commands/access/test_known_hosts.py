@@ -8,7 +8,7 @@ import pytest
 
 from cli.aws.clients import Clients
 from cli.main import main
-from tests.cli.fleet import KEY, NETWORKS, Deploy, error_line
+from tests.cli.moto_cluster import KEY, NETWORKS, Deploy, error_line
 
 PROGRAM = Path(__file__).parents[4] / "bin" / "dlcluster"
 
@@ -27,16 +27,25 @@ def test_known_hosts_prints_the_host_keys_of_the_table(deploy: Deploy, capsys: p
 def test_known_hosts_with_a_table_needs_no_other_service(
     deploy: Deploy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet = deploy()
+    moto_cluster = deploy()
     for service in ("cloudformation", "ec2"):
         monkeypatch.delattr(Clients, service)
     assert (
         main(
-            ["known-hosts", "--cluster", "demo", "--table", fleet.table, "--networks", NETWORKS, "deeplearning-worker3"]
+            [
+                "known-hosts",
+                "--cluster",
+                "demo",
+                "--table",
+                moto_cluster.table,
+                "--networks",
+                NETWORKS,
+                "deeplearning-worker3",
+            ]
         )
         == 0
     )
-    assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
+    assert capsys.readouterr().out == f"deeplearning-worker3,{moto_cluster.instance_ids[2]},10.0.1.30 {KEY}\n"
 
 
 def test_known_hosts_fails_when_the_table_is_deleted(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,9 +76,9 @@ def test_invalid_table_name_is_a_usage_error(
 
 
 def test_ssh_block_of_an_older_release_still_works(deploy: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet = deploy()
-    assert main(["known-hosts", "--cluster", "demo", "--table", fleet.table, "deeplearning-worker3"]) == 0
-    assert capsys.readouterr().out == f"deeplearning-worker3,{fleet.instance_ids[2]},10.0.1.30 {KEY}\n"
+    moto_cluster = deploy()
+    assert main(["known-hosts", "--cluster", "demo", "--table", moto_cluster.table, "deeplearning-worker3"]) == 0
+    assert capsys.readouterr().out == f"deeplearning-worker3,{moto_cluster.instance_ids[2]},10.0.1.30 {KEY}\n"
 
 
 def test_parse_networks_rejects_invalid_text(aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.master_connection import CommandResult
-from tests.cli.fleet import KEY, error_line
+from tests.cli.moto_cluster import KEY, error_line
 from trainer.check.node_devices import NodeDevices
 from trainer.check.report import Report
 

@@ -13,7 +13,7 @@ from cli.aws.clusters import UnfinishedStack, find_clusters
 from cli.commands.cluster import list as list_command
 from cli.errors import EXIT_NO_CLUSTER
 from cli.main import main
-from tests.cli.fleet import KEY, REGION, Deploy
+from tests.cli.moto_cluster import KEY, REGION, Deploy
 
 pytestmark = pytest.mark.usefixtures("aws")
 

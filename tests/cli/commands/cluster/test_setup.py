@@ -15,7 +15,7 @@ from cli.aws.nodes import ClusterMembership, ClusterNode
 from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.master_connection import CommandResult
-from tests.cli.fleet import KEY
+from tests.cli.moto_cluster import KEY
 
 SHA256 = "0123456789abcdef" * 4
 OUTPUT = f"s3://assets/{SHA256}.zip {SHA256} 900"

@@ -12,7 +12,7 @@ from cli.commands.jobs import pull
 from cli.errors import ClusterError
 from cli.files.download import Differing, Download
 from cli.main import main
-from tests.cli.fleet import error_line
+from tests.cli.moto_cluster import error_line
 
 
 @pytest.fixture(autouse=True)

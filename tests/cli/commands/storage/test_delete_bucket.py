@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.contract import CLUSTER_TAG
 from cli.main import main
-from tests.cli.fleet import REGION
+from tests.cli.moto_cluster import REGION
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from moto.efs.models import efs_backends
 
 from cli.main import main
 from stacks.prices.price_list import price_list
-from tests.cli.fleet import REGION
+from tests.cli.moto_cluster import REGION
 
 NO_SUCH = "fs-00000000000000000"
 

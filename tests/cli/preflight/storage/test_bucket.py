@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.preflight.storage import bucket
-from tests.cli.fleet import REGION
+from tests.cli.moto_cluster import REGION
 from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 NAME = {"Bucket": "kept"}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.preflight.storage import data_buckets
-from tests.cli.fleet import REGION
+from tests.cli.moto_cluster import REGION
 from tests.cli.preflight.stubbed_account import ACCOUNT, Account
 
 OWN = {"Bucket": "images", "ExpectedBucketOwner": ACCOUNT}

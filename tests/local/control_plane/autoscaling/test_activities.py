@@ -46,16 +46,16 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
 def test_status_shows_why_an_instance_did_not_boot(inside: Aws, tmp_path: Path) -> None:
     own = Stacks(aws=inside)
     own.create(cluster(Group=group(1)))
-    members = Group(aws=inside, name=own.physical_id("Group"))
-    (first,) = members.in_service()
+    asg = Group(aws=inside, name=own.physical_id("Group"))
+    (first,) = asg.in_service()
     write_failure(tmp_path, first, "its container ended (1): Failed to mount")
     inside.client("ec2").terminate_instances(InstanceIds=[first])
     since = datetime.min.replace(tzinfo=timezone.utc)
-    newest, *_ = scaling_reasons(read_activities(inside.client("autoscaling"), [members.name], since=since))
+    newest, *_ = scaling_reasons(read_activities(inside.client("autoscaling"), [asg.name], since=since))
     assert "Termination Reason: Server.InternalError: Internal error on launch" in newest
     assert newest.endswith("its container ended (1): Failed to mount")
-    assert len(members.in_service()) == 1
-    assert first not in members.in_service()
+    assert len(asg.in_service()) == 1
+    assert first not in asg.in_service()
 
 
 def test_failed_launch_of_a_group_has_a_reason(aws: Aws, stacks: Stacks) -> None:
@@ -63,17 +63,17 @@ def test_failed_launch_of_a_group_has_a_reason(aws: Aws, stacks: Stacks) -> None
     ec2.create_key_pair(KeyName="lost")
     stacks.create({"Resources": cluster(Group=group(1))["Resources"] | {"Template": launch_template(KeyName="lost")}})
     ec2.delete_key_pair(KeyName="lost")
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    (first,) = members.in_service()
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    (first,) = asg.in_service()
     ec2.terminate_instances(InstanceIds=[first])
-    answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)
+    answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=asg.name)
     failed, *_ = [activity for activity in answer["Activities"] if activity["StatusCode"] == "Failed"]  # it tries again
     assert failed["StatusMessage"] == "The key pair 'lost' does not exist. Launching EC2 instance failed."
 
 
 def test_update_to_a_template_that_cannot_be_launched_is_refused(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(1)))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
     refused = cluster(Group=group(2))
     refused["Resources"]["Template"] = launch_template(InstanceType="c5.99999xlarge")
     stacks.update(refused)
@@ -82,5 +82,5 @@ def test_update_to_a_template_that_cannot_be_launched_is_refused(aws: Aws, stack
     assert why == (
         "You must use a valid fully-formed launch template. Invalid value 'c5.99999xlarge' for InstanceType."
     )
-    assert [status for status, _ in members.activities()] == ["Successful"]
-    assert len(members.in_service()) == 1
+    assert [status for status, _ in asg.activities()] == ["Successful"]
+    assert len(asg.in_service()) == 1

@@ -75,8 +75,8 @@ def test_warm_pool_is_for_on_demand_groups_of_one_launch_template(
     aws: Aws, stacks: Stacks, market: dict[str, str] | None, properties: dict[str, Any]
 ) -> None:
     stacks.create(template_with(market, **properties))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
     with pytest.raises(ClientError, match="ValidationError") as refused:
-        members.autoscaling.put_warm_pool(AutoScalingGroupName=members.name)
+        asg.autoscaling.put_warm_pool(AutoScalingGroupName=asg.name)
     assert refused.value.response["Error"]["Message"] == POOLED
-    assert "WarmPoolConfiguration" not in members.described()
+    assert "WarmPoolConfiguration" not in asg.described()

@@ -13,7 +13,7 @@ NEW = {"LaunchTemplateName": "new"}
 
 
 @pytest.fixture
-def members(aws: Aws, stacks: Stacks) -> Group:
+def asg(aws: Aws, stacks: Stacks) -> Group:
     """Create an empty group that may grow to 8, over the zones a and b."""
     subnets = [reference("Private"), reference("Other")]
     own = group(0, MaxSize="8", VPCZoneIdentifier=subnets)
@@ -21,33 +21,33 @@ def members(aws: Aws, stacks: Stacks) -> Group:
     return Group(aws=aws, name=stacks.physical_id("Group"))
 
 
-def launch(members: Group, count: int, zone: str | None = "a", **kwargs: Any) -> Any:
-    placed: dict[str, Any] = {"AutoScalingGroupName": members.name, "RequestedCapacity": count}
+def launch(asg: Group, count: int, zone: str | None = "a", **kwargs: Any) -> Any:
+    placed: dict[str, Any] = {"AutoScalingGroupName": asg.name, "RequestedCapacity": count}
     placed |= {"AvailabilityZones": [f"{REGION}{zone}"]} if zone else {}
-    return members.autoscaling.launch_instances(**placed | kwargs)
+    return asg.autoscaling.launch_instances(**placed | kwargs)
 
 
-def test_members_are_launched_in_the_named_zone_and_the_group_grows_by_them(aws: Aws, members: Group) -> None:
-    answer = launch(members, 3, "b", ClientToken="first")
+def test_members_are_launched_in_the_named_zone_and_the_group_grows_by_them(aws: Aws, asg: Group) -> None:
+    answer = launch(asg, 3, "b", ClientToken="first")
     (launched,) = answer["Instances"]
     assert answer["Errors"] == []
     assert (launched["InstanceType"], launched["MarketType"]) == ("c5.large", "OnDemand")
     assert (launched["AvailabilityZone"], launched["AvailabilityZoneId"]) == (f"{REGION}b", "use1-az1")
-    assert set(launched["InstanceIds"]) == members.in_service()
-    assert members.described()["DesiredCapacity"] == 3
+    assert set(launched["InstanceIds"]) == asg.in_service()
+    assert asg.described()["DesiredCapacity"] == 3
     filters = [{"Name": "client-token", "Values": ["first"]}]
     reservations = aws.client("ec2").describe_instances(Filters=filters)["Reservations"]
     subnets = {instance["InstanceId"]: instance["SubnetId"] for one in reservations for instance in one["Instances"]}
     assert subnets == dict.fromkeys(launched["InstanceIds"], launched["SubnetId"])
-    assert [status for status, _ in members.activities()] == ["Successful"] * 3
+    assert [status for status, _ in asg.activities()] == ["Successful"] * 3
 
 
-def test_partial_launch_reports_other_zones_with_capacity(members: Group, limits: AccountLimits) -> None:
+def test_partial_launch_reports_other_zones_with_capacity(asg: Group, limits: AccountLimits) -> None:
     limits.set(a=2, b=9)
-    answer = launch(members, 3)
+    answer = launch(asg, 3)
     (launched,), (error,) = answer["Instances"], answer["Errors"]
-    assert set(launched["InstanceIds"]) == members.in_service()
-    assert len(members.in_service()) == members.described()["DesiredCapacity"] == 2
+    assert set(launched["InstanceIds"]) == asg.in_service()
+    assert len(asg.in_service()) == asg.described()["DesiredCapacity"] == 2
     assert (error["ErrorCode"], error["AvailabilityZone"]) == ("InsufficientInstanceCapacity", f"{REGION}a")
     assert error["ErrorMessage"].startswith(
         "We currently do not have sufficient c5.large capacity in the Availability Zone you requested (us-east-1a)."
@@ -55,26 +55,26 @@ def test_partial_launch_reports_other_zones_with_capacity(members: Group, limits
     assert f"or choosing {REGION}b, {REGION}c" in error["ErrorMessage"]
 
 
-def test_zone_without_room_leaves_the_group_as_it_was(members: Group, limits: AccountLimits) -> None:
+def test_zone_without_room_leaves_the_group_as_it_was(asg: Group, limits: AccountLimits) -> None:
     limits.set(a=0)
-    assert launch(members, 2)["Instances"] == []
-    assert members.described()["DesiredCapacity"] == 0
-    assert members.in_service() == set()
+    assert launch(asg, 2)["Instances"] == []
+    assert asg.described()["DesiredCapacity"] == 0
+    assert asg.in_service() == set()
 
 
-def test_retry_with_the_groups_configuration_raises_the_desired_capacity(members: Group, limits: AccountLimits) -> None:
+def test_retry_with_the_groups_configuration_raises_the_desired_capacity(asg: Group, limits: AccountLimits) -> None:
     limits.set(a=1, b=0)
-    launch(members, 3, RetryStrategy="retry-with-group-configuration")
-    assert members.described()["DesiredCapacity"] == 3
-    assert len(members.in_service()) == 1
+    launch(asg, 3, RetryStrategy="retry-with-group-configuration")
+    assert asg.described()["DesiredCapacity"] == 3
+    assert len(asg.in_service()) == 1
 
 
-def test_same_token_gets_the_same_answer_and_launches_nothing(members: Group) -> None:
-    first, again = (launch(members, 2, ClientToken="once") for _ in range(2))
+def test_same_token_gets_the_same_answer_and_launches_nothing(asg: Group) -> None:
+    first, again = (launch(asg, 2, ClientToken="once") for _ in range(2))
     assert first["Instances"] == again["Instances"]
-    assert len(members.in_service()) == 2
+    assert len(asg.in_service()) == 2
     with pytest.raises(ClientError) as refused:
-        launch(members, 3, ClientToken="once")
+        launch(asg, 3, ClientToken="once")
     assert refused.value.response["Error"]["Code"] == "IdempotentParameterMismatch"
 
 
@@ -92,10 +92,10 @@ def test_same_token_gets_the_same_answer_and_launches_nothing(members: Group) ->
         (1, {"AutoScalingGroupName": "unknown"}, "name not found"),
     ],
 )
-def test_refused_request_launches_nothing(members: Group, count: int, named: dict[str, Any], why: str) -> None:
+def test_refused_request_launches_nothing(asg: Group, count: int, named: dict[str, Any], why: str) -> None:
     with pytest.raises(ClientError, match=f"ValidationError.*{why}"):
-        launch(members, count, **named)
-    assert (members.in_service(), members.described()["DesiredCapacity"]) == (set(), 0)
+        launch(asg, count, **named)
+    assert (asg.in_service(), asg.described()["DesiredCapacity"]) == (set(), 0)
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,19 @@ def test_group_without_its_own_launch_template_is_refused(aws: Aws, launches: di
     autoscaling.create_auto_scaling_group(
         AutoScalingGroupName="other", MinSize=0, MaxSize=1, AvailabilityZones=[f"{REGION}a"], **launches
     )
-    members = Group(aws=aws, name="other")
+    asg = Group(aws=aws, name="other")
     with pytest.raises(ClientError, match=f"ValidationError.*{why}"):
-        launch(members, 1)
-    assert members.described()["Instances"] == []
+        launch(asg, 1)
+    assert asg.described()["Instances"] == []
     autoscaling.delete_auto_scaling_group(AutoScalingGroupName="other")
     autoscaling.delete_launch_configuration(LaunchConfigurationName="old")
     ec2.delete_launch_template(**NEW)
 
 
-def test_group_with_a_warm_pool_is_not_supported(members: Group) -> None:
-    members.autoscaling.put_warm_pool(AutoScalingGroupName=members.name)
+def test_group_with_a_warm_pool_is_not_supported(asg: Group) -> None:
+    asg.autoscaling.put_warm_pool(AutoScalingGroupName=asg.name)
     with pytest.raises(ClientError, match="UnsupportedOperation"):
-        launch(members, 1)
+        launch(asg, 1)
 
 
 def test_group_in_one_zone_need_not_name_it_and_its_spot_members_come_from_the_spot_pool(
@@ -142,10 +142,10 @@ def test_group_in_one_zone_need_not_name_it_and_its_spot_members_come_from_the_s
     template = cluster(Group=group(0, MaxSize="8"))
     template["Resources"]["Template"] = launch_template(InstanceMarketOptions={"MarketType": "spot"})
     stacks.create(template)
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
     limits.set(a=0)
-    assert launch(members, 1, None)["Instances"][0]["MarketType"] == "Spot"
+    assert launch(asg, 1, None)["Instances"][0]["MarketType"] == "Spot"
     limits.set(a=1, spot=True)
-    (error,) = launch(members, 1, None)["Errors"]
+    (error,) = launch(asg, 1, None)["Errors"]
     assert (error["MarketType"], error["ErrorCode"]) == ("Spot", "InsufficientInstanceCapacity")
     assert error["ErrorMessage"] == "There is no Spot capacity available that matches your request."

@@ -10,28 +10,28 @@ def create_group(stacks: Stacks, size: int, *suspended: str) -> Group:
     """Create a group with long hooks and suspended processes."""
     hooks = [hook(600)] if "Terminate" not in suspended else []
     stacks.create(cluster(Group=group(size, LifecycleHookSpecificationList=hooks)))
-    members = Group(aws=stacks.aws, name=stacks.physical_id("Group"))
-    members.autoscaling.suspend_processes(AutoScalingGroupName=members.name, ScalingProcesses=[*suspended])
-    return members
+    asg = Group(aws=stacks.aws, name=stacks.physical_id("Group"))
+    asg.autoscaling.suspend_processes(AutoScalingGroupName=asg.name, ScalingProcesses=[*suspended])
+    return asg
 
 
-def resume(members: Group) -> None:
-    members.autoscaling.resume_processes(AutoScalingGroupName=members.name)
+def resume(asg: Group) -> None:
+    asg.autoscaling.resume_processes(AutoScalingGroupName=asg.name)
 
 
-def health(members: Group) -> dict[str, str]:
-    return {i["InstanceId"]: i["HealthStatus"] for i in members.described()["Instances"]}
+def health(asg: Group) -> dict[str, str]:
+    return {i["InstanceId"]: i["HealthStatus"] for i in asg.described()["Instances"]}
 
 
 def test_lost_instance_is_not_replaced_while_launch_is_suspended(aws: Aws, stacks: Stacks) -> None:
-    members = create_group(stacks, 2, "Launch")
-    lost, kept = sorted(members.in_service())
+    asg = create_group(stacks, 2, "Launch")
+    lost, kept = sorted(asg.in_service())
     aws.client("ec2").terminate_instances(InstanceIds=[lost])
-    assert members.members() == {kept: "InService"}
-    members.autoscaling.set_desired_capacity(AutoScalingGroupName=members.name, DesiredCapacity=2)
-    assert members.members() == {kept: "InService"}
-    resume(members)
-    assert len(members.in_service()) == 2
+    assert asg.members() == {kept: "InService"}
+    asg.autoscaling.set_desired_capacity(AutoScalingGroupName=asg.name, DesiredCapacity=2)
+    assert asg.members() == {kept: "InService"}
+    resume(asg)
+    assert len(asg.in_service()) == 2
 
 
 @pytest.mark.parametrize("process", ["ReplaceUnhealthy", "Terminate"])
@@ -39,42 +39,42 @@ def test_lost_instance_is_not_replaced_while_launch_is_suspended(aws: Aws, stack
 def test_unhealthy_instance_stays_while_replacing_is_suspended(
     aws: Aws, stacks: Stacks, process: str, how: str
 ) -> None:
-    members = create_group(stacks, 1, process)
-    (sick,) = members.in_service()
-    before = members.activities()
+    asg = create_group(stacks, 1, process)
+    (sick,) = asg.in_service()
+    before = asg.activities()
     if how == "health":
-        members.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
+        asg.autoscaling.set_instance_health(InstanceId=sick, HealthStatus="Unhealthy")
     elif how == "terminated":
         aws.client("ec2").terminate_instances(InstanceIds=[sick])
     else:
         aws.client("ec2").stop_instances(InstanceIds=[sick])
-    assert health(members) == {sick: "Unhealthy"}
-    assert members.in_service() == {sick}
-    assert members.activities() == before
-    resume(members)
-    (replacement,) = members.in_service()
+    assert health(asg) == {sick: "Unhealthy"}
+    assert asg.in_service() == {sick}
+    assert asg.activities() == before
+    resume(asg)
+    (replacement,) = asg.in_service()
     assert replacement != sick
-    assert members.activities()[1][1] == f"Terminating EC2 instance: {sick}"
-    assert (sick in members.members()) == (how != "terminated" and process != "Terminate"), "only the living wait"
+    assert asg.activities()[1][1] == f"Terminating EC2 instance: {sick}"
+    assert (sick in asg.members()) == (how != "terminated" and process != "Terminate"), "only the living wait"
 
 
 def test_group_does_not_shrink_while_terminate_is_suspended(aws: Aws, stacks: Stacks) -> None:
-    members = create_group(stacks, 2, "Terminate")
-    before = members.in_service()
+    asg = create_group(stacks, 2, "Terminate")
+    before = asg.in_service()
     stacks.update(cluster(Group=group(1)))
-    assert members.in_service() == before
-    resume(members)
-    (kept,) = members.in_service()
+    assert asg.in_service() == before
+    resume(asg)
+    (kept,) = asg.in_service()
     (ended,) = before - {kept}
     assert state(aws, ended) == "terminated"
 
 
 def test_stack_of_a_group_with_all_processes_suspended_can_be_deleted(aws: Aws, stacks: Stacks) -> None:
     stacks.create(cluster(Group=group(2, LifecycleHookSpecificationList=[hook(600)])))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    members.autoscaling.suspend_processes(AutoScalingGroupName=members.name)
-    for lost in members.in_service():
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    asg.autoscaling.suspend_processes(AutoScalingGroupName=asg.name)
+    for lost in asg.in_service():
         aws.client("ec2").terminate_instances(InstanceIds=[lost])
-    assert set(health(members).values()) == {"Unhealthy"}
+    assert set(health(asg).values()) == {"Unhealthy"}
     stacks.cloudformation.delete_stack(StackName="stack")
     assert aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []

@@ -97,9 +97,9 @@ def test_launch_in_its_last_half_hour_finds_no_room(aws: Aws, stacks: Stacks) ->
     block = buy(aws, starts=-2 * HOUR, ends=TERMINATED_BEFORE - timedelta(minutes=1))
     assert described(aws, block)["State"] == "active"
     stacks.create(nodes(1, block, MARKET))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    assert members.in_service() == set()
-    status, why = members.activities()[0]
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert asg.in_service() == set()
+    status, why = asg.activities()[0]
     assert status == "Failed"
     assert "does not have sufficient compatible and available capacity" in why
 
@@ -114,9 +114,9 @@ def test_block_takes_nodes_of_its_own_zone_and_of_no_placement_group(aws: Aws, s
     }
     for name, template in refused.items():
         stacks.create(template, name)
-        members = Group(aws=aws, name=stacks.physical_id("Group", name))
-        assert members.in_service() == set()
-        status, why = members.activities()[0]
+        asg = Group(aws=aws, name=stacks.physical_id("Group", name))
+        assert asg.in_service() == set()
+        status, why = asg.activities()[0]
         assert status == "Failed"
         assert "does not have sufficient compatible and available capacity" in why
 

@@ -56,11 +56,11 @@ def test_launch_beyond_the_reservation_fails_and_is_retried(
     if (instance_type, zone) == ("c5.large", f"{REGION}a"):
         stacks.create(nodes(2, reservation), "full")
     stacks.create(nodes(1, reservation))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    assert members.in_service() == set()
-    activities = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)["Activities"]
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert asg.in_service() == set()
+    activities = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=asg.name)["Activities"]
     assert {(activity["StatusCode"], activity["StatusMessage"]) for activity in activities} == {("Failed", FULL)}
-    assert members.described()["DesiredCapacity"] == 1
+    assert asg.described()["DesiredCapacity"] == 1
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_another_placement_or_platform_finds_no_room_in_the_reservation(
     aws: Aws, stacks: Stacks, reserved: dict[str, str], placement: dict[str, str]
 ) -> None:
     stacks.create(nodes(1, reserve(aws, **reserved), Placement=placement))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    assert members.in_service() == set()
-    status, why = members.activities()[0]
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    assert asg.in_service() == set()
+    status, why = asg.activities()[0]
     assert (status, why.partition("Status Reason: ")[2]) == ("Failed", FULL)
 
 

@@ -13,7 +13,7 @@ from tests.local.control_plane.templates import attribute, cluster, group, refer
 
 
 @pytest.fixture
-def members(aws: Aws, stacks: Stacks) -> Group:
+def asg(aws: Aws, stacks: Stacks) -> Group:
     """Create two instances in a public subnet, and an address for them."""
     outputs = {
         "Id": {"Value": attribute("AllocationId", "Own")},
@@ -45,15 +45,15 @@ def described(aws: Aws, stacks: Stacks) -> dict[str, Any]:
     return dict(aws.client("ec2").describe_addresses(AllocationIds=[stacks.outputs()["Id"]])["Addresses"][0])
 
 
-def test_elastic_ip_is_found_by_id_and_by_address(aws: Aws, stacks: Stacks, members: Group) -> None:
+def test_elastic_ip_is_found_by_id_and_by_address(aws: Aws, stacks: Stacks, asg: Group) -> None:
     outputs, addresses = stacks.outputs(), described(aws, stacks)
     assert addresses["PublicIp"] == outputs["Ip"] == outputs["Ref"]
     assert {"Key": "of", "Value": "master"} in addresses["Tags"]
     assert "InstanceId" not in addresses or not addresses["InstanceId"]
 
 
-def test_address_takes_the_place_of_the_automatic_one(aws: Aws, stacks: Stacks, members: Group) -> None:
-    one, other = sorted(members.in_service())
+def test_address_takes_the_place_of_the_automatic_one(aws: Aws, stacks: Stacks, asg: Group) -> None:
+    one, other = sorted(asg.in_service())
     automatic = public_address(aws, one)
     association = associate(aws, stacks, one)
     assert public_address(aws, one) == stacks.outputs()["Ip"] != automatic
@@ -65,9 +65,9 @@ def test_address_takes_the_place_of_the_automatic_one(aws: Aws, stacks: Stacks, 
 
 @pytest.mark.parametrize("arguments", [{"AllowReassociation": True}, {}])
 def test_address_moves_and_its_old_instance_gets_a_new_one(
-    aws: Aws, stacks: Stacks, members: Group, arguments: dict[str, bool]
+    aws: Aws, stacks: Stacks, asg: Group, arguments: dict[str, bool]
 ) -> None:
-    old, new = sorted(members.in_service())
+    old, new = sorted(asg.in_service())
     before = public_address(aws, old)
     associate(aws, stacks, old)
     associate(aws, stacks, new, **arguments)
@@ -76,24 +76,24 @@ def test_address_moves_and_its_old_instance_gets_a_new_one(
     assert described(aws, stacks)["InstanceId"] == new
 
 
-def test_forbidden_reassociation_leaves_the_address_where_it_is(aws: Aws, stacks: Stacks, members: Group) -> None:
-    old, new = sorted(members.in_service())
+def test_forbidden_reassociation_leaves_the_address_where_it_is(aws: Aws, stacks: Stacks, asg: Group) -> None:
+    old, new = sorted(asg.in_service())
     associate(aws, stacks, old)
     with pytest.raises(ClientError, match=r"Resource\.AlreadyAssociated"):
         associate(aws, stacks, new, AllowReassociation=False)
     assert described(aws, stacks)["InstanceId"] == old
 
 
-def test_disassociated_instance_gets_a_new_automatic_address(aws: Aws, stacks: Stacks, members: Group) -> None:
-    one = min(members.in_service())
+def test_disassociated_instance_gets_a_new_automatic_address(aws: Aws, stacks: Stacks, asg: Group) -> None:
+    one = min(asg.in_service())
     before = public_address(aws, one)
     aws.client("ec2").disassociate_address(AssociationId=associate(aws, stacks, one))
     assert public_address(aws, one) not in (None, before, stacks.outputs()["Ip"])
     assert "AssociationId" not in described(aws, stacks)
 
 
-def test_instance_has_one_address_at_a_time(aws: Aws, stacks: Stacks, members: Group) -> None:
-    ec2, one = aws.client("ec2"), min(members.in_service())
+def test_instance_has_one_address_at_a_time(aws: Aws, stacks: Stacks, asg: Group) -> None:
+    ec2, one = aws.client("ec2"), min(asg.in_service())
     associate(aws, stacks, one)
     second = ec2.allocate_address(Domain="vpc")
     ec2.associate_address(AllocationId=second["AllocationId"], InstanceId=one)
@@ -103,15 +103,15 @@ def test_instance_has_one_address_at_a_time(aws: Aws, stacks: Stacks, members: G
     ec2.release_address(AllocationId=second["AllocationId"])
 
 
-def test_terminated_instance_gives_its_address_back(aws: Aws, stacks: Stacks, members: Group) -> None:
-    lost = min(members.in_service())
+def test_terminated_instance_gives_its_address_back(aws: Aws, stacks: Stacks, asg: Group) -> None:
+    lost = min(asg.in_service())
     associate(aws, stacks, lost)
     aws.client("ec2").terminate_instances(InstanceIds=[lost])
     assert "AssociationId" not in described(aws, stacks)
     assert public_address(aws, lost) is None
     with pytest.raises(ClientError, match=r"InvalidInstanceID.*is not in a valid state"):
         associate(aws, stacks, lost)
-    kept = min(members.in_service())
+    kept = min(asg.in_service())
     associate(aws, stacks, kept, AllowReassociation=False)
     assert public_address(aws, kept) == stacks.outputs()["Ip"]
 
@@ -139,9 +139,9 @@ def test_gateway_stays_while_public_addresses_are_mapped(aws: Aws, stacks: Stack
         aws.client("ec2").detach_internet_gateway(**gateway)
 
 
-def test_address_in_use_survives_its_removal_from_the_stack(aws: Aws, stacks: Stacks, members: Group) -> None:
+def test_address_in_use_survives_its_removal_from_the_stack(aws: Aws, stacks: Stacks, asg: Group) -> None:
     ec2, old = aws.client("ec2"), described(aws, stacks)["AllocationId"]
-    association = associate(aws, stacks, min(members.in_service()))
+    association = associate(aws, stacks, min(asg.in_service()))
     template = cluster(Group=group(2, "Public"))
     stacks.update(template)
     assert stacks.status() == "UPDATE_COMPLETE"
@@ -171,8 +171,8 @@ def test_stack_is_not_deleted_under_an_address_in_use(aws: Aws, stacks: Stacks) 
         ec2.describe_addresses(AllocationIds=[allocation])
 
 
-def test_stack_releases_the_address_that_its_instance_has(aws: Aws, stacks: Stacks, members: Group) -> None:
-    associate(aws, stacks, min(members.in_service()))
+def test_stack_releases_the_address_that_its_instance_has(aws: Aws, stacks: Stacks, asg: Group) -> None:
+    associate(aws, stacks, min(asg.in_service()))
     stacks.cloudformation.delete_stack(StackName="stack")
     assert aws.client("ec2").describe_addresses()["Addresses"] == []
 

@@ -22,11 +22,11 @@ SHORT = (
 def test_group_without_room_stays_short_with_the_reason(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
     limits.set(a=1)
     stacks.create(cluster(Group=group(3)))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
     assert stacks.status() == "CREATE_COMPLETE"
-    assert len(members.in_service()) == 1
-    assert members.described()["DesiredCapacity"] == 3
-    answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=members.name)
+    assert len(asg.in_service()) == 1
+    assert asg.described()["DesiredCapacity"] == 3
+    answer = aws.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=asg.name)
     failed, *_, launched = answer["Activities"]  # the group tries again
     assert (failed["StatusCode"], failed["StatusMessage"]) == ("Failed", SHORT)
     assert failed["Description"] == f"Launching a new EC2 instance.  Status Reason: {SHORT}"
@@ -36,11 +36,11 @@ def test_group_without_room_stays_short_with_the_reason(aws: Aws, stacks: Stacks
 def test_ended_node_frees_its_place_for_its_replacement(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
     limits.set(a=2)
     stacks.create(cluster(Group=group(2)))
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    before = members.in_service()
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    before = asg.in_service()
     aws.client("ec2").terminate_instances(InstanceIds=[min(before)])
-    assert len(members.in_service()) == 2
-    assert members.in_service() - before
+    assert len(asg.in_service()) == 2
+    assert asg.in_service() - before
 
 
 def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,11 +58,11 @@ def test_new_room_is_taken_at_the_next_try(monkeypatch: pytest.MonkeyPatch) -> N
             self.tried.append(capacity)
 
     monkeypatch.setattr(termination, "RETRY_S", 0.01)
-    members = Group()
+    asg = Group()
     with LOCK:  # the next try waits for it
         for _ in range(3):
-            termination.retry_launches(members)  # type: ignore[arg-type]  # stands in for moto's
-    wait_until(lambda: members.tried == [2], "one try again", timeout_s=60, every_s=0.01)
+            termination.retry_launches(asg)  # type: ignore[arg-type]  # stands in for moto's
+    wait_until(lambda: asg.tried == [2], "one try again", timeout_s=60, every_s=0.01)
 
 
 def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:
@@ -71,8 +71,8 @@ def test_group_balances_zones_and_fills_the_free_one(aws: Aws, stacks: Stacks, l
     )
     limits.set(a=1)
     stacks.create(template)
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    zones = sorted(instance["AvailabilityZone"] for instance in members.described()["Instances"])
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    zones = sorted(instance["AvailabilityZone"] for instance in asg.described()["Instances"])
     assert zones == [f"{REGION}a", *[f"{REGION}b"] * 3]
 
 

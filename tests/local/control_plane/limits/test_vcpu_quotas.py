@@ -15,10 +15,10 @@ def failures(aws: Aws, stacks: Stacks, size: int, **data: Any) -> tuple[int, lis
     template = cluster(Group=group(size))
     template["Resources"]["Template"] = launch_template(**data)
     stacks.create(template)
-    members = Group(aws=aws, name=stacks.physical_id("Group"))
-    answer = members.autoscaling.describe_scaling_activities(AutoScalingGroupName=members.name)
+    asg = Group(aws=aws, name=stacks.physical_id("Group"))
+    answer = asg.autoscaling.describe_scaling_activities(AutoScalingGroupName=asg.name)
     failed = {activity["StatusMessage"] for activity in answer["Activities"] if activity["StatusCode"] == "Failed"}
-    return len(members.in_service()), sorted(failed)
+    return len(asg.in_service()), sorted(failed)
 
 
 def test_vcpus_beyond_the_quota_are_refused(aws: Aws, stacks: Stacks, limits: AccountLimits) -> None:

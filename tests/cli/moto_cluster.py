@@ -20,7 +20,7 @@ NETWORKS = "10.0.0.0/8,127.0.0.0/8"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class MotoCluster:
     """A deployed cluster and its instances, in index order."""
 
     name: str
@@ -28,7 +28,7 @@ class Fleet:
     instance_ids: tuple[str, ...]
 
 
-Deploy = Callable[..., Fleet]
+Deploy = Callable[..., MotoCluster]
 
 
 def template(name: str, user: str, *, is_private: bool = False) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.ssh.master_connection import SshTarget
-from tests.cli.fleet import Fleet
+from tests.cli.moto_cluster import MotoCluster
 from tests.launcher.sshd import Node
 
 PROGRAM = Path(__file__).parents[3] / "bin" / "dlcluster"
@@ -15,10 +15,10 @@ MASTER, WORKER = "127.0.0.51", "127.0.0.52"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class SshdCluster:
     """Two nodes, a user with a key and an agent, and AWS's view of them."""
 
-    fleet: Fleet
+    moto_cluster: MotoCluster
     identity: Path
     port: int
     nodes: tuple[Node, ...]

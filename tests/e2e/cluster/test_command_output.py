@@ -19,7 +19,7 @@ from cli.errors import EXIT_CREDENTIALS, EXIT_FAILED, EXIT_NO_CLUSTER, EXIT_USAG
 from local.faults.clients import client
 from local.run.startup import REGION
 from tests.cli.command_lines import AMBIGUOUS_WITH_TWO, LINES, NEEDS_A_CLUSTER, prints_json, words_of
-from tests.cli.fleet import template
+from tests.cli.moto_cluster import template
 from tests.e2e.support.command_answers import Prompt, enter_project
 from tests.e2e.support.deployed_cluster import NODES, STACK, DeployedCluster
 from tests.e2e.support.guest_stack import stack_status

@@ -7,7 +7,7 @@ from tests.launcher.ssh_cluster import ADDRESSES, SshCluster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site(SshCluster):
+class ClusterWithHomes(SshCluster):
     """The nodes, their home directories, and the user's working directory."""
 
     homes: dict[str, Path]

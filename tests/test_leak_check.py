@@ -10,16 +10,21 @@ from pathlib import Path
 import pytest
 
 from local.node.cgroups import cgroup_root
-from tests import machine
+from tests import leak_check
 
-COMPARE = "import sys; from tests import machine; machine.SETTLE_S = float(sys.argv.pop(1)); sys.exit(machine.main())"
+COMPARE = """
+import sys
+from tests import leak_check
+leak_check.SETTLE_S = float(sys.argv.pop(1))
+sys.exit(leak_check.main())
+"""
 APART = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc", "--mount", "--net", "--propagation", "private",
          "sh", "-ec", 'mount -n -t tmpfs tmpfs /run; exec "$@"', "sh")  # fmt: skip
 """Command prefix that leaves things in separate namespaces; control groups, loop devices and files have none."""
 OWN = f"{os.getpid() % 10000:04}"
 """End of the names used here, because the same tests may run in another checkout."""
-LEFT_IN_THE_CHECKOUT = machine.REPOSITORY / "left-by-a-test"
-BYTECODE = machine.REPOSITORY / "tests/__pycache__" / f"test{OWN}.pyc"
+LEFT_IN_THE_CHECKOUT = leak_check.REPOSITORY / "left-by-a-test"
+BYTECODE = leak_check.REPOSITORY / "tests/__pycache__" / f"test{OWN}.pyc"
 LEAKS = {
     "process": r"\d+ sleep 61",
     "process without variables": r"\d+ sleep 62",
@@ -75,7 +80,7 @@ USER_PREFIXES = f"""
 def compare(*command: str, cache: Path, settle_s: float = 0.0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*APART, sys.executable, "-c", COMPARE, str(settle_s), *command],
-        cwd=machine.REPOSITORY,
+        cwd=leak_check.REPOSITORY,
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -90,7 +95,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give the test its own cache; afterwards remove what was left outside of it and of its namespaces."""
     directory = tmp_path_factory.mktemp("cache")
     yield directory
-    for device, backing in machine.loop_devices().items():
+    for device, backing in leak_check.loop_devices().items():
         if backing.startswith(str(directory)):
             subprocess.run(["losetup", "--detach", f"/dev/{device}"], check=True)
     for directory in (*cgroup_root().glob(f"deeplearning-cdk-*{OWN}"), *Path("/tmp").glob(f"jsii-kernel-{OWN}")):
@@ -117,8 +122,8 @@ def test_each_kind_of_leftover_of_a_command_is_reported(report: list[str], kind:
 
 
 def test_every_kind_of_leftover_has_a_test() -> None:
-    with machine.marked():
-        assert machine.take_snapshot().keys() <= LEAKS.keys()
+    with leak_check.marked():
+        assert leak_check.take_snapshot().keys() <= LEAKS.keys()
 
 
 def test_things_made_by_other_programs_are_ignored(cache: Path) -> None:
@@ -129,13 +134,13 @@ def test_things_made_by_other_programs_are_ignored(cache: Path) -> None:
 
 
 def test_process_of_another_run_is_ignored() -> None:
-    with machine.marked():
-        before = machine.take_snapshot()
+    with leak_check.marked():
+        before = leak_check.take_snapshot()
         # An orphan does not descend from this process, and this one has its own variables.
         script = "setsid env -i sleep 60 < /dev/null > /dev/null 2>&1 & echo $!"
         pid = int(subprocess.check_output(["env", "-i", "sh", "-c", script]))
         try:
-            assert machine.difference(before, machine.take_snapshot()) == []
+            assert leak_check.difference(before, leak_check.take_snapshot()) == []
         finally:
             os.kill(pid, 9)
 
@@ -143,7 +148,7 @@ def test_process_of_another_run_is_ignored() -> None:
 def test_each_thing_is_named_with_its_kind() -> None:
     before = {"link": frozenset({"lo", "eth0"}), "mount": frozenset({"a"})}
     after = {"link": frozenset({"lo"}), "mount": frozenset({"a", "b"})}
-    assert machine.difference(before, after) == ["link lost: eth0", "mount left: b"]
+    assert leak_check.difference(before, after) == ["link lost: eth0", "mount left: b"]
 
 
 @pytest.mark.parametrize(("script", "code"), [("True", 0), ("exit(7)", 7)])

@@ -1,4 +1,4 @@
-"""Test how ``dlcluster why`` reports the buckets that clusters left behind, and run the lines that it prints."""
+"""Test how ``dlcluster why`` reports orphaned buckets, which clusters left behind, and run the lines that it prints."""
 
 import os
 import subprocess
@@ -26,12 +26,12 @@ def kept(policy: str = "Retain") -> dict[str, Any]:
     return resource("S3::Bucket", Tags=tags, VersioningConfiguration=versioned) | {"DeletionPolicy": policy}
 
 
-def in_shell(aws: Aws, line: str) -> str:
+def in_shell(local_aws: Aws, line: str) -> str:
     """Run a line with the product's requirements installed, and return its output."""
     bins = f"{REPOSITORY / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {
         "PATH": bins,
-        "AWS_ENDPOINT_URL": aws.url,
+        "AWS_ENDPOINT_URL": local_aws.url,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_REGION": REGION,
@@ -45,8 +45,8 @@ def in_shell(aws: Aws, line: str) -> str:
     return done.stdout
 
 
-def why(aws: Aws) -> str:
-    return in_shell(aws, "dlcluster why --cluster vision")
+def why(local_aws: Aws) -> str:
+    return in_shell(local_aws, "dlcluster why --cluster vision")
 
 
 def lines(report: str) -> list[str]:
@@ -56,8 +56,16 @@ def lines(report: str) -> list[str]:
 
 
 @pytest.fixture
-def s3(aws: Aws) -> Iterator[Any]:
-    client = aws.client("s3")
+def stacks(local_aws: Aws) -> Iterator[Stacks]:
+    made = Stacks(aws=local_aws)
+    yield made
+    for name in made.names:
+        made.cloudformation.delete_stack(StackName=name)
+
+
+@pytest.fixture
+def s3(local_aws: Aws) -> Iterator[Any]:
+    client = local_aws.client("s3")
     yield client
     for bucket in client.list_buckets()["Buckets"]:
         pages = client.get_paginator("list_object_versions").paginate(Bucket=bucket["Name"])
@@ -75,29 +83,29 @@ def fill(s3: Any, name: str) -> None:
     s3.delete_object(Bucket=name, Key="runs/0")
 
 
-def test_left_buckets_are_listed_and_removed(aws: Aws, stacks: Stacks, s3: Any) -> None:
+def test_orphaned_buckets_are_listed_and_removed(local_aws: Aws, stacks: Stacks, s3: Any) -> None:
     stacks.create(cluster(Group=group(1, signals=1), Bucket=kept()), name="vision")
     rolled_back = stacks.physical_id("Bucket", name="vision")
     fill(s3, rolled_back)
-    assert HEADING not in why(aws)
+    assert HEADING not in why(local_aws)
     stacks.signal("Group", "i-1", "FAILURE", name="vision")
     assert stacks.status("vision") == "ROLLBACK_COMPLETE"
     stacks.cloudformation.delete_stack(StackName="vision")
     stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
     own = stacks.physical_id("Bucket", name="vision")
-    (line,) = lines(why(aws))
+    (line,) = lines(why(local_aws))
     assert rolled_back in line
     assert own not in line
-    in_shell(aws, f"{line} --yes")
+    in_shell(local_aws, f"{line} --yes")
     assert [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]] == [own]
     stacks.cloudformation.delete_stack(StackName="vision")
-    (line,) = lines(why(aws))
-    in_shell(aws, f"{line} --yes")
+    (line,) = lines(why(local_aws))
+    in_shell(local_aws, f"{line} --yes")
     assert s3.list_buckets()["Buckets"] == []
-    assert HEADING not in why(aws)
+    assert HEADING not in why(local_aws)
 
 
-def test_bucket_that_another_cluster_has_adopted_is_not_named(aws: Aws, stacks: Stacks, s3: Any) -> None:
+def test_bucket_that_another_cluster_has_adopted_is_not_named(local_aws: Aws, stacks: Stacks, s3: Any) -> None:
     stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
     name = stacks.physical_id("Bucket", name="vision")
     stacks.cloudformation.delete_stack(StackName="vision")
@@ -107,20 +115,20 @@ def test_bucket_that_another_cluster_has_adopted_is_not_named(aws: Aws, stacks: 
     }
     stacks.create(adopting, name="speech")
     assert stacks.status("speech") == "CREATE_IN_PROGRESS"
-    assert lines(why(aws)) == []
+    assert lines(why(local_aws)) == []
     stacks.cloudformation.delete_stack(StackName="speech")
-    assert len(lines(why(aws))) == 1
+    assert len(lines(why(local_aws))) == 1
     assert s3.list_buckets()["Buckets"]
 
 
-def test_command_that_keeps_old_versions_cannot_delete_the_bucket(aws: Aws, stacks: Stacks, s3: Any) -> None:
+def test_command_that_keeps_old_versions_cannot_delete_the_bucket(local_aws: Aws, stacks: Stacks, s3: Any) -> None:
     """Show why the line is not shorter: the local AWS refuses what S3 refuses."""
     stacks.create({"Resources": {"Bucket": kept()}}, name="vision")
     name = stacks.physical_id("Bucket", name="vision")
     s3.put_object(Bucket=name, Key="runs/0", Body=b"weights")
     stacks.cloudformation.delete_stack(StackName="vision")
     with pytest.raises(AssertionError, match="BucketNotEmpty"):
-        in_shell(aws, f"aws s3 rb --force s3://{name}")
-    (line,) = lines(why(aws))
-    in_shell(aws, f"{line} --yes")
+        in_shell(local_aws, f"aws s3 rb --force s3://{name}")
+    (line,) = lines(why(local_aws))
+    in_shell(local_aws, f"{line} --yes")
     assert s3.list_buckets()["Buckets"] == []

@@ -1,6 +1,6 @@
 """Check for leaks: compare the machine before and after a command, because a local AWS must leave nothing on it.
 
-python -m tests.machine COMMAND...    run a command; if it leaves something, print the difference and exit 1
+python -m tests.leak_check COMMAND...    run a command; if it leaves something, print the difference and exit 1
 
 Other programs use the machine at the same time, so compare only what is certainly the command's own. Names of its runs
 start with the command's mark, and so do the names of everything that they create (cgroups, mounts, disks). Processes
@@ -90,11 +90,11 @@ def settled_difference(before: Snapshot) -> list[str]:
 def marked() -> Iterator[None]:
     """Give the processes that this one starts a new mark and their own directory for temporary files."""
     before = {name: os.environ.get(name) for name in (MARK_VARIABLE, TEMPORARY)}
-    own = secrets.token_hex(2)
+    mark = secrets.token_hex(2)
     # Keep it short, because it contains sockets and Linux limits their paths to 107 bytes; not below pytest's own.
-    directory = Path("/tmp", f"dlc-{own}-{os.getpid()}")
+    directory = Path("/tmp", f"dlc-{mark}-{os.getpid()}")
     directory.mkdir(mode=0o700)
-    os.environ.update({MARK_VARIABLE: own, TEMPORARY: str(directory)})
+    os.environ.update({MARK_VARIABLE: mark, TEMPORARY: str(directory)})
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def _bound_files(mark: str) -> frozenset[str]:
 
 def _processes(mark: str) -> frozenset[str]:
     """List processes that descend from this one, have the mark, or name a run in their arguments or their cgroup."""
-    names, parents, own = {}, {}, {os.getpid()}
+    names, parents, descendant_pids = {}, {}, {os.getpid()}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # It ended in the meantime.
             pid, (state, parent) = int(process.name), (process / "stat").read_text().rsplit(")", 1)[1].split()[:2]
@@ -135,10 +135,10 @@ def _processes(mark: str) -> frozenset[str]:
             if f"{MARK_VARIABLE}={mark}".encode() in variables or _is_run(
                 f"{words} {(process / 'cgroup').read_text()}", mark
             ):
-                own.add(pid)
-    while more := {pid for pid, parent in parents.items() if parent in own} - own:
-        own |= more
-    return frozenset(f"{pid} {names[pid]}" for pid in own & names.keys() - {os.getpid()})
+                descendant_pids.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in descendant_pids} - descendant_pids:
+        descendant_pids |= more
+    return frozenset(f"{pid} {names[pid]}" for pid in descendant_pids & names.keys() - {os.getpid()})
 
 
 def _disks_in_use(mark: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Check the parts of the template for nodes that arrive and leave."""
+"""Check the Auto Scaling groups in the template: names, drain hook, signal count and sizes."""
 
 from typing import Any
 
@@ -7,13 +7,12 @@ import pytest
 from stacks.settings.base import SettingsError
 from stacks.settings.props import ClusterProps
 from tests.stacks.synthesis import Synthesize
-
-Template = dict[str, Any]
+from tests.stacks.template_parts import Template, resources
 
 
 def groups(template: Template) -> dict[str, Any]:
     """Return the Auto Scaling groups by name."""
-    found = [r for r in template["Resources"].values() if r["Type"] == "AWS::AutoScaling::AutoScalingGroup"]
+    found = resources(template, "AWS::AutoScaling::AutoScalingGroup")
     return {group["Properties"]["AutoScalingGroupName"]: group for group in found}
 
 
@@ -31,19 +30,6 @@ def test_terminating_node_may_delay_its_end_but_not_prevent_it(template: Templat
                 "DefaultResult": "CONTINUE",
             }
         ]
-
-
-def test_address_is_created_after_the_gateway_and_released_after_the_master(template: Template) -> None:
-    [(address_id, address)] = [(i, r) for i, r in template["Resources"].items() if "MasterAddress" in i]
-    assert address["Type"] == "AWS::EC2::EIP"
-    assert any("PublicSubnet1DefaultRoute" in logical_id for logical_id in address["DependsOn"])
-    users = {
-        name: resource["Type"]
-        for name, resource in template["Resources"].items()
-        if f"'{address_id}'" in str(resource["Properties"])
-    }
-    assert sorted(users.values()) == ["AWS::EC2::LaunchTemplate", "AWS::IAM::Policy"]
-    assert all("Master" in name for name in users)
 
 
 @pytest.mark.parametrize(("minimum", "signals"), [(None, 4), (4, 4), (1, 1)])
