@@ -1,11 +1,14 @@
 """Apply change sets like any other update of a stack; `cdk deploy` uses them by default.
 
 moto bypasses the stack's lifecycle: no events, no outputs, no waiting, and a failed change set stays.
-It also confuses change sets of different stacks, and fails when there is none to delete.
+It also confuses change sets of different stacks, fails when there is none to delete, and creates a second stack of the
+same name for each one that creates it.
 """
 
-from moto.cloudformation.exceptions import CloudFormationError
-from moto.cloudformation.models import ChangeSet, Stack
+from typing import Any
+
+from moto.cloudformation.exceptions import CloudFormationError, ValidationError
+from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Stack
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 
@@ -21,9 +24,28 @@ class ChangeSetNotFoundError(CloudFormationError):
 
 def install() -> None:
     """Patch moto: answer the calls that name a change set."""
+    wrap(CloudFormationBackend, "create_change_set", _create_change_set)
     wrap(CloudFormationResponse, "describe_change_set", lambda _moto, response: _describe(response))
     wrap(CloudFormationResponse, "delete_change_set", lambda _moto, response: _delete(response))
     wrap(CloudFormationResponse, "execute_change_set", lambda _moto, response: _execute(response))
+
+
+def _create_change_set(original: Any, backend: CloudFormationBackend, **arguments: Any) -> tuple[str, str]:
+    """Keep the stack that an earlier change set announced and nobody executed (REVIEW_IN_PROGRESS)."""
+    name = arguments["stack_name"]
+    announced = next((stack for stack in backend.stacks.values() if stack.name == name), None)
+    if announced is None or arguments["change_set_type"] != "CREATE":
+        ids: tuple[str, str] = original(backend, **arguments)
+        return ids
+    if announced.status != "REVIEW_IN_PROGRESS":
+        change_set_name = arguments["change_set_name"]
+        reason = f"already exists and cannot be created again with the changeSet [{change_set_name}]"
+        raise ValidationError(message=f"Stack [{name}] {reason}.")
+    change_set_id, created_id = original(backend, **arguments)
+    del backend.stacks[created_id]
+    change_set = backend.change_sets[change_set_id]
+    change_set.stack, change_set.stack_id = announced, announced.stack_id
+    return change_set_id, announced.stack_id
 
 
 def _find(response: CloudFormationResponse) -> ChangeSet | None:

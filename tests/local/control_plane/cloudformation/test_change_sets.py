@@ -78,6 +78,19 @@ def test_change_sets_of_one_name_belong_to_their_stacks(stacks: Stacks) -> None:
         stacks.cloudformation.delete_change_set(StackName=stack, ChangeSetName="cdk-deploy-change-set")
 
 
+def test_change_set_that_nobody_executes_leaves_one_stack_for_the_next(stacks: Stacks) -> None:
+    stacks.names.append("stack")
+    announced = stacks.cloudformation.create_change_set(
+        StackName="stack", ChangeSetName="prepared", ChangeSetType="CREATE", TemplateBody=json.dumps(cluster())
+    )
+    assert stacks.status() == "REVIEW_IN_PROGRESS"
+    execute(stacks, cluster(), "CREATE")
+    [listed] = stacks.cloudformation.describe_stacks()["Stacks"]
+    assert (listed["StackId"], listed["StackStatus"]) == (announced["StackId"], "CREATE_COMPLETE")
+    with pytest.raises(ClientError, match=r"Stack \[stack\] already exists and cannot be created again"):
+        execute(stacks, cluster(), "CREATE")
+
+
 def test_missing_change_set_can_be_deleted_but_not_described(stacks: Stacks) -> None:
     stacks.create(cluster())
     named = {"StackName": "stack", "ChangeSetName": "nobodys"}
