@@ -1,6 +1,7 @@
 """``dlcluster preflight [-c name=value ...]``: check before a deploy of ./cdk.json that it can succeed."""
 
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -33,10 +34,12 @@ def command(selection: Selection, *, cdk_options: tuple[str, ...], as_json: bool
         findings.append(finding)
         if not as_json:
             _show(finding)
-    failed = any(finding.level == "problem" for finding in findings)
+    problems = sum(finding.level == "problem" for finding in findings)
     if as_json:
-        print_json(ok=not failed, findings=[asdict(finding) for finding in findings])
-    return EXIT_FAILED if failed else 0
+        print_json(ok=not problems, findings=[asdict(finding) for finding in findings])
+    elif problems:
+        print(f"dlcluster: {problems} {'problem' if problems == 1 else 'problems'} above", file=sys.stderr)
+    return EXIT_FAILED if problems else 0
 
 
 def _show(finding: Finding) -> None:

@@ -100,7 +100,8 @@ def test_missing_credentials_are_the_only_problem_shown(
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert main(["preflight"]) == 1
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert err == "dlcluster: 1 problem above\n"
     assert out.startswith("problem  credentials     no AWS credentials: Unable to locate credentials: aws configure")
     assert out.count("\n") == 1
 
