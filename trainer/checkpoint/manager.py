@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final, NoReturn, Protocol
 
 from trainer.backend import Backend, StepFlags
@@ -13,8 +13,6 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, final_chec
 from trainer.checkpoint.resume import (
     BestOfRank,
     RankReport,
-    SourceProgress,
-    StartTime,
     completed_run_start,
     has_other_data,
     ignore_completed_runs,
@@ -148,22 +146,21 @@ class CheckpointManager:
         if self._store is not None:
             self._store.delete_resume_checkpoints()
         # Rank 0's clock may be behind: start times must increase from run to run.
-        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp=self._dp)
+        started_at = backend.broadcast_object(max(time.time(), after + 1), source=0)
         backend.restore(None, source=0)
-        return Progress(run_started_at=first.run_started_at)
+        return Progress(run_started_at=started_at)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
         loaded = self._loaded if source == self._dp.rank else None
-        stored = loaded.metadata.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
-        row = SourceProgress(*stored.position, stored.loss_sum, stored.correct, is_refused=reason is not None)
-        chosen = all_gather(backend, row, dp=self._dp)[source]
-        if chosen.is_refused:
+        reason = backend.broadcast_object(reason, source=source)
+        if reason is not None:
             # Raise the same message on all ranks, because the launcher repeats the message of any rank.
-            raise UsageError(backend.broadcast_object(reason, source=source))
+            raise UsageError(reason)
+        stored = asdict(loaded.metadata.progress) if loaded else None
+        progress = Progress(**backend.broadcast_object(stored, source=source))
         backend.restore(loaded.state if loaded else None, source=source)
-        progress = chosen.progress
         if loaded and (new := newer_settings(loaded.metadata, self._config)):
             log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
         if loaded and has_other_data(loaded.metadata, self._data_versions):
