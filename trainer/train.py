@@ -33,7 +33,7 @@ from trainer.data.open_dataset import open_data
 from trainer.data.sampling import epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.data_parallel import DataParallelGroup, data_parallel_layout, warn_if_independent
-from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
+from trainer.distributed.launcher_check import check_launcher, choose_kv_store, is_server
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
 from trainer.metrics.profiler import Profiler
