@@ -154,7 +154,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.set_timeout(shutdown_timeout_s(config))
-        if dp.is_main_process:
+        if dp.is_first_of_group:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.wait_for_final(backend)
@@ -189,7 +189,7 @@ class Trainer:
         for epoch in range(start.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
             results.append(result)
-            if self.dp.is_main_process:
+            if self.dp.is_first_of_group:
                 log.info("Epoch[%d] %s", epoch, result)
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
@@ -234,7 +234,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
-        own_correct = progress.correct if self.dp.is_main_process else 0
+        own_correct = progress.correct if self.dp.is_first_of_group else 0
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, end=end)) as batches:

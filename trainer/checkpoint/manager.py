@@ -122,7 +122,7 @@ class CheckpointManager:
         completed_start = completed_run_start(reports)
         if completed_start and self._is_final_checkpoint_stored(backend, run_started_at=completed_start):
             self._run_started_at = completed_start
-            if self._dp.is_main_process:
+            if self._dp.is_first_of_group:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
         positions = [report.position for report in ignore_completed_runs(reports)]
@@ -170,7 +170,7 @@ class CheckpointManager:
                 " ".join(loaded.metadata.data_versions),
                 " ".join(self._data_versions),
             )
-        if self._dp.is_main_process:
+        if self._dp.is_first_of_group:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
@@ -191,7 +191,7 @@ class CheckpointManager:
 
     def flags(self) -> StepFlags:
         """Return this rank's requests for the next step."""
-        is_due = self._dp.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._dp.is_first_of_group and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StepFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -231,7 +231,7 @@ class CheckpointManager:
             path = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(path, source=holder)
             accuracy = bests[holder].accuracy
-            if self._dp.is_main_process and accuracy == self._best_accuracy:
+            if self._dp.is_first_of_group and accuracy == self._best_accuracy:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,
