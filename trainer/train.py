@@ -254,18 +254,16 @@ class Trainer:
                 backend.optimizer_step(global_batch_size=global_size)
                 timer.end("optimizer")
 
-                # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.
-                must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == end
-                correct = result.correct
-                if must_wait_for_result and (latest := backend.take_deferred()):
-                    progress = progress.add_loss(latest.loss_sum, batch=step)
-                    correct += latest.correct
-                    result = replace(latest, flags=result.flags | latest.flags)
-                own_correct += correct
+                # Results. A GPU returns them one step late: wait for this step's only if they are used below.
+                are_used = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == end
+                if are_used and (deferred := backend.take_deferred()):
+                    progress = progress.add_loss(deferred.loss_sum, batch=step)
+                    result = result.followed_by(deferred)
+                own_correct += result.correct
 
                 # Report.
                 self.bar.show(progress, total=end)
-                if pace := speedometer.add(samples=len(labels), correct=correct):
+                if pace := speedometer.add(samples=len(labels), correct=result.correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
                     metrics = {"train/loss": result.loss_sum / global_size, **pace.metrics}
                     self.writers.write(metrics, epoch=epoch, samples=epoch * self.end_of_epoch() + progress.samples)
