@@ -42,8 +42,8 @@ def test_deferred_results_are_counted_once(caplog: pytest.LogCaptureFixture) -> 
 
 def test_reported_loss_is_of_the_reported_step(tmp_path: Path) -> None:
     trainer = make_trainer(DeferredBackend(losses=[4, 2, 1]), TrainConfig(num_epochs=1, disp_batches=2))
-    trainer.writers = open_writers(metrics=str(tmp_path / "metrics"), tensorboard=None)
-    trainer.train()
+    with open_writers(metrics=str(tmp_path / "metrics"), tensorboard=None) as trainer.writers:
+        trainer.train()
     step, _ = (tmp_path / "metrics").read_text().splitlines()
     assert json.loads(step)["train/loss"] == 2 / 4
 
