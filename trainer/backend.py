@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -67,6 +67,10 @@ class StepResult:
     """Flags that any rank has set."""
     delay_steps: int = 0
     """0 for the latest step; 1 for a deferred result, of the step before."""
+
+    def followed_by(self, later: "StepResult") -> "StepResult":
+        """Return the result of the step after this one, with the correct predictions and the flags of both steps."""
+        return replace(later, correct=self.correct + later.correct, flags=self.flags | later.flags)
 
 
 NO_RESULT_YET: Final = StepResult(loss_sum=0.0, correct=0)

@@ -33,7 +33,7 @@ from trainer.data.open_dataset import open_data
 from trainer.data.sampling import epoch_end, step_seed
 from trainer.distributed.all_gather import all_gather
 from trainer.distributed.data_parallel import DataParallelGroup, data_parallel_layout, warn_if_independent
-from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
+from trainer.distributed.launcher_check import check_launcher, choose_kv_store, is_server
 from trainer.errors import StoppedError, TrainerError, UsageError
 from trainer.metrics.metric_writers import MetricWriters, open_writers
 from trainer.metrics.profiler import Profiler
@@ -154,7 +154,7 @@ def run(config: TrainConfig, signals: Signals) -> None:
             results = trainer.train(start)
         # The other ranks wait while rank 0 writes the final checkpoint and uploads it to S3.
         backend.set_timeout(shutdown_timeout_s(config))
-        if dp.is_main_process:
+        if dp.is_first_of_group:
             path = checkpoints.write_final(backend, validation_accuracy=results[-1].validation_accuracy)
             print(f"rank {world} {summarize(results)} checkpoint={path}", flush=True)
         checkpoints.wait_for_final(backend)
@@ -189,7 +189,7 @@ class Trainer:
         for epoch in range(start.epoch, self.config.num_epochs):
             result = self.train_epoch(progress)
             results.append(result)
-            if self.dp.is_main_process:
+            if self.dp.is_first_of_group:
                 log.info("Epoch[%d] %s", epoch, result)
                 log.info("Epoch[%d] time per phase: %s", epoch, format_shares(result.phases))
                 if result.slowest is not None:
@@ -234,7 +234,7 @@ class Trainer:
         schedule = config.schedule(global_batch_size=self.global_batch_size)
         speedometer = Speedometer(every=config.disp_batches, clock=self.clock)
         # The checkpoint contains the sum over all ranks, so add it on only one rank.
-        own_correct = progress.correct if self.dp.is_main_process else 0
+        own_correct = progress.correct if self.dp.is_first_of_group else 0
         timer.read_and_reset()
         timer.start()
         with closing(self.batches(progress, end=end)) as batches:
@@ -254,18 +254,16 @@ class Trainer:
                 backend.optimizer_step(global_batch_size=global_size)
                 timer.end("optimizer")
 
-                # A GPU returns a step's result in the next step. Wait for this step's result only if it is used below.
-                must_wait_for_result = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == end
-                correct = result.correct
-                if must_wait_for_result and (latest := backend.take_deferred()):
-                    progress = progress.add_loss(latest.loss_sum, batch=step)
-                    correct += latest.correct
-                    result = replace(latest, flags=result.flags | latest.flags)
-                own_correct += correct
+                # Results. A GPU returns them one step late: wait for this step's only if they are used below.
+                are_used = speedometer.is_due or result.flags != NO_FLAGS or progress.samples == end
+                if are_used and (deferred := backend.take_deferred()):
+                    progress = progress.add_loss(deferred.loss_sum, batch=step)
+                    result = result.followed_by(deferred)
+                own_correct += result.correct
 
                 # Report.
                 self.bar.show(progress, total=end)
-                if pace := speedometer.add(samples=len(labels), correct=correct):
+                if pace := speedometer.add(samples=len(labels), correct=result.correct):
                     log.info("Epoch[%d] Batch [%d] %s", epoch, step, pace)
                     metrics = {"train/loss": result.loss_sum / global_size, **pace.metrics}
                     self.writers.write(metrics, epoch=epoch, samples=epoch * self.end_of_epoch() + progress.samples)

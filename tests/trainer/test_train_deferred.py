@@ -1,8 +1,10 @@
 """Test the loop with a backend that returns a step's result in the next step, as a GPU does."""
 
+import json
 import logging
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from trainer.backend import NO_FLAGS, NO_RESULT_YET, StepFlags, StepResult
 from trainer.config.settings import TrainConfig
 from trainer.data import Images, Labels
 from trainer.errors import StoppedError, TrainerError
+from trainer.metrics.metric_writers import open_writers
 from trainer.progress import Progress
 
 
@@ -35,6 +38,14 @@ def test_deferred_results_are_counted_once(caplog: pytest.LogCaptureFixture) -> 
     output = [message for message in caplog.messages if "Batch" in message]
     assert len(output) == 2
     assert all("Batch [2]" in message and message.endswith("accuracy=1.0000") for message in output)
+
+
+def test_reported_loss_is_of_the_reported_step(tmp_path: Path) -> None:
+    trainer = make_trainer(DeferredBackend(losses=[4, 2, 1]), TrainConfig(num_epochs=1, disp_batches=2))
+    with open_writers(metrics=str(tmp_path / "metrics"), tensorboard=None) as trainer.writers:
+        trainer.train()
+    step, _ = (tmp_path / "metrics").read_text().splitlines()
+    assert json.loads(step)["train/loss"] == 2 / 4
 
 
 def test_deferred_flags_are_obeyed_one_step_later() -> None:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Final, NoReturn, Protocol
 
 from trainer.backend import Backend, StepFlags
@@ -13,8 +13,6 @@ from trainer.checkpoint.format import Checkpoint, CheckpointMetadata, final_chec
 from trainer.checkpoint.resume import (
     BestOfRank,
     RankReport,
-    SourceProgress,
-    StartTime,
     completed_run_start,
     has_other_data,
     ignore_completed_runs,
@@ -124,7 +122,7 @@ class CheckpointManager:
         completed_start = completed_run_start(reports)
         if completed_start and self._is_final_checkpoint_stored(backend, run_started_at=completed_start):
             self._run_started_at = completed_start
-            if self._dp.is_main_process:
+            if self._dp.is_first_of_group:
                 log.info("training had completed before its job was restarted, nothing is left to do")
             return None
         positions = [report.position for report in ignore_completed_runs(reports)]
@@ -148,22 +146,21 @@ class CheckpointManager:
         if self._store is not None:
             self._store.delete_resume_checkpoints()
         # Rank 0's clock may be behind: start times must increase from run to run.
-        [first, *_] = all_gather(backend, StartTime(max(time.time(), after + 1)), dp=self._dp)
+        started_at = backend.broadcast_object(max(time.time(), after + 1), source=0)
         backend.restore(None, source=0)
-        return Progress(run_started_at=first.run_started_at)
+        return Progress(run_started_at=started_at)
 
     def _restore(self, backend: Backend, source: int) -> Progress:
         """Load the checkpoint of the rank ``source`` on all ranks; UsageError if it is of another run."""
         loaded = self._loaded if source == self._dp.rank else None
-        stored = loaded.metadata.progress if loaded else Progress()
         reason = reason_to_refuse(loaded.metadata, self._config) if loaded else None
-        row = SourceProgress(*stored.position, stored.loss_sum, stored.correct, is_refused=reason is not None)
-        chosen = all_gather(backend, row, dp=self._dp)[source]
-        if chosen.is_refused:
+        reason = backend.broadcast_object(reason, source=source)
+        if reason is not None:
             # Raise the same message on all ranks, because the launcher repeats the message of any rank.
-            raise UsageError(backend.broadcast_object(reason, source=source))
+            raise UsageError(reason)
+        stored = asdict(loaded.metadata.progress) if loaded else None
+        progress = Progress(**backend.broadcast_object(stored, source=source))
         backend.restore(loaded.state if loaded else None, source=source)
-        progress = chosen.progress
         if loaded and (new := newer_settings(loaded.metadata, self._config)):
             log.warning("the checkpoint predates %s; using the current values", ", ".join(new))
         if loaded and has_other_data(loaded.metadata, self._data_versions):
@@ -173,7 +170,7 @@ class CheckpointManager:
                 " ".join(loaded.metadata.data_versions),
                 " ".join(self._data_versions),
             )
-        if self._dp.is_main_process:
+        if self._dp.is_first_of_group:
             log.info(
                 "resuming at epoch %d sample %d, from the checkpoint of rank %d; to start over, pass --resume never",
                 progress.epoch,
@@ -194,7 +191,7 @@ class CheckpointManager:
 
     def flags(self) -> StepFlags:
         """Return this rank's requests for the next step."""
-        is_due = self._dp.is_main_process and self._clock() - self._saved_at >= self._config.checkpoint_seconds
+        is_due = self._dp.is_first_of_group and self._clock() - self._saved_at >= self._config.checkpoint_seconds
         return StepFlags(save=is_due, stop=self._stop_requested())
 
     def save(self, backend: Backend, progress: Progress, *, validation_accuracy: float | None = None) -> None:
@@ -234,7 +231,7 @@ class CheckpointManager:
             path = "" if self._store is None else str(self._store.best_path)
             path = backend.broadcast_object(path, source=holder)
             accuracy = bests[holder].accuracy
-            if self._dp.is_main_process and accuracy == self._best_accuracy:
+            if self._dp.is_first_of_group and accuracy == self._best_accuracy:
                 log.warning(
                     "the network of the best epoch, Validation-accuracy=%.6f, is not here but on rank %d's machine: %s",
                     accuracy,

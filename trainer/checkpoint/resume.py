@@ -9,7 +9,6 @@ from typing import NamedTuple
 from trainer.checkpoint.format import CheckpointMetadata
 from trainer.config.choices import format_value, option_name
 from trainer.config.settings import TrainConfig
-from trainer.progress import Progress
 
 
 class RankReport(NamedTuple):
@@ -40,34 +39,6 @@ class BestOfRank(NamedTuple):
 
     is_known: float
     accuracy: float
-
-
-class StartTime(NamedTuple):
-    """Start of a run, in seconds since 1970 on rank 0's clock; identifies the run."""
-
-    run_started_at: float
-
-
-class SourceProgress(NamedTuple):
-    """Progress of the chosen checkpoint; ``is_refused`` is 1 if it belongs to a run with other settings."""
-
-    run_started_at: float = 0.0
-    epoch: float = 0.0
-    samples: float = 0.0
-    loss_sum: float = 0.0
-    correct: float = 0.0
-    is_refused: float = 0.0
-
-    @property
-    def progress(self) -> Progress:
-        """Return the position to resume from."""
-        return Progress(
-            run_started_at=self.run_started_at,
-            epoch=int(self.epoch),
-            samples=int(self.samples),
-            loss_sum=self.loss_sum,
-            correct=int(self.correct),
-        )
 
 
 def ignore_other_runs(reports: Sequence[RankReport]) -> list[RankReport]:

@@ -48,7 +48,7 @@ def detect_another_directory(backend: Backend, prefix: str | None, *, dp: DataPa
     in_another_directory = bool(directory) and directory != first
     reports = all_gather(backend, DirectoryReport(in_another_directory), dp=dp)
     others = [str(rank) for rank, report in enumerate(reports) if report.in_another_directory]
-    if others and dp.is_main_process:
+    if others and dp.is_first_of_group:
         listed = ", ".join(others[:MAX_LISTED])
         if len(others) > MAX_LISTED:
             listed += f" and {len(others) - MAX_LISTED} more"
@@ -68,9 +68,9 @@ def detect_shared_directory(backend: Backend, prefix: str | None, *, dp: DataPar
     its network file system caches the directory, writes redundant checkpoints, which is harmless. ``prefix`` is None on
     a rank whose machine another rank writes for. All ranks must call it together.
     """
-    with _probe_file(prefix) if prefix and dp.is_main_process else contextlib.nullcontext("") as probe:
+    with _probe_file(prefix) if prefix and dp.is_first_of_group else contextlib.nullcontext("") as probe:
         name = backend.broadcast_object(probe, source=0)
-        shares = prefix is not None and not dp.is_main_process and _exists(_directory(prefix) / name)
+        shares = prefix is not None and not dp.is_first_of_group and _exists(_directory(prefix) / name)
         # Barrier: delete the file after every rank has looked for it.
         backend.all_reduce([0])
     return shares

@@ -24,8 +24,11 @@ class DataParallelGroup:
     world_size: int = 1
 
     @property
-    def is_main_process(self) -> bool:
-        """True on the rank that reports for this model."""
+    def is_first_of_group(self) -> bool:
+        """True on the rank that reports for this model; with --kv-store device and local, on every process.
+
+        What happens once per job, such as writing metrics, goes by World.rank.
+        """
         return self.rank == 0
 
     def select(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import mxnet as mx
 from trainer.backend import Backend, BackendFactory
 from trainer.config.settings import TrainConfig
 from trainer.distributed.data_parallel import DataParallelGroup
-from trainer.distributed.launcher_env import ROLE
+from trainer.distributed.launcher_check import ROLE
 from trainer.distributed.world import World, describe_process, read_job_id, read_number, read_restart_count
 from trainer.errors import UsageError
 from trainer.mxnet_backend import dist_async

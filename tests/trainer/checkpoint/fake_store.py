@@ -1,6 +1,7 @@
 """Fake a store and another rank for tests of the checkpoint manager."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -80,7 +81,7 @@ class FakeStore:
 
 
 class TwoRankBackend:
-    """A backend whose other rank adds a row to each sum in turn, and sends the given message.
+    """A backend whose other rank adds a row to each sum in turn, and broadcasts the given messages.
 
     Rows are named after what the manager asks for, in its order; it skips some. After the last row come zeros,
     which are also the report of a rank without a checkpoint.
@@ -91,14 +92,14 @@ class TwoRankBackend:
         *,
         report: Sequence[float] = (),
         has_final: Sequence[float] = (),
-        start_time: Sequence[float] = (),
-        source: Sequence[float] = (),
         is_writing: Sequence[float] = (),
         best: Sequence[float] = (),
-        message: str | None = None,
+        messages: Iterable[Any] = (),
+        rank: int = 0,
     ) -> None:
-        self._rows = [row for row in (report, has_final, start_time, source, is_writing, best) if row]
-        self._message = message
+        self._rows = [row for row in (report, has_final, is_writing, best) if row]
+        self._messages = iter(messages)
+        self._rank = rank
         self.restored: list[tuple[TrainingState | None, int]] = []
         self.timeouts: list[float] = []
 
@@ -107,7 +108,7 @@ class TwoRankBackend:
         return [own + other for own, other in zip(values, others, strict=True)]
 
     def broadcast_object(self, value: Any, *, source: int) -> Any:
-        return value if self._message is None else self._message
+        return value if source == self._rank else next(self._messages)
 
     def restore(self, state: TrainingState | None, *, source: int) -> None:
         self.restored.append((state, source))
@@ -125,6 +126,11 @@ class TwoRankBackend:
 def from_rank_1(row: Row) -> tuple[float, ...]:
     """Return rank 1's contribution to an all_gather of these rows: zeros for rank 0, which is this rank."""
     return (*[0.0] * len(row), *row)
+
+
+def resumable(progress: Progress) -> list[Any]:
+    """Return the messages of a rank whose checkpoint is resumed: no reason to refuse it, and its progress."""
+    return [None, asdict(progress)]
 
 
 def make_checkpoint(progress: Progress) -> Checkpoint:

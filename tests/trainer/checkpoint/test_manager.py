@@ -5,12 +5,20 @@ from typing import Any, cast
 
 import pytest
 
-from tests.trainer.checkpoint.fake_store import CONFIG, STATE, FakeStore, TwoRankBackend, from_rank_1, make_manager
+from tests.trainer.checkpoint.fake_store import (
+    CONFIG,
+    STATE,
+    FakeStore,
+    TwoRankBackend,
+    from_rank_1,
+    make_manager,
+    resumable,
+)
 from trainer.backend import Backend, StepFlags
 from trainer.checkpoint.completion_marker import CompletionMarker
 from trainer.checkpoint.format import Checkpoint
 from trainer.checkpoint.manager import SINGLE_PROCESS
-from trainer.checkpoint.resume import RankReport, SourceProgress
+from trainer.checkpoint.resume import RankReport
 from trainer.config.settings import TrainConfig
 from trainer.distributed.world import World
 from trainer.errors import UsageError
@@ -32,7 +40,7 @@ def begin(
 def test_newest_position_of_all_ranks_is_resumed() -> None:
     others = TwoRankBackend(
         report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
-        source=from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        messages=resumable(Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     store = FakeStore(Progress(run_started_at=5, epoch=1, samples=32))
     assert begin(store, others) == Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)
@@ -43,7 +51,6 @@ def test_own_position_beats_an_earlier_run_of_another_rank() -> None:
     own = Progress(run_started_at=5, epoch=1, samples=32, loss_sum=0.5, correct=30)
     others = TwoRankBackend(
         report=from_rank_1(RankReport(run_started_at=4, epoch=2)),
-        source=from_rank_1(SourceProgress(run_started_at=4, epoch=2)),
     )
     assert begin(FakeStore(own), others) == own
     assert others.restored == [(STATE, 0)]
@@ -72,12 +79,14 @@ def test_changed_data_since_the_checkpoint_is_reported(caplog: pytest.LogCapture
 
 
 def test_new_run_starts_at_rank_0s_time() -> None:
-    others = TwoRankBackend(report=from_rank_1(RankReport()), start_time=(0, 99))
-    progress = begin(FakeStore(), others)
-    assert progress.run_started_at > 1.7e9
-    assert progress == Progress(run_started_at=progress.run_started_at)
+    first, second = TwoRankBackend(), TwoRankBackend(rank=1, messages=[99])
+    own = begin(FakeStore(), first)
+    assert own.run_started_at > 1.7e9
+    assert own == Progress(run_started_at=own.run_started_at)
+    sent = make_manager(FakeStore(), rank=1).resume_from_newest(cast(Backend, second))
+    assert sent == Progress(run_started_at=99)
     # All ranks get its weights.
-    assert others.restored == [(None, 0)]
+    assert first.restored == second.restored == [(None, 0)]
 
 
 @pytest.mark.parametrize("by", ["this rank", "the other"])
@@ -181,10 +190,7 @@ def test_checkpoint_with_other_settings_on_one_rank_ends_all_ranks() -> None:
     reason = "had --lr none, got 0.01"
     others = TwoRankBackend(
         report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64)),
-        source=from_rank_1(
-            SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60, is_refused=1)
-        ),
-        message=reason,
+        messages=[reason],
     )
     with pytest.raises(UsageError, match=f"^{reason}$"):
         begin(FakeStore(), others)
@@ -208,7 +214,7 @@ def test_other_run_in_another_directory_does_not_affect_rank_0s(other: RankRepor
 def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
     others = TwoRankBackend(
         report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
-        source=from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        messages=resumable(Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(Progress(run_started_at=5, epoch=1)), others).samples == 64
     assert (
@@ -222,7 +228,7 @@ def test_checkpoint_of_the_same_run_in_another_directory_is_used() -> None:
 
 @pytest.mark.parametrize("other", [IN_THE_MIDST, BOTH])
 def test_new_directory_of_rank_0_does_not_resume_others_checkpoints(other: RankReport) -> None:
-    others = TwoRankBackend(report=from_rank_1(other), message="~/old")
+    others = TwoRankBackend(report=from_rank_1(other), messages=["~/old"])
     with pytest.raises(
         UsageError, match=r"^rank 1 has the checkpoint of an interrupted .* in ~/old, which is not rank 0's"
     ):
@@ -233,7 +239,7 @@ def test_new_directory_of_rank_0_does_not_resume_others_checkpoints(other: RankR
 def test_restarted_job_resumes_others_checkpoints() -> None:
     others = TwoRankBackend(
         report=from_rank_1(RankReport(run_started_at=5, epoch=1, samples=64, in_another_directory=1)),
-        source=from_rank_1(SourceProgress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
+        messages=resumable(Progress(run_started_at=5, epoch=1, samples=64, loss_sum=0.5, correct=60)),
     )
     assert begin(FakeStore(), others, world=World(restart_count=1)).samples == 64
 
@@ -272,7 +278,8 @@ def test_rank_sharing_rank_0s_directory_does_not_write() -> None:
     manager = make_manager(store, rank=1)
     others = TwoRankBackend(
         report=(*RankReport(run_started_at=5, epoch=1), *RankReport()),
-        source=(*SourceProgress(run_started_at=5, epoch=1), *SourceProgress()),
+        messages=resumable(Progress(run_started_at=5, epoch=1)),
+        rank=1,
     )
     assert manager.resume_from_newest(cast(Backend, others), shares_rank_0_directory=True) == Progress(
         run_started_at=5, epoch=1

@@ -22,5 +22,5 @@ class Dropping(Collective):
 
 
 if __name__ == "__main__":
-    with patch("trainer.torch_backend.backend.Collective", Dropping):
+    with patch("trainer.torch_backend.connect.Collective", Dropping):
         main_and_exit()

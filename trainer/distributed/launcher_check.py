@@ -1,4 +1,7 @@
-"""Read the launcher's environment variables: how this process was started."""
+"""Check that the launcher fits --framework; recognize parameter servers, and set the default of --kv-store.
+
+Rank and world size are in world.py.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainer.programs.processes import REPOSITORY
 from trainer.config.settings import TrainConfig
-from trainer.distributed.launcher_env import check_launcher, choose_kv_store, is_server
+from trainer.distributed.launcher_check import check_launcher, choose_kv_store, is_server
 from trainer.errors import UsageError
 
 
