@@ -1,4 +1,4 @@
-"""Refuse options of launch, torchrun, mpirun, Slurm and sky that ``dlcluster run`` lacks, with what to write instead."""
+"""Refuse options of launch, torchrun, mpirun, Slurm and sky that ``dlcluster run`` lacks; say what to write instead."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar

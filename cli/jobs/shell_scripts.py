@@ -39,7 +39,13 @@ def find_shell_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SHELL_SCRIPT) else None
 
 
-def require_executable(command: Sequence[str]) -> None:
+def check_shell_script(command: Sequence[str]) -> None:
+    """Raise UsageError for a script that does not run as a program; print a note if one calls Slurm's commands."""
+    _require_executable(command)
+    _note_slurm_commands(find_shell_script(command))
+
+
+def _require_executable(command: Sequence[str]) -> None:
     """Raise UsageError with the line to write if the command's first word is a script that does not run as a program.
 
     The launcher itself runs Python's files with python. A word without a slash may be a program of the nodes, unless
@@ -63,7 +69,7 @@ def require_executable(command: Sequence[str]) -> None:
     raise UsageError(f"{reason}: write dlcluster run -- {line}{slurm}")
 
 
-def note_slurm_commands(script: Path | None) -> None:
+def _note_slurm_commands(script: Path | None) -> None:
     """Print a note if a script calls commands of a Slurm cluster; it may have a way around them."""
     text = "" if script is None else _beginning(script)
     if names := " and ".join(dict.fromkeys(SLURM_COMMAND.findall(text))):

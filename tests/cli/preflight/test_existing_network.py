@@ -205,31 +205,8 @@ def test_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, account:
     account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}, {}, {}]})
     quota("ec2", "L-0263D0A3", 5)
     assert account.finds(network.check_elastic_ip_quota).level == "ok"
-    answer_vpcs(account, [{"VpcId": VPC}])
+    account.answers("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": VPC}]})
     assert str(account.finds(network.check_vpc_quota)).endswith(f"the cluster goes into {VPC}")
-
-
-def answer_vpcs(account: Account, vpcs: list[dict[str, Any]]) -> None:
-    account.answers("ec2", "describe_vpcs", {"Vpcs": vpcs}, {"Filters": [{"Name": "vpc-id", "Values": [VPC]}]})
-
-
-@pytest.mark.usefixtures("vpc")
-def test_vpc_that_does_not_exist_is_reported_once(account: Account) -> None:
-    answer_vpcs(account, [])
-    found = account.finds(network.check_vpc_quota)
-    sentence = f"{VPC} does not exist in eu-west-1 (or this account cannot see it)"
-    assert (found.level, found.sentence) == ("problem", sentence)
-    account.answers("ec2", "describe_subnets", {"Subnets": []})
-    answer_vpcs(account, [])
-    assert account.check(existing_network.check_subnets) == []
-    account.answers("ec2", "describe_subnets", {"Subnets": []})
-    assert account.check(offering.check_offering) == []
-
-
-def test_vpc_without_subnets_lacks_those_in_the_settings(vpc: ExistingVpc, account: Account) -> None:
-    account.answers("ec2", "describe_subnets", {"Subnets": []})
-    answer_vpcs(account, [{"VpcId": VPC}])
-    assert f"master_subnet_id {MASTER}: no subnet of {VPC}" in account.finds(existing_network.check_subnets).sentence
 
 
 def test_type_is_looked_for_in_the_zone_of_the_subnet(vpc: ExistingVpc, account: Account) -> None:
