@@ -23,5 +23,6 @@ def missing_message(package: str | None, *, checkout: Path = CHECKOUT) -> str:
     if (checkout / ACTIVATE).exists():
         fix = f"activate the environment that has requirements.txt installed, as in: . {ACTIVATE}"
     else:
-        fix = "docs/start/install.md shows how to make an environment with requirements.txt"
+        make = "docs/start/install.md shows how to make an environment with requirements.txt"
+        fix = f"{make} (or activate yours: . {ACTIVATE})"
     return f"{sys.executable} has no {package}: {fix}"

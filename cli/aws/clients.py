@@ -97,7 +97,7 @@ def create_clients(region: str | None) -> Clients:
             session.set_config_variable("region", chosen)
         region_name = session.get_config_variable("region")
         session.get_scoped_config()  # raises an error for a missing profile
-    if region_name is None:
+    if not region_name:  # botocore takes an empty AWS_DEFAULT_REGION for a name
         raise NoRegionError
     return Clients(session, region_name)
 

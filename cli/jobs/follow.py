@@ -1,6 +1,7 @@
 """Show a job's output until it ends; on Ctrl-C, ask once whether to keep it running."""
 
 import sys
+import tempfile
 from typing import Final
 
 import click
@@ -16,9 +17,18 @@ MAX_EXIT_CODE: Final = 255
 
 
 def show_logs(connection: MasterConnection, words: list[str]) -> int:
-    """Forward the output of ``launch logs``; return its exit code."""
+    """Forward the output of ``launch logs``; return its exit code.
+
+    Its errors are printed at its end, as dlcluster's own.
+    """
     line = kill_on_disconnect(["launch", "logs", *words])
-    return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=sys.stderr.fileno())
+    with tempfile.TemporaryFile() as errors:
+        try:
+            return connection.stream(line, stdout_fd=sys.stdout.fileno(), stderr_fd=errors.fileno())
+        finally:
+            errors.seek(0)
+            for text in errors.read().decode(errors="replace").splitlines():
+                _print_note(with_dlcluster_commands(text.removeprefix("launch: ").removeprefix("error: ")))
 
 
 def follow_to_end(connection: MasterConnection, job_id: str) -> int:

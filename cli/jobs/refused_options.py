@@ -1,4 +1,4 @@
-"""Refuse options of launch, torchrun, mpirun, srun and sky that ``dlcluster run`` lacks, with what to write instead."""
+"""Refuse options of launch, torchrun, mpirun, Slurm and sky that ``dlcluster run`` lacks; say what to write instead."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -7,6 +7,7 @@ import click
 
 from cli.command_group import ADVICE_BY_WORD
 from cli.errors import UsageError
+from cli.jobs.shell_scripts import PAGE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 ON_MASTER: Final = "only launch on the master has it: dlcluster push, then dlcluster run -- launch"
@@ -17,7 +18,16 @@ RENDEZVOUS: Final = (
 )
 DEPLOY: Final = "cdk deploy -c"
 SETS: Final = "says which nodes a cluster has"
+SLURM: Final = f"{PAGE} says what replaces Slurm's options"
 INSTEAD: Final = {
+    "--time": f"jobs have no time limit here; {SLURM}",
+    **dict.fromkeys(("-p", "--partition"), f"there are no partitions here, a cluster is one; {SLURM}"),
+    **dict.fromkeys(("-a", "--array"), f"there are no job arrays here; {SLURM}"),
+    "--dependency": f"jobs do not depend on others here; {SLURM}",
+    **dict.fromkeys(("-A", "--account"), f"there are no accounts here; {SLURM}"),
+    **dict.fromkeys(("-q", "--qos"), f"there are no qualities of service here; {SLURM}"),
+    "--mem": f"jobs have no memory limit here; {SLURM}",
+    **dict.fromkeys(("-J", "--job-name"), "the option is --name"),
     **dict.fromkeys(("-N", "--num-nodes"), "the number of nodes is -n"),
     **dict.fromkeys(("-np", "--np", "--num-proc"), f"{PROCESSES}, -n the number of nodes"),
     **dict.fromkeys(("--ntasks-per-node", "--gpus-per-node"), PROCESSES),

@@ -1,4 +1,4 @@
-"""Refuse a file of the directory that the nodes would not find, or not run, and name the interpreter to run it with.
+"""Check shell scripts: refuse one that the nodes would not find or run, and note Slurm's commands in one.
 
 A job script of Slurm is such a file: sbatch finds it without a path, and runs it without permission to execute.
 """
@@ -6,6 +6,7 @@ A job script of Slurm is such a file: sbatch finds it without a path, and runs i
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -21,6 +22,7 @@ SHELL_OPTIONS: Final = re.compile("-[eluvx]+")
 """Matches options without a value after which a script may follow; after ``-c`` there is none."""
 SHEBANG: Final = re.compile(r"#![ \t]*(\S.*)")
 SLURM_OPTION: Final = re.compile(r"^#SBATCH\b", re.MULTILINE)
+SLURM_COMMAND: Final = re.compile(r"^[ \t]*(?:exec[ \t]+)?(srun|sbatch|module)[ \t]", re.MULTILINE)
 MAX_CHARACTERS: Final = 64 * 1024
 """Number of characters to read; sbatch's options stand above the first command."""
 PAGE: Final = "docs/from-slurm.md"
@@ -37,7 +39,13 @@ def find_shell_script(command: Sequence[str]) -> Path | None:
     return Path(words[0]) if words and words[0].endswith(SHELL_SCRIPT) else None
 
 
-def require_executable(command: Sequence[str]) -> None:
+def check_shell_script(command: Sequence[str]) -> None:
+    """Raise UsageError for a script that does not run as a program; print a note if one calls Slurm's commands."""
+    _require_executable(command)
+    _note_slurm_commands(find_shell_script(command))
+
+
+def _require_executable(command: Sequence[str]) -> None:
     """Raise UsageError with the line to write if the command's first word is a script that does not run as a program.
 
     The launcher itself runs Python's files with python. A word without a slash may be a program of the nodes, unless
@@ -59,6 +67,17 @@ def require_executable(command: Sequence[str]) -> None:
     line = printable(shlex.join([*interpreter, *command]))
     slurm = f"; its #SBATCH lines have no effect, {PAGE} says what replaces them" if is_slurm else ""
     raise UsageError(f"{reason}: write dlcluster run -- {line}{slurm}")
+
+
+def _note_slurm_commands(script: Path | None) -> None:
+    """Print a note if a script calls commands of a Slurm cluster; it may have a way around them."""
+    text = "" if script is None else _beginning(script)
+    if names := " and ".join(dict.fromkeys(SLURM_COMMAND.findall(text))):
+        print(
+            f"dlcluster: note: {printable(str(script))} calls {names}, not needed here: "
+            f"every process runs the script ({PAGE})",
+            file=sys.stderr,
+        )
 
 
 def _beginning(path: Path) -> str:

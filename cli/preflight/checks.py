@@ -101,3 +101,6 @@ def _run_check(subject: str, check: Check, target: PreflightTarget) -> Iterator[
             yield from check(target)
     except ClusterError as error:
         yield warning(subject, f"could not check: {error}")
+    except Exception as error:  # a bug in one check must not hide what the others find
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        yield problem(subject, f"could not check: {reason}", "this is an error in dlcluster, please report it")

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
 from cli.preflight.finding import Finding, ok, problem, warning
-from cli.preflight.target import PreflightTarget, is_deployed
+from cli.preflight.target import PreflightTarget, is_deployed, vpc_exists
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import (
@@ -38,6 +38,8 @@ def check_subnets(target: PreflightTarget) -> Iterator[Finding]:
     if props.vpc_id is None or props.subnet_id is None or props.master_subnet is None:
         return
     subnets = _subnets(target, props.vpc_id)
+    if not subnets and not vpc_exists(target, props.vpc_id):
+        return  # the check of the VPC reports it
     named = {"subnet_id": props.subnet_id, "master_subnet_id": props.master_subnet}
     if absent := [f"{name} {subnet_id}" for name, subnet_id in named.items() if subnet_id not in subnets]:
         listing = f"aws ec2 describe-subnets --region {target.region} --filters Name=vpc-id,Values={props.vpc_id}"

@@ -67,6 +67,12 @@ def find_current_stack(target: PreflightTarget) -> "StackTypeDef | None":
     return describe_stack(target.clients.cloudformation, target.props.cluster_name)
 
 
+def vpc_exists(target: PreflightTarget, vpc_id: str) -> bool:
+    """Return True if the account can see the VPC in the region."""
+    # A filter, because AWS refuses an unknown VpcIds.
+    return bool(target.clients.ec2.describe_vpcs(Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])["Vpcs"])
+
+
 def is_deployed(target: PreflightTarget) -> bool:
     """Return True if the stack exists and is settled, and thus the cluster's network exists."""
     stack = find_current_stack(target)

@@ -36,6 +36,8 @@ CONNECTED_TIMEOUT_S: Final = 10
 """Seconds to wait for the SSM agent of a new node; ssh's own timeout is longer (cli.ssh.config)."""
 VERSION_TIMEOUT_S: Final = 20
 END_TIMEOUT_S: Final = 5
+OPENED_LINE: Final = re.compile(rb"^Starting session with SessionId:.*$", re.MULTILINE)
+"""Matches the line that the plugin prints once it has opened a session; it explains no failure."""
 SERVER_LINE: Final = b"SSH-"
 """Beginning of the SSH server's first line (RFC 4253, 4.2)."""
 MAX_PEEKED: Final = 1 << 16
@@ -149,7 +151,7 @@ class PluginSession:
         raise ClusterError(f"the node's SSH server did not answer through the session within {CONNECT_TIMEOUT_S} s")
 
     def end(self) -> str:
-        """End the plugin and return its messages, without the SSH stream: it prints failures on either stream."""
+        """End the plugin and return its failures, which it prints on either stream, without the SSH stream."""
         self.socket.close()
         self._process.terminate()
         try:
@@ -158,7 +160,7 @@ class PluginSession:
             self._process.kill()
             self._process.wait()
         self._errors.seek(0)
-        return (self._printed + self._errors.read()).decode(errors="replace")
+        return OPENED_LINE.sub(b"", self._printed + self._errors.read()).decode(errors="replace")
 
 
 @contextmanager
@@ -174,7 +176,9 @@ def session_socket(call: PluginCall) -> Iterator[socket.socket]:
             yield session.socket
         except ClusterError as error:
             reason = " ".join(session.end().split())
-            raise ClusterError(f"{error} ({PLUGIN}: {reason[:200]})" if reason else str(error)) from error
+            if not reason:
+                raise
+            raise ClusterError(f"{error} ({PLUGIN}: {reason[:200]})") from error
         except BaseException:
             session.end()
             raise

@@ -39,4 +39,5 @@ def shown(value: object) -> str:
 def require(holds: object, name: str, value: object, allowed: str) -> None:
     """Raise SettingsError unless the condition holds."""
     if not holds:
-        raise SettingsError(f"{name} must be {allowed}, got {shown(value)}")
+        got = "" if value is None else f", got {shown(value)}"
+        raise SettingsError(f"{name} must be {allowed}{got}")

@@ -83,7 +83,10 @@ class AccessSettings(Settings):
         if (count := len(self.ssh_locations)) > MAX_SSH_LOCATIONS:
             raise SettingsError(f"ssh_location must name at most {MAX_SSH_LOCATIONS} blocks, got {count}")
         if self.ssh_locations:
-            allowed = "left out with private: logins go through Session Manager, so no address reaches an SSH port"
+            allowed = (
+                "left out with private: logins go through Session Manager, so no address reaches an SSH port "
+                "(-c ssh_location= clears one from ~/.cdk.json)"
+            )
             require(not self.private, "ssh_location", ",".join(self.ssh_locations), allowed)
 
     @property

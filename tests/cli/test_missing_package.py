@@ -16,7 +16,8 @@ OTHERS = ("botocore", "jmespath", "urllib3", "dateutil", "six", "click")
 
 def test_environment_is_activated_where_there_is_one(tmp_path: Path) -> None:
     without = missing_message("click", checkout=tmp_path)
-    how = "docs/start/install.md shows how to make an environment with requirements.txt"
+    make = "docs/start/install.md shows how to make an environment with requirements.txt"
+    how = f"{make} (or activate yours: . .venv/bin/activate)"
     assert without == f"{sys.executable} has no click: {how}"
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").touch()

@@ -15,7 +15,7 @@ from cli.jobs.misplaced_options import RunCommand
 from cli.jobs.other_launchers import refuse_cluster_name, refuse_other_launchers, refuse_other_tools
 from cli.jobs.refused_options import refuse_options
 from cli.jobs.script import find_script, note_independent_processes, require_in_upload
-from cli.jobs.shell_scripts import find_shell_script, require_executable
+from cli.jobs.shell_scripts import check_shell_script, find_shell_script
 from cli.jobs.start import LAUNCHER, run_on_master, start_job, upload_directory
 from cli.output import json_option, print_json
 from cli.reports.releases import check_secrets_are_known, release_lines
@@ -74,7 +74,7 @@ def command(
     if sync:
         for any_script in (script, find_shell_script(words)):
             require_in_upload(any_script)
-        require_executable(words)
+        check_shell_script(words)
     with connect_to_master(selection) as (context, connection):
         nodes = launch_options.nnodes or context.membership.desired_training_nodes
         refuse_cluster_name(words, context.cluster.name)

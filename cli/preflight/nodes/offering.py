@@ -15,6 +15,8 @@ def check_offering(target: PreflightTarget) -> Iterator[Finding]:
             yield _offering_in_candidates(target, name)
         return
     zone = deploy_zone(target)
+    if zone is None and target.props.subnet_id is not None:
+        return  # there is no such subnet, as its own check reports
     for name in target.props.node_counts:
         yield from _check_offering(target, name, zone)
 

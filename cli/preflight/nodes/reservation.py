@@ -67,7 +67,7 @@ def _faults(target: PreflightTarget, name: str, reservation: "CapacityReservatio
             SUBJECT, f"{name} is for {reserved}, the nodes are {props.instance_type}", "choose another of them"
         )
     zone = deploy_zone(target)
-    if (its := reservation.get("AvailabilityZone")) != zone:
+    if (its := reservation.get("AvailabilityZone")) != zone and zone is not None:
         yield problem(SUBJECT, f"{name} is in {its}, the cluster in {zone}", f"put the cluster in {its}")
     # A block that has not started has nothing available yet.
     total, available = (reservation.get("TotalInstanceCount", 0), reservation.get("AvailableInstanceCount", 0))

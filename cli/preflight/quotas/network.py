@@ -5,7 +5,7 @@ from typing import Final
 
 from cli.preflight.finding import Finding, ok, problem
 from cli.preflight.quotas import service_quotas
-from cli.preflight.target import PreflightTarget, is_deployed
+from cli.preflight.target import PreflightTarget, is_deployed, vpc_exists
 
 ELASTIC_IPS: Final = 2
 """One for the NAT gateway and one for the master, unless it is private; in an existing VPC, only the master's."""
@@ -27,11 +27,18 @@ def check_elastic_ip_quota(target: PreflightTarget) -> Iterator[Finding]:
 def check_vpc_quota(target: PreflightTarget) -> Iterator[Finding]:
     """Check the quota of VPCs, unless the cluster uses an existing one."""
     if target.props.vpc_id is not None:
-        yield ok("VPC", f"the cluster goes into {target.props.vpc_id}")
+        yield _existing_vpc(target, target.props.vpc_id)
         return
     pages = target.clients.ec2.get_paginator("describe_vpcs").paginate()
     used = sum(len(page["Vpcs"]) for page in pages)
     yield from _room(target, "VPC", service_quotas.VPCS, needed=VPCS, used=used)
+
+
+def _existing_vpc(target: PreflightTarget, vpc_id: str) -> Finding:
+    if vpc_exists(target, vpc_id):
+        return ok("VPC", f"the cluster goes into {vpc_id}")
+    sentence = f"{vpc_id} does not exist in {target.region} (or this account cannot see it)"
+    return problem("VPC", sentence, f"list yours with: aws ec2 describe-vpcs --region {target.region}")
 
 
 def _room(

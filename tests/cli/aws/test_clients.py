@@ -31,6 +31,15 @@ def test_missing_region_is_reported_with_its_option(
     assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
 
 
+def test_empty_region_variables_count_as_unset(
+    aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "")
+    assert main(["status"]) == 2
+    assert error_line(capsys) == "no region given: use --region or set AWS_REGION"
+
+
 def test_missing_credentials_exit_with_their_own_code(
     aws: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """Stand in for a master whose answers the test defines."""
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,6 +42,8 @@ class Master:
         self.ran: list[str] = []
         self.inputs: list[bytes] = []
         self.on_stream: Callable[[], int] = lambda: 0
+        self.stream_errors = b""
+        """Standard error of a streamed command."""
         self.nodes = 3
         self.master_trains = True
         self.release = RELEASE
@@ -54,8 +57,9 @@ class Master:
         self.inputs += chunks
         return next(answer for beginning, answer in self.answers.items() if beginning in command)
 
-    def stream(self, command: str, **_: object) -> int:
+    def stream(self, command: str, *, stderr_fd: int, **_: object) -> int:
         self.ran.append(command)
+        os.write(stderr_fd, self.stream_errors)
         return self.on_stream()
 
 

@@ -160,6 +160,23 @@ def test_logs_passes_its_options_to_the_launcher(master: Master) -> None:
     assert "launch logs </dev/null" in master.ran[-1]
 
 
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("launch: there is no job 2026999", "there is no job 2026999"),
+        ("launch: error: did you mean launch list?\x1b[2J", "did you mean dlcluster jobs? [2J"),
+        ("ssh: connect to host w2 port 22: refused", "ssh: connect to host w2 port 22: refused"),
+    ],
+)
+def test_launchers_error_about_logs_is_dlclusters_own(
+    master: Master, printed: str, shown: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    master.on_stream = lambda: 2
+    master.stream_errors = f"{printed}\n".encode()
+    assert main(["logs", "2026999"]) == 2
+    assert error_line(capfd) == shown
+
+
 @pytest.mark.parametrize("words", [[], ["2026"]])
 def test_followed_logs_end_with_the_final_state(
     master: Master, words: list[str], capfd: pytest.CaptureFixture[str]

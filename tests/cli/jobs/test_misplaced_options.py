@@ -1,4 +1,4 @@
-"""Test the answer to a command line in the order, or with the options, of torchrun, mpirun or sky."""
+"""Test the answer to a command line in the order, or with the options, of torchrun, mpirun, Slurm or sky."""
 
 import pytest
 
@@ -57,6 +57,28 @@ def test_options_of_torchrun_and_mpirun_are_answered_with_ours(
 ) -> None:
     assert main(["run", *line.split()]) == EXIT_USAGE
     assert error_line(capsys) == message
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "answer"),
+    [
+        ("--time 60 -- train.py", "--time", "jobs have no time limit here"),
+        ("--time=1:00:00 train.py", "--time", "jobs have no time limit here"),
+        ("--partition gpu train.py", "--partition", "there are no partitions here, a cluster is one"),
+        ("-p gpu train.py", "-p", "there are no partitions here, a cluster is one"),
+        ("--array 1-3 train.py", "--array", "there are no job arrays here"),
+        ("--dependency afterok:1 train.py", "--dependency", "jobs do not depend on others here"),
+        ("--account me train.py", "--account", "there are no accounts here"),
+        ("--qos high train.py", "--qos", "there are no qualities of service here"),
+        ("-n 2 --mem 64G train.py", "--mem", "jobs have no memory limit here"),
+    ],
+)
+def test_options_of_slurm_that_nothing_replaces_are_answered_with_the_page(
+    line: str, option: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *line.split()]) == EXIT_USAGE
+    page = "docs/from-slurm.md says what replaces Slurm's options"
+    assert error_line(capsys) == f"no such option {option!r}: {answer}; {page}"
 
 
 NODES = "says which nodes a cluster has"

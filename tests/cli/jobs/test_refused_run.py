@@ -155,6 +155,26 @@ def test_script_that_exists_or_that_the_nodes_may_have_is_sent(master: Master, w
     assert main(["run", "--detach", *words]) == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("#!/bin/bash\nmodule load cuda\n  srun python train.py\nsrun true\n", "module and srun"),
+        ("exec sbatch next.sh\n", "sbatch"),
+        ("# srun is Slurm's\ncommand -v srun\npython -m module x\n", ""),
+    ],
+)
+def test_commands_of_slurm_in_a_script_are_noted(
+    master: Master, capsys: pytest.CaptureFixture[str], text: str, names: str
+) -> None:
+    set_job_answers(master, end=record())
+    Path("job.sh").write_text(text)
+    assert main(["run", "--detach", "--", "bash", "job.sh"]) == 0
+    printed = capsys.readouterr().err
+    advice = "not needed here: every process runs the script (docs/from-slurm.md)"
+    assert (f"dlcluster: note: job.sh calls {names}, {advice}\n" in printed) == bool(names)
+    assert ("dlcluster: note: job.sh" in printed) == bool(names)
+
+
 SLURM = "; its #SBATCH lines have no effect, docs/from-slurm.md says what replaces them"
 
 

@@ -205,6 +205,7 @@ def test_existing_vpc_needs_one_elastic_ip_and_no_vpc(vpc: ExistingVpc, account:
     account.answers("ec2", "describe_addresses", {"Addresses": [{}, {}, {}, {}]})
     quota("ec2", "L-0263D0A3", 5)
     assert account.finds(network.check_elastic_ip_quota).level == "ok"
+    account.answers("ec2", "describe_vpcs", {"Vpcs": [{"VpcId": VPC}]})
     assert str(account.finds(network.check_vpc_quota)).endswith(f"the cluster goes into {VPC}")
 
 

@@ -161,7 +161,14 @@ def unreachable(_: PreflightTarget) -> Iterator[Finding]:
     yield
 
 
-@pytest.mark.parametrize(("run", "code"), [([fair], 0), ([fair, poor], 1), ([poor, fair], 1), ([unreachable], 0)])
+def broken(_: PreflightTarget) -> Iterator[Finding]:
+    yield ok("f", "half of it")
+    raise KeyError("SubnetId\n")
+
+
+@pytest.mark.parametrize(
+    ("run", "code"), [([fair], 0), ([fair, poor], 1), ([poor, fair], 1), ([unreachable], 0), ([broken, fair], 1)]
+)
 def test_only_problems_make_preflight_fail(
     app: Path, run: list[Check], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +177,7 @@ def test_only_problems_make_preflight_fail(
 
 
 def test_refused_call_ends_one_check_only(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "CHECKS", (("d", denied), ("e", unreachable), ("a", fair)))
+    monkeypatch.setattr(checks, "CHECKS", (("d", denied), ("e", unreachable), ("f", broken), ("a", fair)))
     identity = {"Account": "1", "Arn": account.caller, "UserId": "u"}
     account.answers("sts", "get_caller_identity", identity)
     account.refuses("ec2", "describe_vpcs", "UnauthorizedOperation")
@@ -183,6 +190,8 @@ def test_refused_call_ends_one_check_only(account: Account, monkeypatch: pytest.
             "e",
             'could not check: cannot call AWS: Could not connect to the endpoint URL: "https://nowhere"',
         ),
+        ("ok", "f", "half of it"),
+        ("problem", "f", "could not check: KeyError: 'SubnetId\\n'"),
         ("ok", "a", "fine"),
         ("warning", "b", "so so"),
     ]

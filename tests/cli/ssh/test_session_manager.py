@@ -282,18 +282,3 @@ def test_silent_node_behind_the_plugin_counts_as_lost(tmp_path: Path, monkeypatc
         )
         with pytest.raises(ClusterError, match="the connection to deeplearning-master was lost"):
             run_command(target, f"touch {shlex.quote(str(tmp_path / 'silent'))}; sleep 5", stdout_fd=1, stderr_fd=2)
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_plugins_own_reason_is_part_of_the_error(stream: str) -> None:
-    """AWS's plugin prints the reason to its standard output, the local AWS's to its standard error."""
-    words = (sys.executable, "-c", f"import sys; print('Cannot perform start session: EOF', file=sys.{stream})")
-    target = SshTarget(
-        address="deeplearning-master",
-        user="ubuntu",
-        host_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBwQ0Y3S4f0Yq4V8v0y1Q9jv8t5oQ8k8yq2hJm1m3X8k",
-        identity=None,
-        start_session=lambda: PluginCall(words=words, environment={}),
-    )
-    with pytest.raises(ClusterError, match=r"server answered \(session-manager-plugin: .*start session: EOF\)"):
-        run_command(target, "true", stdout_fd=1, stderr_fd=2)

@@ -99,7 +99,7 @@ def test_look_up_without_an_account_asks_for_credentials(context: dict[str, Any]
     ("context", "message"),
     [
         ({"vpc_id": "10.0.0.0/16"}, "vpc_id must be vpc- and 8 or 17 hex digits, got '10.0.0.0/16'"),
-        ({"vpc_id": VPC}, f"subnet_id must be a subnet of vpc_id {VPC}, got None"),
+        ({"vpc_id": VPC}, f"subnet_id must be a subnet of vpc_id {VPC}$"),
         ({"subnet_id": WORKERS}, "subnet_id must not be set without vpc_id"),
         ({**SETTINGS, "subnet_id": "vpc-01234567"}, "subnet_id must be subnet- and 8 or 17 hex digits"),
         ({**SETTINGS, "vpc_cidr": "10.8.0.0/16"}, "vpc_cidr must not be set with vpc_id: the subnets determine"),

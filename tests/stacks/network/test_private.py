@@ -75,7 +75,8 @@ def test_true_and_false_are_taken_as_text_too(given: object, taken: bool) -> Non
         ({"private": 1}, "private must be true or false, got 1"),
         (
             {"private": True, "ssh_location": "203.0.113.7/32"},
-            "ssh_location must be left out with private: .*, got '203.0.113.7/32'",
+            r"ssh_location must be left out with private: .* \(-c ssh_location= clears one from ~/.cdk.json\), "
+            "got '203.0.113.7/32'",
         ),
     ],
 )

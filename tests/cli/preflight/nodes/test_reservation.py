@@ -60,6 +60,14 @@ def test_reservation_must_hold_every_node(account: Account, change: dict[str, An
     assert (found.level, found.sentence) == ("problem" if change else "ok", f"{RESERVATION} {sentence}")
 
 
+def test_missing_subnet_has_no_zone_to_compare(account: Account) -> None:
+    account.settings |= {"availability_zone": None, "vpc_id": "vpc-01234567", "subnet_id": "subnet-0000000a"}
+    account.answers("ec2", "describe_capacity_reservations", {"CapacityReservations": [FITS]}, EXPECTED)
+    account.answers("ec2", "describe_subnets", {"Subnets": []})
+    account.answers("ec2", "describe_instances", {"Reservations": []})
+    assert account.finds(check_reservation).level == "ok"
+
+
 BLOCK = {
     "ReservationType": "capacity-block",
     "State": "scheduled",
