@@ -16,7 +16,7 @@ from cli.errors import EXIT_FAILED
 from cli.main import main
 from cli.ssh.master_connection import CommandResult
 from cli.ssh.user_policy import AwsScope, user_policy
-from tests.cli.moto_cluster import KEY, error_line, put_members
+from tests.cli.moto_cluster import KEY, put_members
 from tests.local.control_plane.harness import REGION, user_with_policy
 from tests.security.cluster import ACCOUNT, BOTH, RoleCluster
 
@@ -147,7 +147,8 @@ def test_user_without_an_action_is_refused_and_changes_nothing(
         for name, value in keys.items():
             monkeypatch.setenv(name.upper(), value)
         assert main(COMMANDS[command]) == EXIT_FAILED
-    line = error_line(capsys)
-    assert line.startswith(f"AWS refused {action.partition(':')[2]}: ")
+    *announced, line = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"dlcluster: AWS refused {action.partition(':')[2]}: ")
     assert f"User: arn:aws:iam::{ACCOUNT}:user/ann is not authorized to perform: {action}" in line
+    assert all("making an image" in earlier for earlier in announced)
     assert project.state() == before
